@@ -1,0 +1,95 @@
+"""What a machine is made of: devices, the links between them, and both together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+HOST = 0
+"""Index of the host in ``Machine.devices``: graph inputs are made there and outputs are used there."""
+
+
+class Provider(StrEnum):
+    """The ONNX Runtime execution provider that runs a device's partitions."""
+
+    CPU = "CPUExecutionProvider"
+    CUDA = "CUDAExecutionProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One memory space with the provider that computes in it. Rates are per second, sizes in bytes."""
+
+    name: str
+    """``cpu`` or ``cuda:0``: what pins, budgets and plans call it."""
+    model: str
+    """The exact profile name, such as ``h100-sxm``."""
+    provider: Provider
+    memory_bytes: int
+    peak_flops: dict[str, float]
+    """Peak arithmetic rate per dtype. A dtype that is missing runs at the rate of ``float32``."""
+    bandwidth: float
+    random_bandwidth: float
+    """Bytes/s that scattered row reads reach, as in an embedding lookup."""
+    launch_seconds: float
+    """Fixed cost of starting one operator."""
+    session_seconds: float = 0.0
+    """Fixed cost of running one partition."""
+    session_bytes: int = 0
+    """Device memory one ONNX Runtime session takes beyond weights and activations."""
+    efficiency: float = 1.0
+    """Share of peak arithmetic a well-shaped kernel reaches."""
+    bandwidth_efficiency: float = 1.0
+    threads: int = 0
+    """Threads per lane; 0 leaves the choice to ONNX Runtime."""
+    sources: dict[str, str] = field(default_factory=dict[str, str])
+    """Where each figure comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A directed copy path between two devices."""
+
+    source: str
+    target: str
+    bandwidth: float
+    """Bytes/s from pinned memory."""
+    latency: float
+    """Seconds before the first byte arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Devices, the host first, and the links between them."""
+
+    name: str
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...]
+    origin: str
+    """How this machine was chosen, in words, for the report's first line."""
+
+    @property
+    def host(self) -> Device:
+        return self.devices[HOST]
+
+    @property
+    def accelerators(self) -> tuple[Device, ...]:
+        return self.devices[HOST + 1 :]
+
+    def index(self, name: str) -> int:
+        """Position of the device called ``name``. Raises KeyError where there is none."""
+        for position, device in enumerate(self.devices):
+            if device.name == name:
+                return position
+        raise KeyError(name)
+
+    def link(self, source: str, target: str) -> Link:
+        for link in self.links:
+            if (link.source, link.target) == (source, target):
+                return link
+        raise KeyError((source, target))
+
+    def with_threads(self, threads: int) -> Machine:
+        """The same machine with ``threads`` threads on the host lane."""
+        host = replace(self.host, threads=threads)
+        return replace(self, devices=(host, *self.accelerators))

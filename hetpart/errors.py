@@ -1,0 +1,61 @@
+"""Errors a user can act on: what, where and the numbers; then what to do."""
+
+from __future__ import annotations
+
+
+class HetpartError(Exception):
+    """A problem the user can mend. ``hint`` says how; ``exit_code`` is what the command line returns."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class InvalidModelError(HetpartError):
+    """The model file cannot be read, or is not a legal ONNX model."""
+
+
+class UnboundDimensionsError(HetpartError):
+    """Symbolic dimensions of the graph inputs have no number yet."""
+
+
+class InvalidOptionError(HetpartError):
+    """An option's value cannot be understood, or contradicts the model."""
+
+
+class InvalidBundleError(HetpartError):
+    """A bundle or plan file cannot be opened, or no longer matches its weights."""
+
+
+class InvalidFeedError(HetpartError):
+    """A feed's name, shape or dtype is not what the plan was made for."""
+
+
+class DeviceUnavailableError(HetpartError):
+    """The plan names a device this machine does not have."""
+
+
+class ExecutionError(HetpartError):
+    """A partition failed while it ran, or could not be loaded."""
+
+
+class MismatchError(HetpartError):
+    """``--check`` found a result that differs from the uncut model's."""
+
+    exit_code = 1
+
+
+class InfeasibleError(HetpartError):
+    """No placement fits the budget. ``required_bytes`` is the smallest budget that would do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, required_bytes: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.required_bytes = required_bytes

@@ -1,0 +1,263 @@
+"""The contract between deciding and doing: frozen records that say what runs where, in which order, and why.
+
+Bytes are integers, seconds floats. Nothing here depends on how a plan was found, so ``runtime`` and ``report`` need no
+solver to read one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+PLAN_SCHEMA = "hetpart.plan"
+PLAN_VERSION = 1
+"""A change of version breaks readers."""
+PLAN_REVISION = 0
+"""A revision only adds."""
+
+
+class ResidencyState(StrEnum):
+    """How a weight is held for the ops of one device."""
+
+    RESIDENT = "resident"
+    """In the accelerator's memory from load to close."""
+    STREAMED = "streamed"
+    """Copied to the accelerator in every run."""
+    HOST = "host"
+
+
+class ValueForm(StrEnum):
+    """How the runtime carries a value between partitions."""
+
+    STATIC = "static"
+    """A tensor whose size is known: it lives in a planned buffer."""
+    DYNAMIC = "dynamic"
+    """A tensor whose size only a run can tell: ONNX Runtime allocates it."""
+    OPAQUE = "opaque"
+    """Strings, sequences, optionals: passed by reference, on the host only."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFile:
+    """A file that holds weights, as it was when the plan was made."""
+
+    path: str
+    """Relative to the model's folder."""
+    nbytes: int
+    digest: str
+    """SHA-256 over the size and sampled blocks (``hetpart.plan.fingerprint``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """The model a plan was made for, and where its weights lie."""
+
+    name: str
+    path: str
+    """The model file as it was named; ``""`` for a model that was in memory."""
+    folder: str
+    """Folder of the weight files: absolute, or relative to the bundle; ``""`` where the bundle holds all weights."""
+    files: tuple[WeightFile, ...]
+    opset: int
+    ops: int
+    weight_bytes: int
+    dimensions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """A value at the border of a partition or of the model."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    nbytes: int
+    form: ValueForm
+    range: int | None = None
+    """For an integer input that indexes a table: exclusive upper bound of its entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Ops of one device that run as one ONNX Runtime session."""
+
+    id: int
+    device: str
+    ops: tuple[str, ...]
+    inputs: tuple[str, ...]
+    host_inputs: tuple[str, ...]
+    """The inputs that every kernel of the partition reads from host memory: bound there, never copied."""
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    """Weights and derived weights it holds."""
+    seconds: float
+    """Predicted, launches included, copies not."""
+    weight_bytes: int
+    peak_bytes: int
+    """Most activation bytes alive inside it at once, inputs and outputs not counted."""
+
+    @property
+    def file(self) -> str:
+        """Name of its ONNX file in the bundle."""
+        return f"partition-{self.id:03d}.onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A value copied from one device to another, once however many use it there."""
+
+    value: str
+    source: str
+    target: str
+    nbytes: int
+    seconds: float
+    before: int | None
+    """Id of the first partition that needs it; ``None`` where only the caller does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Where a weight is held. A weight used on two devices has one record for each."""
+
+    weight: str
+    device: str
+    state: ResidencyState
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why an op is where it is."""
+
+    op: str
+    op_type: str
+    scope: str
+    device: str
+    partition: int
+    reason: str
+    seconds: dict[str, float]
+    """Predicted seconds on each device that has a kernel for it."""
+    flops: float
+    bytes_moved: int
+    weight_bytes: int
+    pinned: bool = False
+
+    @property
+    def intensity(self) -> float:
+        """Flops per byte moved."""
+        return self.flops / self.bytes_moved if self.bytes_moved else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AliveValue:
+    """A value in memory at a device's peak."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Predicted use of one device. ``peak_bytes`` is everything counted: weights, activations, buffers, sessions."""
+
+    device: str
+    model: str
+    provider: str
+    memory_bytes: int
+    budget_bytes: int | None
+    """``None`` where no budget was set."""
+    peak_bytes: int
+    weight_bytes: int
+    activation_bytes: int
+    session_bytes: int
+    peak_partition: int | None
+    alive_at_peak: tuple[AliveValue, ...]
+    """The largest first, weights left out."""
+    seconds: float
+    ops: int
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        return None if self.budget_bytes is None else self.budget_bytes - self.peak_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What another rule would have done at the same costs. A rule that does not fit has no ``seconds``."""
+
+    name: str
+    seconds: float | None
+    peak_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How far from optimal the placement can be, in modelled serial latency."""
+
+    cost: float
+    """Seconds: ops on their devices plus copies; what ``lower_bound`` bounds."""
+    lower_bound: float
+    gap: float
+    """(cost − lower_bound) / cost."""
+    price: float
+    """Seconds one byte of accelerator memory is worth at the best bound."""
+    speaks_of: str = "serial model: seconds of every op on its device plus every copy, session overheads left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a run should show. ``seconds`` is serial: ops, copies and session overheads one after another."""
+
+    seconds: float
+    compute_seconds: float
+    transfer_seconds: float
+    session_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReference:
+    """The machine a plan was priced for."""
+
+    name: str
+    origin: str
+    digest: str
+    """SHA-256 of its figures: a plan made with other figures is another plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything ``runtime``, ``report`` and ``lint`` need to know of a placement."""
+
+    model: ModelReference
+    machine: MachineReference
+    options: dict[str, str]
+    devices: tuple[DeviceUse, ...]
+    inputs: tuple[ValueSpec, ...]
+    outputs: tuple[ValueSpec, ...]
+    values: tuple[ValueSpec, ...]
+    """Values between partitions, by name."""
+    partitions: tuple[Partition, ...]
+    """In the order they run."""
+    transfers: tuple[Transfer, ...]
+    residencies: tuple[Residency, ...]
+    decisions: tuple[Decision, ...]
+    prediction: Prediction
+    certificate: Certificate
+    baselines: tuple[Baseline, ...]
+    footprint_bytes: int
+    """Weights plus peak live bytes with everything on the accelerator."""
+    notes: tuple[str, ...] = ()
+    """What the user should know: ops without a formula, renamed nodes, estimates."""
+    passthrough: dict[str, str] = field(default_factory=dict[str, str])
+    """Outputs that are inputs: output name → input name."""
+    schema: str = PLAN_SCHEMA
+    version: int = PLAN_VERSION
+    revision: int = PLAN_REVISION
+
+    @property
+    def used_devices(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(partition.device for partition in self.partitions))
+
+    def device(self, name: str) -> DeviceUse:
+        return next(use for use in self.devices if use.device == name)
