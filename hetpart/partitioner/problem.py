@@ -1,0 +1,139 @@
+"""The placement problem as plain arrays: all a solver sees.
+
+Nothing here knows ONNX. Ops are numbered in a topological order; device 0 is the host. A value is a hyperedge from the
+op that makes it to the ops that use it, a weight one over its users; each is copied, or held, once per device however
+many ops use it there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+Placement = np.ndarray[tuple[int], np.dtype[np.int8]]
+"""Device index of every op."""
+
+NO_OP = -1
+"""Producer of a value that no op makes: a graph input, which is made on the host."""
+NO_BUDGET = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uses:
+    """For each hyperedge, the ops that use it, as compressed rows."""
+
+    offsets: NDArray[np.int64]
+    """Row ``i`` is ``ops[offsets[i]:offsets[i + 1]]``."""
+    ops: NDArray[np.int32]
+    on_host: NDArray[np.bool_]
+    """Per use: the op's accelerator kernel reads this operand from host memory."""
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[tuple[int, bool]]]) -> Uses:
+        """Rows of (op, read from host memory)."""
+        flat = [use for row in rows for use in row]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return cls(
+            offsets,
+            np.array([op for op, _ in flat], np.int32),
+            np.array([host for _, host in flat], np.bool_),
+        )
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The hyperedge each use belongs to, parallel to ``ops``."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementProblem:
+    """Devices ``D``, ops ``N``, values ``V``, weights ``W``. Seconds are floats, bytes int64."""
+
+    devices: tuple[str, ...]
+    seconds: NDArray[np.float64]
+    """(D, N). Infinite where a device has no kernel for the op or a pin forbids it."""
+    groups: NDArray[np.int32]
+    """(N,) Ops of one group share a device."""
+    scratch_bytes: NDArray[np.int64]
+    """(N,) Workspace an op holds while it runs."""
+    value_producer: NDArray[np.int32]
+    """(V,) Op, or ``NO_OP``."""
+    value_left_on_host: NDArray[np.bool_]
+    """(V,) The producer leaves it in host memory even on an accelerator."""
+    value_returned: NDArray[np.bool_]
+    """(V,) The caller gets it, on the host."""
+    value_bytes: NDArray[np.int64]
+    value_uses: Uses
+    copy_seconds: NDArray[np.float64]
+    """(D, D, V) Seconds to copy a value from the first device to the second; 0 on the diagonal."""
+    weight_bytes: NDArray[np.int64]
+    weight_uses: Uses
+    budgets: NDArray[np.int64]
+    """(D,) Bytes each device may hold at its peak; ``NO_BUDGET`` where there is no limit."""
+    session_seconds: NDArray[np.float64]
+    """(D,) Per partition."""
+    session_bytes: NDArray[np.int64]
+    """(D,) Per partition."""
+
+    @property
+    def ops(self) -> int:
+        return self.seconds.shape[1]
+
+    @property
+    def values(self) -> int:
+        return len(self.value_producer)
+
+    def legal(self) -> NDArray[np.bool_]:
+        """(D, N) Where each op may run, its whole group considered."""
+        allowed = np.isfinite(self.seconds)
+        merged = np.ones_like(allowed)
+        for device in range(len(self.devices)):
+            np.logical_and.at(merged[device], self.groups, allowed[device])
+        return merged[:, self.groups]
+
+    def home(self, placement: Placement) -> NDArray[np.int8]:
+        """(V,) Device each value is made on: the host for graph inputs and for outputs left there."""
+        made = self.value_producer != NO_OP
+        home = np.zeros(self.values, np.int8)
+        home[made] = placement[self.value_producer[made]]
+        home[self.value_left_on_host] = 0
+        return home
+
+    def needed(self, placement: Placement) -> NDArray[np.bool_]:
+        """(D, V) Devices on which some op, or the caller, reads each value."""
+        needed = np.zeros((len(self.devices), self.values), np.bool_)
+        needed[use_devices(self.value_uses, placement), self.value_uses.rows] = True
+        needed[0, self.value_returned] = True
+        return needed
+
+    def held(self, placement: Placement) -> NDArray[np.bool_]:
+        """(D, W) Devices that hold each weight."""
+        held = np.zeros((len(self.devices), len(self.weight_bytes)), np.bool_)
+        held[use_devices(self.weight_uses, placement), self.weight_uses.rows] = True
+        return held
+
+    def copies(self, placement: Placement) -> NDArray[np.bool_]:
+        """(D, V) Values copied to each device."""
+        copies = self.needed(placement)
+        copies[self.home(placement), np.arange(self.values)] = False
+        return copies
+
+    def cost(self, placement: Placement) -> float:
+        """Modelled serial seconds: every op on its device plus every copy. Session overheads are left out."""
+        compute = self.seconds[placement, np.arange(self.ops)].sum()
+        target, value = np.nonzero(self.copies(placement))
+        return float(compute + self.copy_seconds[self.home(placement)[value], target, value].sum())
+
+
+def use_devices(uses: Uses, placement: Placement) -> NDArray[np.int8]:
+    """Device that reads each use: its op's, or the host for a host operand."""
+    devices = placement[uses.ops]
+    return np.where(uses.on_host, np.int8(0), devices)
