@@ -46,6 +46,8 @@ class WeightFile:
     nbytes: int
     digest: str
     """SHA-256 over the size and sampled blocks (``hetpart.plan.fingerprint``)."""
+    full_digest: str = ""
+    """SHA-256 over all of it, where the user asked for that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""Pins: ops that the user has placed already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import accumulate
+
+from hetpart.config import Pin, PinKind, known_device
+from hetpart.devices import Machine
+from hetpart.errors import InvalidOptionError
+from hetpart.graph.ir import Graph, Op
+
+_SUGGESTIONS = 5
+
+
+def matches(pin: Pin, op: Op) -> bool:
+    """Whether ``pin`` speaks of ``op``: its pattern is one of the op's names, or a glob that matches one."""
+    return any(name == pin.pattern or fnmatchcase(name, pin.pattern) for name in _names(pin.kind, op))
+
+
+def resolve_pins(pins: Iterable[Pin], graph: Graph, machine: Machine) -> dict[int, str]:
+    """Device of every pinned op, by the op's id.
+
+    Raises:
+        InvalidOptionError: a pin matches nothing, names a device that is not there, or contradicts another one.
+    """
+    placed: dict[int, Pin] = {}
+    for pin in pins:
+        known_device(pin.device, machine, pin.text)
+        for op in _matched(pin, graph):
+            earlier = placed.setdefault(op.id, pin)
+            if earlier.device != pin.device:
+                raise InvalidOptionError(
+                    f"the pins {earlier.text!r} and {pin.text!r} contradict each other on the op {op.name!r}",
+                    hint="make one of the patterns narrower",
+                )
+    return {op: placed[op].device for op in sorted(placed)}
+
+
+def _matched(pin: Pin, graph: Graph) -> Sequence[Op]:
+    found = [op for op in graph.ops if matches(pin, op)]
+    if not found:
+        raise InvalidOptionError(f"the pin {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
+    return found
+
+
+def _names(kind: PinKind, op: Op) -> Iterator[str]:
+    if kind is not PinKind.NODE:
+        yield op.op_type
+    if kind is not PinKind.OP:
+        yield op.name
+    if kind is PinKind.ANY and op.scope:
+        yield from accumulate(op.scope.split("."), "{}.{}".format)
+        # A module's own ops lie inside it: `encoder.layer.0.*` is all of the layer, its residual additions too.
+        yield f"{op.scope}.{op.op_type}"
+
+
+def _hint(pin: Pin, graph: Graph) -> str:
+    known = sorted({name for op in graph.ops for name in _names(pin.kind, op)})
+    close = get_close_matches(pin.pattern.strip("*"), known, n=_SUGGESTIONS, cutoff=0.4)
+    return (
+        f"did you mean {', '.join(map(repr, close))}?"
+        if close
+        else f"the graph knows {', '.join(known[:_SUGGESTIONS])}, …"
+    )

@@ -1,0 +1,55 @@
+"""``plan.json``: a plan as bytes and back. Equal plans give equal bytes."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from hetpart.errors import InvalidBundleError
+from hetpart.plan.model import PLAN_SCHEMA, PLAN_VERSION, Plan
+
+_REPARTITION = "run `hetpart partition` on the model again"
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Header(msgspec.Struct):
+    schema: str = ""
+    version: int = 0
+
+
+def write_plan(plan: Plan) -> bytes:
+    """``plan`` as JSON with sorted keys, two spaces of indentation and a newline at the end."""
+    data = msgspec.json.encode(plan, order="sorted")
+    # JSON has no infinity: msgspec would write null for it and lose the number.
+    assert msgspec.json.decode(data, type=Plan) == plan, "the plan holds a number that JSON cannot"
+    return msgspec.json.format(data, indent=2) + b"\n"
+
+
+def read_plan(data: bytes, where: str) -> Plan:
+    """The plan in ``data``, which came from ``where``. Fields of a newer revision are passed over.
+
+    Raises:
+        InvalidBundleError: it is not JSON, not a plan, or a plan of another version.
+    """
+    header = _decode(data, _Header, where)
+    if header.schema != PLAN_SCHEMA:
+        raise InvalidBundleError(f"{where} is not a plan: its schema is {header.schema!r}", hint=_REPARTITION)
+    if header.version != PLAN_VERSION:
+        hint = "upgrade hetpart" if header.version > PLAN_VERSION else _REPARTITION
+        raise InvalidBundleError(
+            f"{where} is a plan of version {header.version}; this hetpart reads version {PLAN_VERSION}", hint=hint
+        )
+    return _decode(data, Plan, where)
+
+
+_T = TypeVar("_T")
+
+
+def _decode(data: bytes, kind: type[_T], where: str) -> _T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidBundleError(f"{where} is not a plan: {error}", hint=_REPARTITION) from None
+    except _UNREADABLE as error:
+        raise InvalidBundleError(f"{where} is damaged: {error}", hint=_REPARTITION) from None
