@@ -1,0 +1,173 @@
+"""The sections of the report on a plan, each from the plan alone. Everything they say is predicted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from heapq import nlargest
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hetpart.plan.model import Decision, DeviceUse, Partition, Plan, ResidencyState, Transfer
+from hetpart.report.layout import bar, count, heading, line, more, name, percent, table
+from hetpart.units import format_bytes, format_seconds
+
+LARGEST_OPS = 10
+LARGEST_COPIES = 10
+MOST_PARTITIONS = 20
+_ALIVE_SHOWN = 5
+_TYPES_SHOWN = 3
+_NONE = "–"
+_HELD = {
+    ResidencyState.RESIDENT: "resident on {}",
+    ResidencyState.STREAMED: "streamed to {} in every run",
+    ResidencyState.HOST: "on {}",
+}
+
+
+def latency(plan: Plan) -> Iterator[RenderableType]:
+    """Predicted seconds of every device, of the copies and of the sessions, and their sum."""
+    prediction = plan.prediction
+    rows = [(use.device, count(use.ops, "op"), use.seconds) for use in plan.devices]
+    rows.append(("copies", count(len(plan.transfers), "copy"), prediction.transfer_seconds))
+    rows.append(("sessions", count(len(plan.partitions), "partition"), prediction.session_seconds))
+    whole = prediction.seconds or 1.0
+    yield heading("Latency", "predicted, one after another")
+    yield table(
+        ("", ">", ">predicted", ">share", ""),
+        [
+            *((name(label), what, format_seconds(s), percent(s / whole), bar(s / whole)) for label, what, s in rows),
+            (Text("total", "bold"), "", Text(format_seconds(prediction.seconds), "bold"), "", ""),
+        ],
+    )
+
+
+def memory(plan: Plan) -> Iterator[RenderableType]:
+    """Predicted bytes of every device at its peak against its budget, and what is alive then."""
+    yield heading("Memory", "predicted, at the peak of each device")
+    yield table(
+        ("device", "profile", ">budget", ">peak", ">weights", ">live", ">sessions", ">to spare"),
+        [_memory_row(use) for use in plan.devices],
+    )
+    for use in plan.devices:
+        if use.alive_at_peak:
+            yield _alive(use)
+    if plan.residencies:
+        yield line("Weights: ", "; ".join(_weights(plan)))
+
+
+def _memory_row(use: DeviceUse) -> tuple[str | Text, ...]:
+    parts = (use.peak_bytes, use.weight_bytes, use.activation_bytes, use.session_bytes)
+    budget = _NONE if use.budget_bytes is None else format_bytes(use.budget_bytes)
+    return (name(use.device), name(use.model), budget, *map(format_bytes, parts), _spare(use))
+
+
+def _spare(use: DeviceUse) -> Text:
+    if use.headroom_bytes is None:
+        return Text(_NONE)
+    return Text(format_bytes(use.headroom_bytes), "green" if use.headroom_bytes >= 0 else "bold red")
+
+
+def _alive(use: DeviceUse) -> RenderableType:
+    where = "" if use.peak_partition is None else f" (partition {use.peak_partition})"
+    shown = use.alive_at_peak[:_ALIVE_SHOWN]
+    values = Text(", ").join(Text.assemble(name(value.name), f" {format_bytes(value.nbytes)}") for value in shown)
+    rest = len(use.alive_at_peak) - len(shown)
+    tail = f" and {count(rest, 'smaller value')}" if rest else ""
+    return line("Alive at the peak of ", name(use.device), f"{where}, beside the weights: ", values, tail)
+
+
+def _weights(plan: Plan) -> Iterator[str]:
+    by_place = sorted(plan.residencies, key=lambda residency: (residency.state, residency.device))
+    for (state, device), held in groupby(by_place, key=lambda residency: (residency.state, residency.device)):
+        sizes = [residency.nbytes for residency in held]
+        yield f"{len(sizes):,} {_HELD[state].format(name(device))} ({format_bytes(sum(sizes))})"
+
+
+def partitions(plan: Plan) -> Iterator[RenderableType]:
+    """The partitions in the order they run."""
+    shown = plan.partitions[:MOST_PARTITIONS]
+    by_op = {decision.op: decision for decision in plan.decisions}
+    yield heading("Partitions", f"{len(plan.partitions):,}, in running order")
+    if not shown:
+        yield line("The model has no operator to run.")
+        return
+    yield table(
+        (">#", "device", ">ops", ">predicted", ">weights", ">activations", "mostly"),
+        [_partition_row(partition, by_op) for partition in shown],
+    )
+    yield from more(len(plan.partitions), len(shown), "partition")
+
+
+def _partition_row(partition: Partition, by_op: dict[str, Decision]) -> tuple[str | Text, ...]:
+    types = Counter(by_op[op].op_type for op in partition.ops if op in by_op)
+    mostly = ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in types.most_common(_TYPES_SHOWN))
+    return (
+        str(partition.id),
+        name(partition.device),
+        f"{len(partition.ops):,}",
+        format_seconds(partition.seconds),
+        format_bytes(partition.weight_bytes),
+        format_bytes(partition.peak_bytes),
+        name(mostly),
+    )
+
+
+def copies(plan: Plan) -> Iterator[RenderableType]:
+    """What crosses devices, by direction and by size."""
+    yield heading("Copies between devices", "predicted, once per run each")
+    if not plan.transfers:
+        yield line("Nothing crosses devices.")
+        return
+    for (source, target), grouped in groupby(sorted(plan.transfers, key=_direction), key=_direction):
+        group = list(grouped)
+        nbytes, seconds = sum(t.nbytes for t in group), sum(t.seconds for t in group)
+        total = f": {count(len(group), 'copy')}, {format_bytes(nbytes)}, {_milliseconds(seconds)} ms"
+        yield line(name(source), " → ", name(target), total)
+    largest = nlargest(LARGEST_COPIES, plan.transfers, key=lambda transfer: transfer.nbytes)
+    yield table(("value", "from → to", ">bytes", ">ms", "needed by"), [_copy_row(transfer) for transfer in largest])
+    yield from more(len(plan.transfers), len(largest), "smaller copy")
+
+
+def _direction(transfer: Transfer) -> tuple[str, str]:
+    return transfer.source, transfer.target
+
+
+def _copy_row(transfer: Transfer) -> tuple[str | Text, ...]:
+    needed = "the caller" if transfer.before is None else f"partition {transfer.before}"
+    ends = Text.assemble(name(transfer.source), " → ", name(transfer.target))
+    return name(transfer.value), ends, format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), needed
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.3f}"
+
+
+def largest_ops(plan: Plan) -> Iterator[RenderableType]:
+    """The ops that take longest where they are, and why they are there."""
+    largest = nlargest(LARGEST_OPS, plan.decisions, key=own_seconds)
+    if not largest:
+        return
+    yield heading("Largest ops", "predicted, with the reason for their device")
+    yield table(
+        ("op", "type", "device", ">predicted", ">elsewhere", "reason"), [_op_row(decision) for decision in largest]
+    )
+
+
+def own_seconds(decision: Decision) -> float:
+    """Predicted seconds of the op on the device it was given."""
+    return decision.seconds.get(decision.device, 0.0)
+
+
+def _op_row(decision: Decision) -> tuple[str | Text, ...]:
+    others = [seconds for device, seconds in decision.seconds.items() if device != decision.device]
+    return (
+        name(decision.op),
+        name(decision.op_type),
+        name(decision.device),
+        format_seconds(own_seconds(decision)),
+        format_seconds(min(others)) if others else "no kernel",
+        name(decision.reason),
+    )
