@@ -1,0 +1,223 @@
+"""Which machine a plan is made for: a specification of profiles, a TOML file, or what this machine has.
+
+A specification is ``ACCELERATOR[+CPU[+LINK]]``, such as ``l4``, ``h100+epyc`` or ``rtx-4090+ryzen+pcie4``. A CPU left out
+is this machine's, as is ``host`` in its place; a link left out is the one the accelerator comes with.
+
+A TOML file says the same with figures of its own. Whatever it leaves out comes from the profile it names::
+
+    name = "my-box"
+
+    [host]                                # left out: this machine's processor
+    profile = "epyc"
+    memory_bytes = 64_000_000_000
+
+    [[accelerator]]                       # cuda:0; further ones are cuda:1, …
+    profile = "l4"
+    bandwidth = { value = 240e9, source = "measured" }
+    peak_flops.float32 = 30e12
+    link = { profile = "pcie4", bandwidth = 20e9 }      # or link = "pcie4"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
+from hetpart.cost_model.profiles import (
+    PEAK,
+    Kind,
+    Profile,
+    device_of,
+    figures_of,
+    find_profile,
+    links_of,
+    load_profile,
+    profile_names,
+    read_toml,
+)
+from hetpart.devices import Link, Machine, Provider
+from hetpart.errors import InvalidOptionError
+
+__all__ = ["free_memory_bytes", "load_machine", "profile_names"]
+
+DEFAULT_ACCELERATOR = "l4"
+DEFAULT_PROCESSOR = "generic-2core"
+THIS_PROCESSOR = "host"
+SPEED_FACTOR = "speed_factor"
+_SHARED_FIGURES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency")
+
+
+def load_machine(spec: str | os.PathLike[str] | None = None, *, threads: int = 0) -> Machine:
+    """The machine ``spec`` describes, with ``threads`` threads on the host (0: as many as it has cores).
+
+    Without ``spec``: the GPU the driver names, or ``l4`` where there is none, with this machine's processor.
+
+    Raises:
+        InvalidOptionError: a profile is unknown, or the file cannot be understood.
+    """
+    if spec is None:
+        return _this_machine(threads)
+    text = os.fspath(spec)
+    if text.endswith(".toml") or os.sep in text:
+        return _from_file(Path(text), threads)
+    return _from_names(text, threads)
+
+
+def free_memory_bytes(machine: Machine) -> int | None:
+    """Bytes that are free now on the machine's first accelerator; None where no driver can tell."""
+    if not machine.accelerators:
+        return None
+    accelerator = machine.accelerators[0]
+    if accelerator.provider is Provider.CPU:
+        return accelerator.memory_bytes
+    gpus = driver_gpus()
+    return gpus[0].free_bytes if gpus else None
+
+
+def _this_machine(threads: int) -> Machine:
+    gpus = driver_gpus()
+    processor, words = _this_cpu()
+    if not gpus:
+        accelerator = load_profile(DEFAULT_ACCELERATOR)
+        return _assemble(
+            processor, [(accelerator, load_profile(accelerator.link))], threads,
+            f"no --hardware given and no NVIDIA GPU answers here, so {accelerator.title} is assumed, with {words}",
+        )  # fmt: skip
+    accelerator, gpu_words = _driver_profile(gpus[0])
+    link = load_profile(accelerator.link)
+    return _assemble(processor, [(accelerator, link)], threads, f"{gpu_words}, with {words}")
+
+
+def _driver_profile(gpu: DriverGpu) -> tuple[Profile, str]:
+    """The profile of a GPU by its driver's name for it; ``l4``'s rates with its own memory where none matches."""
+    profile = _matching(gpu.name, Kind.ACCELERATOR)
+    words = f"the GPU its driver names, {gpu.name}"
+    if profile is None:
+        profile = load_profile(DEFAULT_ACCELERATOR)
+        words += f", which no profile knows: its memory is its own, its rates are those of {profile.name}"
+    memory = {"memory_bytes": float(gpu.memory_bytes)}
+    return profile.with_figures(memory, "the driver's memory.total"), words
+
+
+def _this_cpu() -> tuple[Profile, str]:
+    """This machine's processor: the profile its name matches, scaled to the cores and memory it has here."""
+    processor = this_processor()
+    profile = _matching(processor.name, Kind.CPU) or load_profile(DEFAULT_PROCESSOR)
+    words = (
+        f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, priced as {profile.name})"
+    )
+    return _with_own_memory(_on_cores(profile, processor.cores), processor), words
+
+
+def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
+    if processor.memory_bytes is None:
+        return profile
+    return profile.with_figures({"memory_bytes": float(processor.memory_bytes)}, "MemTotal of /proc/meminfo")
+
+
+def _on_cores(profile: Profile, cores: int) -> Profile:
+    """A processor's profile when only ``cores`` of its cores work. More cores than it has change nothing but their count."""
+    figures = profile.figures
+    share = cores / figures["cores"]
+    bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])
+    scaled = {key: rate * share for key, rate in figures.items() if key.startswith(PEAK)} | {
+        "cores": float(cores),
+        "bandwidth": bandwidth,
+        "random_bandwidth": figures["random_bandwidth"] * bandwidth / figures["bandwidth"],
+    }
+    sources = {key: f"{profile.sources.get(key, '')}; scaled to {cores} cores" for key in scaled}
+    return profile.with_figures(scaled, sources)
+
+
+def _matching(name: str, kind: Kind) -> Profile | None:
+    for candidate in map(load_profile, profile_names(kind)):
+        if any(re.search(pattern, name) for pattern in candidate.patterns):
+            return candidate
+    return None
+
+
+def _from_names(spec: str, threads: int) -> Machine:
+    parts = spec.split("+")
+    if len(parts) > 3 or not all(parts):
+        raise InvalidOptionError(
+            f"hardware {spec!r} has {len(parts)} parts, of which none may be empty",
+            hint="write ACCELERATOR[+CPU[+LINK]], such as h100+epyc+pcie5, or the path of a TOML file",
+        )
+    accelerator = find_profile(parts[0], Kind.ACCELERATOR)
+    processor, words = _named_cpu(parts[1] if len(parts) > 1 else THIS_PROCESSOR)
+    link = find_profile(parts[2], Kind.LINK) if len(parts) > 2 else load_profile(accelerator.link)
+    origin = f"--hardware {spec}: {accelerator.title} with {words} over {link.title}"
+    return _assemble(processor, [(accelerator, link)], threads, origin)
+
+
+def _named_cpu(name: str) -> tuple[Profile, str]:
+    if name == THIS_PROCESSOR:
+        return _this_cpu()
+    profile = find_profile(name, Kind.CPU)
+    return profile, profile.title
+
+
+def _from_file(path: Path, threads: int) -> Machine:
+    table = read_toml(path)
+    unknown = sorted(set(table) - {"name", "host", "accelerator"})
+    if unknown:
+        raise InvalidOptionError(f"{path}: unknown key {', '.join(unknown)}", hint="known: name, host, accelerator")
+    host = _table(table.get("host", {}), path)
+    processor = _adjusted(_named_cpu(str(host.get("profile", THIS_PROCESSOR)))[0], host)
+    entries = table.get("accelerator", [])
+    rows = [_table(row, path) for row in cast("list[object]", entries)] if isinstance(entries, list) else []
+    if not rows:
+        raise InvalidOptionError(f"{path} describes no accelerator", hint='add [[accelerator]] with profile = "l4"')
+    machine = _assemble(processor, [_accelerator_row(row, path) for row in rows], threads, f"--hardware {path}")
+    return replace(machine, name=str(table.get("name", path.stem)))
+
+
+def _accelerator_row(row: Mapping[str, object], path: Path) -> tuple[Profile, Profile]:
+    accelerator = find_profile(str(row.get("profile", DEFAULT_ACCELERATOR)), Kind.ACCELERATOR)
+    entry = row.get("link", accelerator.link)
+    link_table = {"profile": entry} if isinstance(entry, str) else _table(entry, path)
+    link = find_profile(str(link_table.get("profile", accelerator.link)), Kind.LINK)
+    return _adjusted(accelerator, row), _adjusted(link, link_table)
+
+
+def _adjusted(profile: Profile, table: Mapping[str, object]) -> Profile:
+    figures, sources = figures_of(table)
+    unknown = sorted(key for key in figures if not (key in profile.figures or key.startswith(PEAK)))
+    if unknown:
+        known = ", ".join(sorted(profile.figures))
+        raise InvalidOptionError(f"{profile.name} has no figure {', '.join(unknown)}", hint=f"known: {known}")
+    return profile.with_figures(figures, sources)
+
+
+def _table(entry: object, path: Path) -> dict[str, object]:
+    if not isinstance(entry, dict):
+        raise InvalidOptionError(f"{path}: {entry!r} is not a table", hint="see hetpart.cost_model.machines")
+    return cast("dict[str, object]", entry)
+
+
+def _assemble(processor: Profile, accelerators: list[tuple[Profile, Profile]], threads: int, origin: str) -> Machine:
+    working = _on_cores(processor, threads) if 0 < threads < processor.figures["cores"] else processor
+    host = device_of(working, "cpu", threads)
+    devices = [host]
+    links: list[Link] = []
+    for position, (accelerator, link) in enumerate(accelerators):
+        devices.append(device_of(_rated(accelerator, processor), f"cuda:{position}"))
+        links.extend(links_of(link, host.name, devices[-1].name))
+    name = "+".join([accelerators[0][0].name, processor.name, accelerators[0][1].name])
+    return Machine(name, tuple(devices), tuple(links), origin)
+
+
+def _rated(accelerator: Profile, processor: Profile) -> Profile:
+    """An accelerator whose rates are stated as the host's times a factor, with those rates filled in."""
+    factor = accelerator.figures.get(SPEED_FACTOR)
+    if factor is None:
+        return accelerator
+    rates = {key: rate for key, rate in processor.figures.items() if key.startswith(PEAK)}
+    rates |= {key: processor.figures[key] for key in _SHARED_FIGURES}
+    sped = {key: rate if "efficiency" in key else rate * factor for key, rate in rates.items()}
+    return accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s")

@@ -1,0 +1,201 @@
+"""Hardware profiles: figures with their sources, read from the TOML files beside this module or from a user's own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from hetpart.devices import Device, Link, Provider
+from hetpart.errors import InvalidOptionError
+
+HARDWARE = Path(__file__).parent / "hardware"
+PEAK = "peak_flops"
+NO_SOURCE = "stated without a source"
+
+
+class Kind(StrEnum):
+    """What a profile describes."""
+
+    ACCELERATOR = "accelerator"
+    CPU = "cpu"
+    LINK = "link"
+
+
+HEADER = ("kind", "title", "aliases", "patterns", "provider", "link", "profile", "cpu", "name")
+"""Keys of a profile that are words, not figures."""
+
+_COMMON = ("memory_bytes", "launch_seconds", "session_seconds", "session_bytes")
+_RATES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency", "peak_flops.float32")
+REQUIRED: Mapping[Kind, tuple[str, ...]] = {
+    Kind.ACCELERATOR: (*_COMMON, *_RATES),
+    Kind.CPU: (*_COMMON, *_RATES, "cores", "core_bandwidth"),
+    Kind.LINK: ("bandwidth", "latency"),
+}
+"""Figures a profile must have to be used. ``speed_factor`` stands for an accelerator's rates: the host's times it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One device or link as data. Figures are flat: ``bandwidth``, ``peak_flops.float16``."""
+
+    name: str
+    kind: Kind
+    title: str
+    aliases: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    """Regular expressions that the driver's or the processor's own name matches."""
+    provider: Provider = Provider.CUDA
+    link: str = ""
+    """Name of the link an accelerator hangs on by default."""
+    figures: Mapping[str, float] = field(default_factory=dict[str, float])
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def with_figures(self, figures: Mapping[str, float], source: str | Mapping[str, str]) -> Profile:
+        """The same profile with some figures replaced, and where they come from."""
+        sources = dict.fromkeys(figures, source) if isinstance(source, str) else source
+        return replace(self, figures={**self.figures, **figures}, sources={**self.sources, **sources})
+
+    def require(self) -> None:
+        """Raise InvalidOptionError where a figure this kind needs is missing or is not a positive number."""
+        missing = [key for key in REQUIRED[self.kind] if key not in self.figures]
+        if missing:
+            raise InvalidOptionError(
+                f"hardware profile {self.name!r} lacks {', '.join(missing)}",
+                hint='add the figures, or start from a known profile with `profile = "l4"`',
+            )
+        for key, value in self.figures.items():
+            if value < 0 or (value == 0 and key in ("bandwidth", "random_bandwidth", "efficiency")):
+                raise InvalidOptionError(f"hardware profile {self.name!r}: {key} = {value} is not a usable figure")
+
+
+@cache
+def load_profile(stem: str) -> Profile:
+    """The profile whose file is called ``stem``."""
+    return profile_of(stem, read_toml(HARDWARE / f"{stem}.toml"))
+
+
+def profile_names(kind: Kind | None = None) -> tuple[str, ...]:
+    """Exact names of the profiles that come with hetpart, sorted."""
+    stems = sorted(path.stem for path in HARDWARE.glob("*.toml"))
+    return tuple(stem for stem in stems if kind is None or load_profile(stem).kind is kind)
+
+
+def find_profile(name: str, kind: Kind) -> Profile:
+    """The profile called ``name`` exactly or by an alias.
+
+    Raises:
+        InvalidOptionError: there is none of this kind; the hint lists close names.
+    """
+    candidates = [load_profile(stem) for stem in profile_names()]
+    for profile in candidates:
+        if name.lower() in (profile.name, *profile.aliases) and profile.kind is kind:
+            return profile
+    raise _unknown(name, kind, candidates)
+
+
+def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionError:
+    names = [known for profile in candidates if profile.kind is kind for known in (profile.name, *profile.aliases)]
+    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5) or sorted(names)
+    elsewhere = [profile.kind for profile in candidates if name.lower() in (profile.name, *profile.aliases)]
+    what = (
+        f"{name!r} is a {elsewhere[0]} profile, not a {kind}" if elsewhere else f"no {kind} profile is called {name!r}"
+    )
+    return InvalidOptionError(
+        what, hint=f"known: {', '.join(close)}. Write ACCELERATOR[+CPU[+LINK]] or the path of a TOML file"
+    )
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Content of a TOML file. Raises InvalidOptionError where it cannot be read."""
+    try:
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOptionError(f"cannot read the hardware file {path}: {error}") from error
+
+
+def profile_of(name: str, table: Mapping[str, object]) -> Profile:
+    """A profile from its TOML table."""
+    try:
+        kind = Kind(str(table["kind"]))
+        provider = Provider(str(table.get("provider", Provider.CUDA)))
+    except (KeyError, ValueError) as error:
+        raise InvalidOptionError(f"hardware profile {name!r}: {error} is not a kind or provider") from error
+    figures, sources = figures_of(table)
+    return Profile(
+        name=name,
+        kind=kind,
+        title=str(table.get("title", name)),
+        aliases=_words(table.get("aliases")),
+        patterns=_words(table.get("patterns")),
+        provider=provider,
+        link=str(table.get("link", "")),
+        figures=figures,
+        sources=sources,
+    )
+
+
+def figures_of(table: Mapping[str, object]) -> tuple[dict[str, float], dict[str, str]]:
+    """Figures and their sources in a TOML table. A figure is a number, or ``{ value = …, source = "…" }``.
+
+    Raises:
+        InvalidOptionError: something in it is neither.
+    """
+    figures: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    for key, entry in _flat(table):
+        figure = cast("dict[str, object]", entry) if isinstance(entry, dict) else {"value": entry}
+        value = figure.get("value")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise InvalidOptionError(f"hardware figure {key!r} is {entry!r}, not a number")
+        figures[key], sources[key] = float(value), str(figure.get("source", NO_SOURCE))
+    return figures, sources
+
+
+def _flat(table: Mapping[str, object]) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for key, entry in table.items():
+        if key == PEAK and isinstance(entry, dict):
+            rates = cast("dict[str, object]", entry)
+            rows.extend((f"{PEAK}.{dtype}", rate) for dtype, rate in rates.items())
+        elif key not in HEADER:
+            rows.append((key, entry))
+    return rows
+
+
+def _words(entry: object) -> tuple[str, ...]:
+    return tuple(str(word) for word in cast("list[object]", entry)) if isinstance(entry, list) else ()
+
+
+def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
+    """The device called ``name`` that ``profile`` describes."""
+    profile.require()
+    figures = profile.figures
+    return Device(
+        name=name,
+        model=profile.name,
+        provider=profile.provider,
+        memory_bytes=int(figures["memory_bytes"]),
+        peak_flops={key.removeprefix(f"{PEAK}."): rate for key, rate in figures.items() if key.startswith(PEAK)},
+        bandwidth=figures["bandwidth"],
+        random_bandwidth=figures["random_bandwidth"],
+        launch_seconds=figures["launch_seconds"],
+        session_seconds=figures["session_seconds"],
+        session_bytes=int(figures["session_bytes"]),
+        efficiency=figures["efficiency"],
+        bandwidth_efficiency=figures["bandwidth_efficiency"],
+        threads=threads,
+        sources=dict(profile.sources),
+    )
+
+
+def links_of(profile: Profile, first: str, second: str) -> tuple[Link, Link]:
+    """A link each way between two devices."""
+    profile.require()
+    bandwidth, latency = profile.figures["bandwidth"], profile.figures["latency"]
+    return Link(first, second, bandwidth, latency), Link(second, first, bandwidth, latency)
