@@ -123,4 +123,5 @@ def _comparison(best: int, machine: Machine, estimates: tuple[Estimate, ...], mi
     if why is not None:
         return why
     ratio = estimates[other].seconds / estimates[best].seconds
-    return f"{ratio:.1f}× faster there than on {machine.devices[other].name}"
+    rival = machine.devices[other].name
+    return f"as fast on {rival}" if ratio < 1.05 else f"{ratio:.1f}× faster there than on {rival}"

@@ -1,7 +1,7 @@
 """Which machine a plan is made for: a specification of profiles, a TOML file, or what this machine has.
 
-A specification is ``ACCELERATOR[+CPU[+LINK]]``, such as ``l4``, ``h100+epyc`` or ``rtx-4090+ryzen+pcie4``. A CPU left out
-is this machine's, as is ``host`` in its place; a link left out is the one the accelerator comes with.
+A specification is ``ACCELERATOR[+CPU[+LINK]]``, such as ``l4``, ``h100+epyc`` or ``rtx-4090+ryzen+pcie4``. A CPU
+left out is this machine's, as is ``host`` in its place; a link left out is the one the accelerator comes with.
 
 A TOML file says the same with figures of its own. Whatever it leaves out comes from the profile it names::
 
@@ -108,9 +108,8 @@ def _this_cpu() -> tuple[Profile, str]:
     """This machine's processor: the profile its name matches, scaled to the cores and memory it has here."""
     processor = this_processor()
     profile = _matching(processor.name, Kind.CPU) or load_profile(DEFAULT_PROCESSOR)
-    words = (
-        f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, priced as {profile.name})"
-    )
+    named = f"{processor.name or 'unnamed'}, {processor.cores} cores, priced as {profile.name}"
+    words = f"this machine's processor ({named})"
     return _with_own_memory(_on_cores(profile, processor.cores), processor), words
 
 
@@ -121,7 +120,7 @@ def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
 
 
 def _on_cores(profile: Profile, cores: int) -> Profile:
-    """A processor's profile when only ``cores`` of its cores work. More cores than it has change nothing but their count."""
+    """A processor's profile with ``cores`` cores instead of its own: arithmetic in proportion, memory up to its limit."""
     figures = profile.figures
     share = cores / figures["cores"]
     bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])

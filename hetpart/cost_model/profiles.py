@@ -104,7 +104,7 @@ def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionE
     close = get_close_matches(name.lower(), names, n=3, cutoff=0.5) or sorted(names)
     elsewhere = [profile.kind for profile in candidates if name.lower() in (profile.name, *profile.aliases)]
     what = (
-        f"{name!r} is a {elsewhere[0]} profile, not a {kind}" if elsewhere else f"no {kind} profile is called {name!r}"
+        f"{name!r} is a {elsewhere[0]} profile, not a {kind} profile" if elsewhere else f"no {kind} is called {name!r}"
     )
     return InvalidOptionError(
         what, hint=f"known: {', '.join(close)}. Write ACCELERATOR[+CPU[+LINK]] or the path of a TOML file"

@@ -11,9 +11,9 @@ def transfer_seconds(nbytes: int, link: Link) -> float:
 
 
 def copy_seconds(machine: Machine, nbytes: int, source: int, target: int) -> float:
-    """Seconds to copy ``nbytes`` between two devices of ``machine`` by index; through the host where no link joins them.
+    """Seconds to copy ``nbytes`` between two devices of ``machine``, by index.
 
-    A copy from a device to itself takes no time.
+    The copy goes through the host where no link joins the two. One from a device to itself takes no time.
     """
     if source == target:
         return 0.0

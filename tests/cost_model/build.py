@@ -64,7 +64,10 @@ class Builder:
 
 
 def single(
-    op_type: str, inputs: list[tuple[Shape | None, str] | None], shape: Shape | list[Shape | None] | None, **kw
+    op_type: str,
+    inputs: list[tuple[Shape | None, str] | None],
+    shape: Shape | list[Shape | None] | None,
+    **options: Any,
 ) -> Graph:
     """A graph of one op whose inputs have the given shapes and dtypes."""
     b = Builder()
