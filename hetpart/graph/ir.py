@@ -132,8 +132,9 @@ class Graph:
 
     @property
     def weights(self) -> tuple[Value, ...]:
-        """Constant values that some op uses."""
-        return tuple(value for value in self.values if value.is_constant)
+        """Constant values that some op uses; what only serves to make a derived weight is not among them."""
+        used = {value for op in self.ops for value in op.uses}
+        return tuple(value for value in self.values if value.is_constant and value.id in used)
 
     def value_named(self, name: str) -> Value:
         for value in self.values:

@@ -113,8 +113,22 @@ class Transfer:
     target: str
     nbytes: int
     seconds: float
-    before: int | None
-    """Id of the first partition that needs it; ``None`` where only the caller does."""
+    step: int
+    """The copy is done before the partition at this place in the order; after the last one where it equals their
+    number. To the host as soon as the value exists, to an accelerator just before the first use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A place in a device's arena that holds a crossing value of known size, shared with others at other times."""
+
+    value: str
+    device: str
+    offset: int
+    nbytes: int
+    first: int
+    """Steps between which it is held, both inclusive."""
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +184,10 @@ class DeviceUse:
     """``None`` where no budget was set."""
     peak_bytes: int
     weight_bytes: int
+    buffer_bytes: int
+    """Size of the arena that holds values between partitions."""
     activation_bytes: int
+    """Most bytes alive inside any one partition."""
     session_bytes: int
     peak_partition: int | None
     alive_at_peak: tuple[AliveValue, ...]
@@ -242,6 +259,7 @@ class Plan:
     partitions: tuple[Partition, ...]
     """In the order they run."""
     transfers: tuple[Transfer, ...]
+    buffers: tuple[Buffer, ...]
     residencies: tuple[Residency, ...]
     decisions: tuple[Decision, ...]
     prediction: Prediction

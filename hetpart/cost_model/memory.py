@@ -1,0 +1,61 @@
+"""Place values that are held at different times in one arena."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALIGNMENT = 256
+"""Bytes. What CUDA's allocators align to; enough for every vector instruction of a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bytes held from one step to another, both inclusive."""
+
+    first: int
+    last: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Offset of every interval, in their order, and the arena's size."""
+
+    offsets: tuple[int, ...]
+    nbytes: int
+
+
+def aligned(nbytes: int) -> int:
+    """``nbytes`` rounded up to ``ALIGNMENT``."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def pack(intervals: tuple[Interval, ...]) -> Packing:
+    """Lay intervals out so that those alive together never overlap.
+
+    Greedy by size, each into the lowest gap that holds it: the strategy that Pisarchyk and Lee, "Efficient Memory
+    Management for Deep Neural Net Inference" (2020), found near-optimal.
+    """
+    offsets = [0] * len(intervals)
+    placed: list[int] = []
+    for index in sorted(range(len(intervals)), key=lambda i: (-intervals[i].nbytes, intervals[i].first, i)):
+        offsets[index] = _lowest_gap(intervals, offsets, placed, index)
+        placed.append(index)
+    top = max((offset + aligned(item.nbytes) for offset, item in zip(offsets, intervals, strict=True)), default=0)
+    return Packing(tuple(offsets), top)
+
+
+def _lowest_gap(intervals: tuple[Interval, ...], offsets: list[int], placed: list[int], index: int) -> int:
+    wanted = intervals[index]
+    size = aligned(wanted.nbytes)
+    taken = sorted(
+        (offsets[other], offsets[other] + aligned(intervals[other].nbytes))
+        for other in placed
+        if intervals[other].first <= wanted.last and wanted.first <= intervals[other].last
+    )
+    position = 0
+    for start, end in taken:
+        if start - position >= size:
+            break
+        position = max(position, end)
+    return position

@@ -1,0 +1,148 @@
+"""From typed protobuf nodes to the immutable ``Graph``."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import onnx
+
+from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
+from hetpart.graph.legality import captures
+from hetpart.graph.load import subgraphs
+from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_UNKNOWN_BYTES = 64
+"""Bytes assumed of a value about which nothing is known, not even from its op's inputs."""
+_PLAIN_ATTRIBUTES = {
+    onnx.AttributeProto.INT: lambda a: a.i,
+    onnx.AttributeProto.FLOAT: lambda a: a.f,
+    onnx.AttributeProto.STRING: lambda a: a.s.decode(errors="replace"),
+    onnx.AttributeProto.INTS: lambda a: tuple(a.ints),
+    onnx.AttributeProto.FLOATS: lambda a: tuple(a.floats),
+    onnx.AttributeProto.STRINGS: lambda a: tuple(s.decode(errors="replace") for s in a.strings),
+}
+
+
+@dataclass(slots=True)
+class GraphBuilder:
+    """Gathers values and ops by name, ids in the order they come."""
+
+    name: str
+    opsets: Mapping[str, int]
+    types: Mapping[str, onnx.TypeProto]
+    origins: Mapping[str, frozenset[str]]
+    values: list[Value] = field(default_factory=list[Value])
+    ids: dict[str, int] = field(default_factory=dict[str, int])
+    ops: list[Op] = field(default_factory=list[Op])
+
+    def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[int] = ()) -> int:
+        """Id of the value called ``name``, which is made now if it is new."""
+        if name in self.ids:
+            return self.ids[name]
+        type_ = self.types.get(name, onnx.TypeProto())
+        kind, dtype, shape = kind_of(type_), dtype_of(type_), shape_of(type_)
+        size = self._nbytes(kind, dtype, shape, inputs)
+        sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
+        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources)
+        self.values.append(made)
+        self.ids[name] = made.id
+        return made.id
+
+    def _nbytes(self, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[int]) -> int:
+        """Bytes, estimated as those of the largest input where a dimension is unknown."""
+        if kind is ValueKind.TENSOR and shape is not None and None not in shape:
+            return nbytes_of(dtype, [size for size in shape if size is not None])
+        return max((self.values[value].nbytes for value in inputs), default=_UNKNOWN_BYTES)
+
+    def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:
+        """Add ``node``; a value it reads that is not known yet comes from outside, as ``outer_role``."""
+        position = len(self.ops)
+        inputs = tuple(self.value(name, outer_role) if name else None for name in node.input)
+        captured = tuple(self.value(name, outer_role) for name in captures(node))
+        read = [value for value in (*inputs, *captured) if value is not None]
+        outputs = tuple(
+            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None
+            for name in node.output
+        )
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        self.ops.append(
+            Op(
+                id=position,
+                name=node.name,
+                domain=domain,
+                op_type=node.op_type,
+                version=self.opsets.get(domain, 1),
+                inputs=inputs,
+                outputs=outputs,
+                captures=captured,
+                attributes=_attributes(node),
+                scope=scope_of(node),
+                bodies=tuple(self._bodies(node)),
+            )
+        )
+
+    def _bodies(self, node: onnx.NodeProto) -> Iterable[Graph]:
+        for attribute in node.attribute:
+            for body in subgraphs(attribute):
+                yield build_body(body, self.opsets, self.types)
+
+    def graph(self, inputs: Sequence[str], outputs: Sequence[str], index_ranges: Mapping[str, int]) -> Graph:
+        return Graph(
+            name=self.name,
+            ops=tuple(self.ops),
+            values=tuple(self.values),
+            inputs=tuple(self.ids[name] for name in inputs),
+            outputs=tuple(self.ids[name] for name in outputs if name in self.ids),
+            index_ranges=index_ranges,
+            opset=self.opsets.get("", 1),
+            dimensions={},
+        )
+
+
+def build_body(body: onnx.GraphProto, opsets: Mapping[str, int], outer: Mapping[str, onnx.TypeProto]) -> Graph:
+    """The Graph of an op's subgraph. Outer values it reads are its inputs, behind its own."""
+    types = dict(outer)
+    types.update((tensor.name, tensor_type(tensor.data_type, tensor.dims)) for tensor in body.initializer)
+    types.update((info.name, info.type) for info in (*body.input, *body.value_info, *body.output))
+    builder = GraphBuilder(body.name, opsets, types, {})
+    for value in body.input:
+        builder.value(value.name, ValueRole.INPUT)
+    for tensor in body.initializer:
+        builder.value(tensor.name, ValueRole.WEIGHT)
+    for node in body.node:
+        builder.op(node, ValueRole.INPUT)
+    for value in body.output:
+        builder.value(value.name, ValueRole.INPUT)
+    inputs = [value.name for value in builder.values if value.role is ValueRole.INPUT]
+    return builder.graph(inputs, [value.name for value in body.output], {})
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Attribute]:
+    return {a.name: _PLAIN_ATTRIBUTES[a.type](a) for a in node.attribute if a.type in _PLAIN_ATTRIBUTES}
+
+
+def scope_of(node: onnx.NodeProto) -> str:
+    """Dotted module path of ``node``, as PyTorch's exporters record it: in metadata, or in a name with slashes."""
+    for entry in node.metadata_props:
+        if entry.key == _NAME_SCOPES:
+            return _recorded_scope(entry.value)
+    parts = node.name.strip("/").split("/")
+    return ".".join(parts[:-1]) if node.name.startswith("/") else ""
+
+
+def _recorded_scope(text: str) -> str:
+    """Second to last of a list literal such as ``['', 'encoder', 'encoder.layer.0', 'view_1']``."""
+    try:
+        scopes = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    names = [str(scope) for scope in scopes] if isinstance(scopes, list) else []
+    return names[-2] if len(names) > 1 else ""
+
+

@@ -1,0 +1,225 @@
+"""Work out, before a run, what bound dimensions decide: types of values, shape arithmetic, and what is constant.
+
+One pass in topological order. ``onnx``'s own inference gives each node's output types from its input types and the
+inputs whose content is known; ``onnx``'s reference evaluator computes small integer results. What depends on weights
+alone is *derived*: constant, of known type, and never computed here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from hetpart.graph.body_types import control_flow_types
+from hetpart.graph.contrib_types import contrib_types
+from hetpart.graph.legality import captures
+from hetpart.graph.load import subgraphs
+from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+EVALUATED_LIMIT = 4096
+"""Elements up to which a constant's content is worth knowing: shapes, axes, indices, small masks."""
+_INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+)
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of every value, by name. Filled in one pass, read afterwards."""
+
+    opsets: dict[str, int]
+    types: dict[str, onnx.TypeProto] = field(default_factory=dict[str, onnx.TypeProto])
+    contents: dict[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
+    """Small constants whose elements are known."""
+    constant: set[str] = field(default_factory=set[str])
+    """Values that do not depend on any graph input."""
+    folded: set[str] = field(default_factory=set[str])
+    """Integer values with known content: they become initializers, and what only served them goes away."""
+    origins: dict[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
+    """For a derived weight, the large weights it is made from."""
+
+
+def evaluate(model: onnx.ModelProto) -> Facts:
+    """Facts about every value of ``model``, whose nodes are sorted and whose input dimensions are bound."""
+    facts = Facts({entry.domain: entry.version for entry in model.opset_import})
+    facts.opsets.setdefault("", facts.opsets.get("ai.onnx", 1))
+    declared = {info.name: info.type for info in (*model.graph.value_info, *model.graph.output)}
+    for tensor in model.graph.initializer:
+        _add_weight(facts, tensor)
+    for value in model.graph.input:
+        facts.types.setdefault(value.name, value.type)
+    for node in model.graph.node:
+        _add_node(facts, node, declared)
+    return facts
+
+
+def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
+    facts.types[tensor.name] = tensor_type(tensor.data_type, tensor.dims)
+    facts.constant.add(tensor.name)
+    facts.origins[tensor.name] = frozenset((tensor.name,))
+    if tensor.data_location != onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= EVALUATED_LIMIT:
+        content = _array(tensor)
+        if content is not None:
+            facts.contents[tensor.name] = content
+
+
+def _add_node(facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]) -> None:
+    known = _known_content(facts, node)
+    if known is not None:
+        facts.contents[node.output[0]] = known
+        facts.constant.add(node.output[0])
+        facts.types[node.output[0]] = tensor_type(onnx.helper.np_dtype_to_tensor_dtype(known.dtype), known.shape)
+        if _is_integer(known):
+            facts.folded.add(node.output[0])
+        return
+    for name, found in output_types(facts, node, declared).items():
+        facts.types[name] = found
+    if _is_constant(facts, node):
+        facts.constant.update(filter(None, node.output))
+        made_from = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in node.input))
+        facts.origins.update(dict.fromkeys(filter(None, node.output), made_from))
+
+
+def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
+    """The content of the node's one output where it is small and follows from what is known."""
+    if len(node.output) != 1 or not _is_plain(node):
+        return None
+    if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx"):
+        return _FROM_TYPES[node.op_type](facts, node)
+    if node.op_type == "Constant" and not node.domain:
+        return _constant_content(node)
+    inputs = {name: facts.contents.get(name) for name in node.input if name}
+    if not inputs or any(content is None for content in inputs.values()):
+        return None
+    return _run(facts, node, inputs)
+
+
+def _is_plain(node: onnx.NodeProto) -> bool:
+    return node.op_type not in _RANDOM and not any(
+        attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in node.attribute
+    )
+
+
+def _is_constant(facts: Facts, node: onnx.NodeProto) -> bool:
+    return _is_plain(node) and all(name in facts.constant for name in node.input if name)
+
+
+def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
+    shape = shape_of(facts.types.get(node.input[0], onnx.TypeProto()))
+    if shape is None:
+        return None
+    bounds = {attribute.name: attribute.i for attribute in node.attribute}
+    part = shape[slice(bounds.get("start", 0), bounds.get("end", len(shape)))]
+    return None if None in part else np.array(part, np.int64)
+
+
+def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
+    shape = shape_of(facts.types.get(node.input[0], onnx.TypeProto()))
+    known = [size for size in shape or () if size is not None]
+    return None if shape is None or len(known) < len(shape) else np.array(prod(known), np.int64)
+
+
+_FROM_TYPES = {"Shape": _shape_content, "Size": _size_content}
+
+
+def _constant_content(node: onnx.NodeProto) -> NDArray[Any] | None:
+    for attribute in node.attribute:
+        if attribute.name == "value" and prod(attribute.t.dims) <= EVALUATED_LIMIT:
+            return _array(attribute.t)
+        if attribute.name == "value_int":
+            return np.array(attribute.i, np.int64)
+        if attribute.name == "value_ints":
+            return np.array(attribute.ints, np.int64)
+        if attribute.name == "value_float":
+            return np.array(attribute.f, np.float32)
+        if attribute.name == "value_floats":
+            return np.array(attribute.floats, np.float32)
+    return None
+
+
+def _array(tensor: onnx.TensorProto) -> NDArray[Any] | None:
+    """The tensor's elements; ``None`` for strings, malformed tensors, and types NumPy lacks."""
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return None
+    try:
+        content = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError):
+        return None
+    return content if content.dtype.kind in "biuf" else None
+
+
+def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Run ``node`` on known inputs with the reference evaluator, if its result is known to be small."""
+    inferred = output_types(facts, node, {}).get(node.output[0])
+    if not is_static(inferred) or prod(d or 0 for d in shape_of(inferred) or ()) > EVALUATED_LIMIT:  # pyright: ignore[reportArgumentType]
+        return None
+    from onnx.reference import ReferenceEvaluator
+
+    graph = onnx.GraphProto(node=[node], name="fold")
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs)
+    graph.output.add().name = node.output[0]
+    try:
+        result = ReferenceEvaluator(graph, opsets=facts.opsets).run(None, dict(inputs))
+    except Exception:  # noqa: BLE001 - the evaluator raises anything on what it does not implement: then it is not folded
+        return None
+    content = result[0] if isinstance(result, list) else None
+    return content if isinstance(content, np.ndarray) and content.dtype.kind in "biuf" else None
+
+
+def _is_integer(content: NDArray[Any]) -> bool:
+    return content.dtype.name in _INTEGERS
+
+
+def output_types(
+    facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]
+) -> dict[str, onnx.TypeProto]:
+    """Types of the node's outputs, by inference; where that does not know, as the file declares them."""
+    inputs = {name: facts.types.get(name, onnx.TypeProto()) for name in node.input if name}
+    contents = {name: facts.contents[name] for name in inputs if name in facts.contents}
+    if any(True for attribute in node.attribute for _ in subgraphs(attribute)):
+        outer = inputs | {name: facts.types.get(name, onnx.TypeProto()) for name in captures(node)}
+        found = control_flow_types(node, outer, contents, facts.opsets)
+    else:
+        found = _schema_types(facts, node, inputs, contents) or contrib_types(node, inputs)
+    return {name: _better(found.get(name), declared.get(name)) for name in node.output if name}
+
+
+def _schema_types(
+    facts: Facts,
+    node: onnx.NodeProto,
+    inputs: dict[str, onnx.TypeProto],
+    contents: Mapping[str, NDArray[Any]],
+) -> dict[str, onnx.TypeProto]:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = facts.opsets.get(domain, 1)
+    if not onnx.defs.has(node.op_type, version, domain):
+        return {}
+    from onnx.shape_inference import InferenceError, infer_node_outputs
+
+    schema = onnx.defs.get_schema(node.op_type, version, domain)
+    data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
+    imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in facts.opsets.items()]
+    try:
+        return infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
+    except (InferenceError, RuntimeError, ValueError, TypeError):
+        return {}
+
+
+def _better(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto:
+    """The inferred type, unless it says nothing, or leaves dimensions open that the file declares."""
+    if inferred is None or not inferred.WhichOneof("value"):
+        return declared or onnx.TypeProto()
+    if declared is None or is_static(inferred) or not is_static(declared):
+        return inferred
+    return declared if dtype_of(declared) == dtype_of(inferred) or not dtype_of(inferred) else inferred

@@ -1,0 +1,105 @@
+"""ONNX model → Graph. The weights' bytes are never read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import onnx
+
+from hetpart.errors import InvalidModelError
+from hetpart.graph import rewrite
+from hetpart.graph.build import GraphBuilder
+from hetpart.graph.fold import Facts, evaluate
+from hetpart.graph.index_ranges import index_ranges
+from hetpart.graph.ir import Graph, ValueRole
+from hetpart.graph.legality import name_nodes, require_legal, sort_nodes
+from hetpart.graph.load import LoadedModel, load
+from hetpart.graph.shapes import bind_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+    from pathlib import Path
+
+    import onnx_ir
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedModel:
+    """A model as the rest of hetpart sees it."""
+
+    graph: Graph
+    proto: onnx.ModelProto
+    """What the partitions are cut from: dimensions bound, functions inlined, shape arithmetic folded, values typed."""
+    name: str
+    path: Path | None
+    folder: Path | None
+    passthrough: Mapping[str, str]
+    """Outputs that are graph inputs; they are not among the graph's outputs."""
+    returned: tuple[str, ...]
+    """The model's outputs, in its order."""
+    notes: tuple[str, ...]
+
+
+def import_onnx(
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, dimensions: Mapping[str, int] | None = None
+) -> ImportedModel:
+    """Read, check, bind, fold and type ``model``.
+
+    Raises:
+        InvalidModelError: it cannot be read or breaks a rule of ONNX.
+        UnboundDimensionsError: ``dimensions`` leaves an input dimension without a number.
+    """
+    loaded = load(model)
+    notes: list[str] = []
+    loaded = _inline_functions(loaded)
+    require_legal(loaded)
+    sort_nodes(loaded)
+    renamed = name_nodes(loaded.proto)
+    if renamed:
+        notes.append(f"{renamed} node{'s' if renamed > 1 else ''} had no name of their own and got one")
+    bound = bind_dimensions(loaded.proto, dimensions or {})
+    returned = tuple(value.name for value in loaded.proto.graph.output)
+    passed = rewrite.detach_outputs(loaded.proto)
+    facts = evaluate(loaded.proto)
+    before = len(loaded.proto.graph.node)
+    removed = rewrite.apply(loaded.proto, facts)
+    if removed:
+        notes.append(f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned")
+    graph = replace(_graph(loaded, facts), dimensions=bound)
+    graph = replace(graph, index_ranges=index_ranges(graph))
+    return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
+
+
+def _inline_functions(loaded: LoadedModel) -> LoadedModel:
+    """Put the bodies of local functions where they are called, so that placement sees the ops inside them."""
+    if not loaded.proto.functions:
+        return loaded
+    from onnx import inliner
+
+    try:
+        inlined = inliner.inline_local_functions(loaded.proto)
+    except RuntimeError as error:
+        raise InvalidModelError(
+            f"{loaded.path or loaded.name}: a local function cannot be inlined: {error}", hint="export the model again"
+        ) from error
+    return replace(loaded, proto=inlined)
+
+
+def _graph(loaded: LoadedModel, facts: Facts) -> Graph:
+    proto = loaded.proto
+    builder = GraphBuilder(loaded.name, facts.opsets, facts.types, facts.origins)
+    for value in proto.graph.input:
+        builder.value(value.name, ValueRole.INPUT)
+    for tensor in proto.graph.initializer:
+        builder.value(tensor.name, ValueRole.WEIGHT)
+    for node in proto.graph.node:
+        if all(name in facts.constant for name in node.output if name):
+            inputs = [builder.ids[name] for name in node.input if name]
+            for name in filter(None, node.output):
+                builder.value(name, ValueRole.DERIVED, inputs=inputs)
+        else:
+            builder.op(node, ValueRole.INPUT)
+    inputs = [value.name for value in proto.graph.input]
+    return builder.graph(inputs, [value.name for value in proto.graph.output], {})

@@ -1,0 +1,118 @@
+"""Bind the symbolic dimensions of the graph inputs to numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import onnx
+
+from hetpart.errors import InvalidOptionError, UnboundDimensionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+_EXPRESSION_LIMIT = 200
+
+
+def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict[str, int]:
+    """Write ``bindings`` into the graph inputs' types and return the dimensions the model has, each with its number.
+
+    A dimension without a name is called ``INPUT.AXIS``. One that is an expression of others (``past + seq``, as
+    PyTorch's exporter writes) follows from them.
+
+    Raises:
+        UnboundDimensionsError: dimensions are left without a number.
+        InvalidOptionError: a binding names no dimension of the model.
+    """
+    bound: dict[str, int] = {}
+    unbound: dict[str, list[str]] = {}
+    names: set[str] = set()
+    for value, axis, dim in _open_dimensions(model):
+        name = dim.dim_param or f"{value.name}.{axis}"
+        names |= {name, *_symbols(name)}
+        size = _evaluate(name, bindings)
+        if size is None:
+            unbound.setdefault(name, []).append(f"{value.name}[{axis}]")
+        else:
+            dim.dim_value = bound[name] = size
+    _refuse_unknown(bindings, names)
+    _refuse_unbound(unbound)
+    return bound
+
+
+def _open_dimensions(
+    model: onnx.ModelProto,
+) -> Iterator[tuple[onnx.ValueInfoProto, int, onnx.TensorShapeProto.Dimension]]:
+    constants = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in constants or not value.type.tensor_type.HasField("shape"):
+            continue
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value") or dim.dim_value < 0:
+                yield value, axis, dim
+
+
+def _refuse_unknown(bindings: Mapping[str, int], names: set[str]) -> None:
+    for name in sorted(set(bindings) - names):
+        known = ", ".join(sorted(names)) or "none"
+        close = get_close_matches(name, names, 1)
+        guess = f"did you mean {close[0]!r}? " if close else ""
+        raise InvalidOptionError(
+            f"the model has no dimension {name!r}", hint=f"{guess}its open dimensions are: {known}"
+        )
+
+
+def _refuse_unbound(unbound: Mapping[str, list[str]]) -> None:
+    if not unbound:
+        return
+    listed = ", ".join(f"{name} (of {', '.join(where)})" for name, where in sorted(unbound.items()))
+    needed = sorted({symbol for name in unbound for symbol in _symbols(name) or (name,)})
+    example = ",".join(f"{name}=1" for name in needed)
+    raise UnboundDimensionsError(
+        f"{len(unbound)} dimension{'s have' if len(unbound) > 1 else ' has'} no number: {listed}",
+        hint=f"give the sizes it will run with, for example --shape {example}",
+    )
+
+
+def _parsed(expression: str) -> ast.expr | None:
+    try:
+        return ast.parse(expression, mode="eval").body if len(expression) <= _EXPRESSION_LIMIT else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _symbols(expression: str) -> tuple[str, ...]:
+    tree = _parsed(expression)
+    return () if tree is None else tuple(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _evaluate(expression: str, bindings: Mapping[str, int]) -> int | None:
+    if expression in bindings:
+        return bindings[expression]
+    tree = _parsed(expression)
+    size = None if tree is None else _value(tree, bindings)
+    return size if size is not None and size >= 0 else None
+
+
+def _value(tree: ast.expr, bindings: Mapping[str, int]) -> int | None:
+    match tree:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return bindings.get(name)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            a, b = _value(left, bindings), _value(right, bindings)
+            if a is None or b is None or (isinstance(op, ast.FloorDiv) and b == 0):
+                return None
+            return _ARITHMETIC[type(op)](a, b)
+        case _:
+            return None

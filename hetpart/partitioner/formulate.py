@@ -1,0 +1,106 @@
+"""Graph and costs → the arrays of a placement problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.cost_model.memory import aligned
+from hetpart.errors import InvalidModelError
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, Uses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hetpart.cost_model.annotate import Costs
+    from hetpart.graph.ir import Graph, Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Formulation:
+    """A problem and what its rows stand for in the graph."""
+
+    problem: PlacementProblem
+    values: tuple[Value, ...]
+    """The values of the problem, in its order."""
+    weights: tuple[Value, ...]
+
+
+def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapping[str, int]) -> Formulation:
+    """The problem of placing ``graph``'s ops, pinned ones (op id → device name) where they are pinned.
+
+    Raises:
+        InvalidModelError: an op has no kernel on any device, or none on the device it is pinned to.
+    """
+    machine = costs.machine
+    values = tuple(value for value in graph.values if not value.is_constant)
+    weights = graph.weights
+    sizes = np.array([aligned(value.nbytes) for value in values], np.int64)
+    returned = set(graph.outputs)
+    left = {
+        op.outputs[slot]
+        for op in graph.ops
+        for slot in costs.ops[op.id].host_outputs
+        if slot < len(op.outputs)
+    }
+    problem = PlacementProblem(
+        devices=tuple(device.name for device in machine.devices),
+        seconds=_seconds(graph, costs, pins),
+        groups=np.array(costs.groups, np.int32),
+        scratch_bytes=np.array([cost.work.scratch for cost in costs.ops], np.int64),
+        value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
+        value_left_on_host=np.array([value.id in left for value in values], np.bool_),
+        value_returned=np.array([value.id in returned for value in values], np.bool_),
+        value_bytes=sizes,
+        value_uses=_uses(graph, costs, values),
+        copy_seconds=_copy_seconds(costs, values),
+        weight_bytes=np.array([weight.nbytes for weight in weights], np.int64),
+        weight_uses=_uses(graph, costs, weights),
+        budgets=np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64),
+        session_seconds=np.array([device.session_seconds for device in machine.devices]),
+        session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
+    )
+    return Formulation(problem, values, weights)
+
+
+def _seconds(graph: Graph, costs: Costs, pins: Mapping[int, str]) -> NDArray[np.float64]:
+    names = [device.name for device in costs.machine.devices]
+    seconds = np.array([cost.seconds for cost in costs.ops], np.float64).reshape(len(graph.ops), len(names)).T.copy()
+    for op, device in pins.items():
+        elsewhere = [name != device for name in names]
+        seconds[elsewhere, op] = np.inf
+    for op in np.flatnonzero(~np.isfinite(seconds).any(axis=0)).tolist():
+        reasons = "; ".join(reason for reason in costs.ops[op].missing if reason)
+        pinned = f" and it is pinned to {pins[op]}" if op in pins else ""
+        raise InvalidModelError(
+            f"no device can run {graph.ops[op].op_type} ({graph.ops[op].name!r}): {reasons}{pinned}",
+            hint="remove the pin, or replace the operator before export" if op in pins
+            else "replace the operator before export, or use an opset that ONNX Runtime has kernels for",
+        )
+    return seconds
+
+
+def _uses(graph: Graph, costs: Costs, edges: tuple[Value, ...]) -> Uses:
+    position = {value.id: index for index, value in enumerate(edges)}
+    rows: list[list[tuple[int, bool]]] = [[] for _ in edges]
+    for op in graph.ops:
+        host_slots = costs.ops[op.id].host_inputs
+        on_device = {value for slot, value in enumerate(op.inputs) if slot not in host_slots} | set(op.captures)
+        for value in op.uses:
+            if value in position:
+                rows[position[value]].append((op.id, value not in on_device))
+    return Uses.from_rows(rows)
+
+
+def _copy_seconds(costs: Costs, values: tuple[Value, ...]) -> NDArray[np.float64]:
+    count = len(costs.machine.devices)
+    seconds = np.zeros((count, count, len(values)))
+    for source in range(count):
+        for target in range(count):
+            if source != target:
+                seconds[source, target] = [costs.copy_seconds(value.nbytes, source, target) for value in values]
+    return seconds
