@@ -120,7 +120,7 @@ def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
 
 
 def _on_cores(profile: Profile, cores: int) -> Profile:
-    """A processor's profile with ``cores`` cores instead of its own: arithmetic in proportion, memory up to its limit."""
+    """A processor's profile with ``cores`` cores: arithmetic in proportion, memory up to its own limit."""
     figures = profile.figures
     share = cores / figures["cores"]
     bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])

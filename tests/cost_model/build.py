@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from hetpart.graph.ir import DTYPE_BITS, Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 
