@@ -1,0 +1,119 @@
+"""Wide&Deep: embedding tables that exceed the accelerator's budget, and an MLP that wants the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod, sqrt
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+FIELDS = 39
+DIM = 80
+LAYERS = (1024, 512, 256, 128, 1)
+SEED = 20260101
+OPSET = 20
+IR_VERSION = 10
+_CHUNK_ELEMENTS = 4_000_000
+_ALIGNMENT = 4096
+"""Weights start on page borders, so that a runtime can map the file."""
+
+
+@dataclass(slots=True)
+class WeightFile:
+    """An external-data file of seeded random float32 weights, written chunk by chunk so that memory stays small."""
+
+    path: Path
+    seed: int
+    sparse: bool = False
+    """Leave every tensor over one chunk as a hole: it reads as zeros and takes no disk space."""
+    tensors: list[TensorProto] = field(default_factory=list[TensorProto])
+
+    @classmethod
+    def beside(cls, model: Path, seed: int, *, sparse: bool = False) -> WeightFile:
+        """A new file next to ``model``, empty whatever was there."""
+        path = model.with_name(model.name + ".data")
+        path.write_bytes(b"")
+        return cls(path, seed, sparse)
+
+    def normal(self, name: str, shape: tuple[int, ...], scale: float) -> str:
+        """Appends a normally distributed tensor and returns its name."""
+        offset = -(-self.path.stat().st_size // _ALIGNMENT) * _ALIGNMENT
+        with self.path.open("r+b") as file:
+            file.truncate(offset + 4 * prod(shape))
+            file.seek(offset)
+            for chunk in self._chunks(prod(shape)):
+                file.write((chunk * np.float32(scale)).tobytes())
+        self.tensors.append(_external_tensor(name, shape, self.path.name, offset))
+        return name
+
+    def _chunks(self, elements: int) -> Iterator[NDArray[np.float32]]:
+        if self.sparse and elements > _CHUNK_ELEMENTS:
+            return
+        rng = np.random.default_rng((self.seed, len(self.tensors)))
+        for start in range(0, elements, _CHUNK_ELEMENTS):
+            yield rng.standard_normal(min(_CHUNK_ELEMENTS, elements - start), dtype=np.float32)
+
+
+def _external_tensor(name: str, shape: tuple[int, ...], location: str, offset: int) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(4 * prod(shape)))):
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def perceptron(weights: WeightFile, prefix: str, value: str, sizes: tuple[int, ...]) -> list[onnx.NodeProto]:
+    """Linear layers of ``sizes`` with ReLU between them. The last node's output is ``<prefix>/out``."""
+    nodes: list[onnx.NodeProto] = []
+    last = len(sizes) - 2
+    for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        operands = [
+            weights.normal(f"{prefix}.fc{layer}.weight", (fan_in, fan_out), sqrt(2 / fan_in)),
+            weights.normal(f"{prefix}.fc{layer}.bias", (fan_out,), 0.01),
+        ]
+        linear = f"{prefix}/out" if layer == last else f"{prefix}/fc{layer}/linear"
+        nodes.append(helper.make_node("Gemm", [value, *operands], [linear], name=f"/{prefix}/fc{layer}/Gemm"))
+        value = linear
+        if layer < last:
+            value = f"{prefix}/fc{layer}/relu"
+            nodes.append(helper.make_node("Relu", [linear], [value], name=f"/{prefix}/fc{layer}/Relu"))
+    return nodes
+
+
+def build(
+    path: Path, *, vocabulary: int = 200_000, layers: tuple[int, ...] = LAYERS, seed: int = SEED, sparse: bool = False
+) -> Path:
+    """Writes Wide&Deep and, beside it, its weights: ``ids`` int64 [batch, 39] → ``probability`` [batch, 1]."""
+    weights = WeightFile.beside(path, seed, sparse=sparse)
+    make = helper.make_node
+    deep_table = weights.normal("deep.embedding", (vocabulary, DIM), 1 / sqrt(DIM))
+    wide_table = weights.normal("wide.embedding", (vocabulary, 1), 1 / sqrt(FIELDS))
+    axis = helper.make_tensor("wide.axis", TensorProto.INT64, [1], [1])
+    nodes = [
+        make("Gather", [deep_table, "ids"], ["deep/rows"], name="/deep/embedding/Gather"),
+        make("Flatten", ["deep/rows"], ["deep/features"], name="/deep/Flatten"),
+        *perceptron(weights, "deep", "deep/features", (FIELDS * DIM, *layers)),
+        make("Gather", [wide_table, "ids"], ["wide/rows"], name="/wide/embedding/Gather"),
+        make("ReduceSum", ["wide/rows", axis.name], ["wide/out"], name="/wide/ReduceSum", keepdims=0),
+        make("Add", ["deep/out", "wide/out"], ["logit"], name="/Add"),
+        make("Sigmoid", ["logit"], ["probability"], name="/Sigmoid"),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", FIELDS])
+    probability = helper.make_tensor_value_info("probability", TensorProto.FLOAT, ["batch", 1])
+    graph = helper.make_graph(nodes, "wide_and_deep", [ids], [probability], [*weights.tensors, axis])
+    save(graph, path)
+    return path
+
+
+def save(graph: onnx.GraphProto, path: Path) -> None:
+    """Writes ``graph`` as a checked model; its external weights already lie beside ``path``."""
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="hetpart-examples")
+    path.write_bytes(model.SerializeToString())
+    onnx.checker.check_model(str(path), full_check=False)

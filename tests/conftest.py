@@ -1,0 +1,36 @@
+"""Fixtures every test may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks import zoo
+
+
+@pytest.fixture(scope="session")
+def zoo_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function from a name in the zoo to the model's path; a model is built once in a test run."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # above the workers' own folders
+    return lambda name: zoo.prepare(name, shared / "zoo")
+
+
+@cache
+def _cuda_answers() -> bool:
+    command = shutil.which("nvidia-smi")
+    return command is not None and subprocess.run([command, "-L"], check=False, capture_output=True).returncode == 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves tests marked ``cuda`` out, as deselected, where no NVIDIA driver answers."""
+    cuda = [item for item in items if item.get_closest_marker("cuda")]
+    if cuda and not _cuda_answers():
+        config.hook.pytest_deselected(items=cuda)
+        items[:] = [item for item in items if item not in cuda]

@@ -1,0 +1,77 @@
+"""The zoo's models are what their papers and their numbers say they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from benchmarks import zoo
+from benchmarks.models.dlrm import CRITEO_KAGGLE
+
+SMALL = [name for name, model in zoo.ZOO.items() if name.endswith("-tiny") and not model.needs_torch]
+
+Find = Callable[[str], Path]
+
+
+def _weight_elements(path: Path) -> int:
+    graph = onnx.load(path, load_external_data=False).graph
+    return sum(int(np.prod(tensor.dims)) for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT)
+
+
+@pytest.mark.parametrize("name", [*SMALL, "bert-tiny"])
+def test_a_small_model_is_legal_and_its_results_finite(name: str, zoo_model: Find) -> None:
+    path = zoo_model(name)
+    onnx.checker.check_model(str(path), full_check=True)
+    zoo.verify(name, path)
+
+
+def test_two_builds_are_equal(tmp_path: Path) -> None:
+    first, second = (zoo.prepare("dlrm-tiny", tmp_path / part) for part in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    assert first.with_name("dlrm-tiny.onnx.data").read_bytes() == second.with_name("dlrm-tiny.onnx.data").read_bytes()
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoo, "ZOO", {"broken": zoo.ZooModel("benchmarks.models.light:build", {"source": "absent"})})
+    with pytest.raises(FileNotFoundError):
+        zoo.prepare("broken", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_routed_and_masked_experts_agree(zoo_model: Find) -> None:
+    """The two formulations share weights and must share results: each token goes to the same two experts."""
+    paths = [zoo_model(name) for name in ("moe-tiny", "moe-dense-tiny")]
+    feeds = zoo.random_feeds("moe-tiny", paths[0])
+    routed, masked = (onnxruntime.InferenceSession(path).run(None, feeds)[0] for path in paths)
+    np.testing.assert_allclose(routed, masked, rtol=1e-4, atol=1e-5)
+
+
+def test_wide_and_deep_counts_the_parameters_of_the_mindspore_model(tmp_path: Path) -> None:
+    """16.2M table weights at a vocabulary of 200,000, and an MLP of 3120-1024-512-256-128-1."""
+    from examples import wide_and_deep
+
+    path = wide_and_deep.build(tmp_path / "model.onnx", sparse=True)
+    tables = 200_000 * 81
+    perceptron = 3120 * 1024 + 1024 * 512 + 512 * 256 + 256 * 128 + 128 + 1024 + 512 + 256 + 128 + 1
+    assert _weight_elements(path) == tables + perceptron
+
+
+def test_dlrm_has_the_rows_of_criteo_kaggle(zoo_model: Find) -> None:
+    graph = onnx.load(zoo_model("dlrm-tiny"), load_external_data=False).graph
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    assert sum(CRITEO_KAGGLE) == 33_762_577
+    assert shapes["top.fc0.weight"] == (367, 512)
+    assert shapes["table.2"] == (1_000, 16)
+
+
+def test_a_sparse_table_takes_no_disk_space(tmp_path: Path) -> None:
+    from examples import wide_and_deep
+
+    data = wide_and_deep.build(tmp_path / "model.onnx", vocabulary=1_000_000, sparse=True).with_name("model.onnx.data")
+    assert data.stat().st_size > 324_000_000
+    assert data.stat().st_blocks * 512 < 50_000_000
