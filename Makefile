@@ -1,0 +1,90 @@
+# make demo: the main job on a model whose tables exceed the budget. make test: every check. Both install what they need.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+.DELETE_ON_ERROR:
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+SAY := @printf '==> %s\n'
+comma := ,
+
+# Any Python from 3.11 on. Set PYTHON to choose another.
+new_enough = $(shell $(1) -c 'import sys; sys.version_info >= (3, 11) and print("yes")' 2>/dev/null)
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 python3.14,$(if $(call new_enough,$(name)),$(name))))
+
+# The two ONNX Runtime wheels overwrite each other's files, so exactly one may be installed: `onnxruntime-gpu` where an
+# NVIDIA driver answers, and for development (without a GPU it serves as the CPU runtime); `onnxruntime` otherwise.
+RUNTIME := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+DRIVER := $(if $(filter gpu,$(RUNTIME)),an NVIDIA driver answers,no NVIDIA driver answers)
+INSTALLED = $(BIN)/python -m pip --disable-pip-version-check show --quiet
+FETCHED := awk '/^Collecting/ { print "    fetching " $$2; fflush() }'
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable
+UNINSTALL := $(BIN)/python -m pip --disable-pip-version-check uninstall --quiet --yes
+
+help:
+	@echo 'make demo    partition and run Wide&Deep with tables that exceed the budget'
+	@echo 'make test    ruff, pyright and pytest, as CI runs them'
+	@echo 'make lint    ruff and pyright alone'
+	@echo 'make format  let ruff rewrite the code'
+	@echo 'make bench   build the model zoo into build/zoo and run each model once'
+	@echo 'make clean   remove $(VENV) and build'
+
+demo: $(VENV)/.demo-$(RUNTIME)
+	$(SAY) 'demo: build, partition, run and check Wide&Deep'
+	@$(BIN)/python examples/wide_and_deep.py
+
+test: lint
+	$(SAY) 'pytest, $(JOBS) processes'
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.dev
+	$(SAY) 'ruff check'
+	@$(BIN)/ruff check
+	$(SAY) 'ruff format --check'
+	@$(BIN)/ruff format --check
+	$(SAY) 'pyright'
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.dev
+	$(SAY) 'zoo: building every model into build/zoo'
+	@$(BIN)/python benchmarks/zoo.py --verify $$($(BIN)/python benchmarks/zoo.py --list | cut -d ' ' -f 1)
+
+clean:
+	rm -rf $(VENV) build
+
+$(VENV)/.made:
+	$(SAY) 'making $(VENV)'
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: apt install python3' >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) \
+	  || { echo 'Python cannot make a virtual environment: apt install python3-venv' >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.demo-gpu: $(VENV)/.made pyproject.toml constraints.txt
+	$(SAY) '$(DRIVER): installing hetpart with its `gpu` extra'
+	@if $(INSTALLED) onnxruntime; then echo '    removing onnxruntime first'; $(UNINSTALL) onnxruntime onnxruntime-gpu; fi
+	@$(INSTALL) '.[gpu]' | $(FETCHED)
+	@touch $@
+
+$(VENV)/.demo-cpu: $(VENV)/.made pyproject.toml constraints.txt
+	@if $(INSTALLED) onnxruntime-gpu; then \
+	  echo '==> $(DRIVER): installing hetpart; onnxruntime-gpu is here already and serves as the CPU runtime'; \
+	  $(INSTALL) . | $(FETCHED); \
+	else \
+	  echo '==> $(DRIVER): installing hetpart with its `cpu` extra'; \
+	  $(INSTALL) '.[cpu]' | $(FETCHED); \
+	fi
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	$(SAY) '$(DRIVER): installing hetpart with its `dev` extra$(if $(filter gpu,$(RUNTIME)), and `gpu`), PyTorch among it'
+	@rm -f $(VENV)/.demo-*
+	@if $(INSTALLED) onnxruntime; then echo '    removing onnxruntime first'; $(UNINSTALL) onnxruntime onnxruntime-gpu; fi
+	@$(INSTALL) '.[dev$(if $(filter gpu,$(RUNTIME)),$(comma)gpu)]' | $(FETCHED)
+	@touch $@
