@@ -1,0 +1,76 @@
+"""hetpart places every operator of a model on CPU or CUDA under a memory budget, and runs the pieces.
+
+Example:
+    >>> model = hetpart.partition("model.onnx", budget="16GB")
+    >>> print(model.report())
+    >>> model.save("model.hetpart")
+    >>> session = hetpart.Session("model.hetpart")
+    >>> session.run(None, {"ids": ids})
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel, partition
+    from hetpart.cost_model.machines import load_machine
+    from hetpart.errors import (
+        DeviceUnavailableError,
+        ExecutionError,
+        HetpartError,
+        InfeasibleError,
+        InvalidBundleError,
+        InvalidFeedError,
+        InvalidModelError,
+        InvalidOptionError,
+        MismatchError,
+        UnboundDimensionsError,
+    )
+    from hetpart.plan.io import load_plan
+    from hetpart.plan.model import Plan
+    from hetpart.runtime.session import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceUnavailableError",
+    "ExecutionError",
+    "HetpartError",
+    "InfeasibleError",
+    "InvalidBundleError",
+    "InvalidFeedError",
+    "InvalidModelError",
+    "InvalidOptionError",
+    "MismatchError",
+    "PartitionedModel",
+    "Plan",
+    "Session",
+    "UnboundDimensionsError",
+    "__version__",
+    "load_machine",
+    "load_plan",
+    "partition",
+]
+
+_HOMES = {
+    "PartitionedModel": "hetpart.compiler",
+    "Plan": "hetpart.plan.model",
+    "Session": "hetpart.runtime.session",
+    "load_machine": "hetpart.cost_model.machines",
+    "load_plan": "hetpart.plan.io",
+    "partition": "hetpart.compiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: `import hetpart` itself loads nothing heavy."""
+    home = _HOMES.get(name) or ("hetpart.errors" if name in __all__ else None)
+    if home is None:
+        raise AttributeError(f"module 'hetpart' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hetpart.plan.model import (
     AliveValue,
     Baseline,
+    Buffer,
     Certificate,
     Decision,
     DeviceUse,
@@ -52,9 +53,14 @@ def wide_and_deep_plan() -> Plan:
         ),
         partitions=_partitions(),
         transfers=(
-            Transfer("embedded", "cpu", "cuda:0", 798_720, 77.4e-6, 1),
-            Transfer("wide", "cpu", "cuda:0", 256, 10.0e-6, 1),
-            Transfer("score", "cuda:0", "cpu", 256, 10.0e-6, None),
+            Transfer("embedded", "cpu", "cuda:0", 798_720, 77.4e-6, step=1),
+            Transfer("wide", "cpu", "cuda:0", 256, 10.0e-6, step=1),
+            Transfer("score", "cuda:0", "cpu", 256, 10.0e-6, step=2),
+        ),
+        buffers=(
+            Buffer("embedded", "cuda:0", 0, 798_720, 1, 1),
+            Buffer("wide", "cuda:0", 798_720, 256, 1, 1),
+            Buffer("score", "cuda:0", 798_976, 256, 1, 2),
         ),
         residencies=(
             Residency("tables", "cpu", ResidencyState.HOST, TABLE_BYTES),
@@ -76,8 +82,9 @@ def wide_and_deep_plan() -> Plan:
 def _host() -> DeviceUse:
     return DeviceUse(
         device="cpu", model="generic-2core", provider="CPUExecutionProvider", memory_bytes=16_000_000_000,
-        budget_bytes=None, peak_bytes=TABLE_BYTES + 1_597_440, weight_bytes=TABLE_BYTES, activation_bytes=1_597_440,
-        session_bytes=0, peak_partition=0, alive_at_peak=(AliveValue("embedded", 798_720),), seconds=0.000_31, ops=3,
+        budget_bytes=None, peak_bytes=TABLE_BYTES + 1_597_440, weight_bytes=TABLE_BYTES, buffer_bytes=798_720,
+        activation_bytes=798_720, session_bytes=0, peak_partition=0, alive_at_peak=(AliveValue("embedded", 798_720),),
+        seconds=0.000_31, ops=3,
     )  # fmt: skip
 
 
@@ -85,7 +92,7 @@ def _accelerator() -> DeviceUse:
     return DeviceUse(
         device="cuda:0", model="l4", provider="CUDAExecutionProvider", memory_bytes=24_000_000_000,
         budget_bytes=300_000_000, peak_bytes=DENSE_BYTES + 1_060_864 + 67_108_864, weight_bytes=DENSE_BYTES,
-        activation_bytes=1_060_864, session_bytes=67_108_864, peak_partition=1,
+        activation_bytes=261_632, buffer_bytes=799_232, session_bytes=67_108_864, peak_partition=1,
         alive_at_peak=(AliveValue("embedded", 798_720), AliveValue("hidden", 262_144)), seconds=0.000_145, ops=3,
     )  # fmt: skip
 
@@ -99,7 +106,8 @@ def _partitions() -> tuple[Partition, ...]:
         ),
         Partition(
             id=1, device="cuda:0", ops=("fc1", "relu", "add"), inputs=("embedded", "wide"), host_inputs=(),
-            outputs=("score",), weights=("fc1.weight",), seconds=0.000_145, weight_bytes=DENSE_BYTES, peak_bytes=262_144,
+            outputs=("score",), weights=("fc1.weight",), seconds=0.000_145, weight_bytes=DENSE_BYTES,
+            peak_bytes=261_632,
         ),
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -9,8 +10,12 @@ import msgspec
 from hetpart.errors import InvalidBundleError
 from hetpart.plan.model import PLAN_SCHEMA, PLAN_VERSION, Plan
 
+PLAN_FILE = "plan.json"
 _REPARTITION = "run `hetpart partition` on the model again"
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+_T = TypeVar("_T")
 
 
 class _Header(msgspec.Struct):
@@ -43,7 +48,21 @@ def read_plan(data: bytes, where: str) -> Plan:
     return _decode(data, Plan, where)
 
 
-_T = TypeVar("_T")
+def load_plan(path: Path) -> Plan:
+    """The plan of the bundle at ``path``, or in the plan file at ``path``.
+
+    Raises:
+        InvalidBundleError: there is none, or it cannot be read.
+    """
+    file = path / PLAN_FILE if path.is_dir() else path
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        missing = (
+            f"{str(path)!r} is not a bundle: it has no {PLAN_FILE}" if path.is_dir() else f"there is no {str(path)!r}"
+        )
+        raise InvalidBundleError(missing, hint="make a bundle with `hetpart partition MODEL`") from None
+    return read_plan(data, str(file))
 
 
 def _decode(data: bytes, kind: type[_T], where: str) -> _T:

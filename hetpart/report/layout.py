@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import StringIO
 
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +13,7 @@ from rich.text import Text
 from hetpart.report.escape import printable
 
 Cell = str | Text
+DEFAULT_WIDTH = 100
 INDENT = 2
 BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -83,3 +86,16 @@ def more(total: int, shown: int, noun: str) -> list[Padding]:
     if total <= shown:
         return []
     return [line((f"… and {count(total - shown, noun)} more: `hetpart report --json` lists them all", "dim"))]
+
+
+def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
+    """Print the parts of a report as they are: nothing in them is markup."""
+    for part in parts:
+        console.print(part, highlight=False)
+
+
+def plain(parts: Iterable[RenderableType], width: int | None = None) -> str:
+    """The parts of a report as plain text, ``width`` columns wide."""
+    file = StringIO()
+    print_parts(parts, Console(file=file, width=width or DEFAULT_WIDTH, color_system=None, legacy_windows=False))
+    return "".join(f"{text.rstrip()}\n" for text in file.getvalue().split("\n")[:-1])

@@ -30,7 +30,7 @@ _HELD = {
 def latency(plan: Plan) -> Iterator[RenderableType]:
     """Predicted seconds of every device, of the copies and of the sessions, and their sum."""
     prediction = plan.prediction
-    rows = [(use.device, count(use.ops, "op"), use.seconds) for use in plan.devices]
+    rows = [(f"{use.device} ({use.model})", count(use.ops, "op"), use.seconds) for use in plan.devices]
     rows.append(("copies", count(len(plan.transfers), "copy"), prediction.transfer_seconds))
     rows.append(("sessions", count(len(plan.partitions), "partition"), prediction.session_seconds))
     whole = prediction.seconds or 1.0
@@ -46,9 +46,9 @@ def latency(plan: Plan) -> Iterator[RenderableType]:
 
 def memory(plan: Plan) -> Iterator[RenderableType]:
     """Predicted bytes of every device at its peak against its budget, and what is alive then."""
-    yield heading("Memory", "predicted, at the peak of each device")
+    yield heading("Memory", "predicted peak, with the buffers between partitions and what is live inside")
     yield table(
-        ("device", "profile", ">budget", ">peak", ">weights", ">live", ">sessions", ">to spare"),
+        ("device", ">budget", ">peak", ">weights", ">buffers", ">live", ">sessions", ">to spare"),
         [_memory_row(use) for use in plan.devices],
     )
     for use in plan.devices:
@@ -59,9 +59,9 @@ def memory(plan: Plan) -> Iterator[RenderableType]:
 
 
 def _memory_row(use: DeviceUse) -> tuple[str | Text, ...]:
-    parts = (use.peak_bytes, use.weight_bytes, use.activation_bytes, use.session_bytes)
+    parts = (use.peak_bytes, use.weight_bytes, use.buffer_bytes, use.activation_bytes, use.session_bytes)
     budget = _NONE if use.budget_bytes is None else format_bytes(use.budget_bytes)
-    return (name(use.device), name(use.model), budget, *map(format_bytes, parts), _spare(use))
+    return (name(use.device), budget, *map(format_bytes, parts), _spare(use))
 
 
 def _spare(use: DeviceUse) -> Text:
@@ -95,7 +95,7 @@ def partitions(plan: Plan) -> Iterator[RenderableType]:
         yield line("The model has no operator to run.")
         return
     yield table(
-        (">#", "device", ">ops", ">predicted", ">weights", ">activations", "mostly"),
+        (">#", "device", ">ops", ">predicted", ">weights", ">live", "mostly"),
         [_partition_row(partition, by_op) for partition in shown],
     )
     yield from more(len(plan.partitions), len(shown), "partition")
@@ -127,7 +127,7 @@ def copies(plan: Plan) -> Iterator[RenderableType]:
         total = f": {count(len(group), 'copy')}, {format_bytes(nbytes)}, {_milliseconds(seconds)} ms"
         yield line(name(source), " → ", name(target), total)
     largest = nlargest(LARGEST_COPIES, plan.transfers, key=lambda transfer: transfer.nbytes)
-    yield table(("value", "from → to", ">bytes", ">ms", "needed by"), [_copy_row(transfer) for transfer in largest])
+    yield table(("value", "from → to", ">bytes", ">ms", "when"), [_copy_row(copy, plan) for copy in largest])
     yield from more(len(plan.transfers), len(largest), "smaller copy")
 
 
@@ -135,10 +135,11 @@ def _direction(transfer: Transfer) -> tuple[str, str]:
     return transfer.source, transfer.target
 
 
-def _copy_row(transfer: Transfer) -> tuple[str | Text, ...]:
-    needed = "the caller" if transfer.before is None else f"partition {transfer.before}"
+def _copy_row(transfer: Transfer, plan: Plan) -> tuple[str | Text, ...]:
+    last = transfer.step >= len(plan.partitions)
+    when = "at the end" if last else f"before {plan.partitions[transfer.step].id}"
     ends = Text.assemble(name(transfer.source), " → ", name(transfer.target))
-    return name(transfer.value), ends, format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), needed
+    return name(transfer.value), ends, format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), when
 
 
 def _milliseconds(seconds: float) -> str:

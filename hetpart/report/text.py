@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from io import StringIO
+from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from hetpart.plan.model import Plan
 from hetpart.report import sections, verdict
-
-DEFAULT_WIDTH = 100
+from hetpart.report.layout import plain, print_parts
 
 _SECTIONS = (
     verdict.opening,
@@ -24,15 +23,17 @@ _SECTIONS = (
 )
 
 
-def print_report(plan: Plan, console: Console) -> None:
-    """Print everything a plan predicts, as wide as ``console`` is."""
+def plan_parts(plan: Plan) -> Iterator[RenderableType]:
+    """Everything a plan predicts, section by section."""
     for section in _SECTIONS:
-        for part in section(plan):
-            console.print(part, highlight=False)
+        yield from section(plan)
+
+
+def print_report(plan: Plan, console: Console) -> None:
+    """Print the report as wide as ``console`` is."""
+    print_parts(plan_parts(plan), console)
 
 
 def render(plan: Plan, *, width: int | None = None) -> str:
     """The report as plain text, ``width`` columns wide."""
-    file = StringIO()
-    print_report(plan, Console(file=file, width=width or DEFAULT_WIDTH, color_system=None, legacy_windows=False))
-    return "".join(f"{text.rstrip()}\n" for text in file.getvalue().splitlines())
+    return plain(plan_parts(plan), width)

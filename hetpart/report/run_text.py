@@ -1,0 +1,83 @@
+"""What a run measured, beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hetpart.plan.run import CheckResult, RunReport
+from hetpart.report.layout import count, heading, labelled, line, name, percent, table
+from hetpart.units import format_bytes, format_seconds
+
+_MOST_OUTPUTS = 20
+
+
+def run_parts(report: RunReport) -> Iterator[RenderableType]:
+    """What ``report`` measured, beside what was predicted."""
+    yield labelled(list(_rows(report)))
+    yield heading("Results")
+    shown = report.outputs[:_MOST_OUTPUTS]
+    if not shown:
+        yield line("The model has no output.")
+        return
+    rows = [(name(output.name), name(output.dtype), _shape(output.shape)) for output in shown]
+    yield table(("name", "type", "shape"), rows)
+    if len(report.outputs) > len(shown):
+        yield line(f"… and {count(len(report.outputs) - len(shown), 'more result')}")
+
+
+def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
+    where = ", accelerator partitions emulated on the CPU" if report.emulated else ""
+    yield "Ran", Text.assemble(name(report.bundle, "bold"), f": {_times(report.runs)}{where}")
+    yield "Measured", Text(_measured(report), "bold")
+    yield "Predicted", Text(_predicted(report))
+    yield "Cut into", Text(f"{count(report.partitions, 'partition')}, {_copies(report)}")
+    if report.check is not None:
+        yield "Check", _check(report.check)
+    if report.files:
+        yield "Written", name(", ".join(report.files))
+
+
+def _times(runs: int) -> str:
+    return "once" if runs == 1 else f"{runs:,} times"
+
+
+def _measured(report: RunReport) -> str:
+    if report.runs == 1:
+        return f"{format_seconds(report.median_seconds)}, with all that a first run sets up"
+    return f"{format_seconds(report.median_seconds)} in the median, {format_seconds(report.min_seconds)} at best"
+
+
+def _predicted(report: RunReport) -> str:
+    if not report.predicted_seconds or not report.median_seconds:
+        return format_seconds(report.predicted_seconds)
+    error = (report.predicted_seconds - report.median_seconds) / report.median_seconds
+    side = "above" if error > 0 else "below"
+    return f"{format_seconds(report.predicted_seconds)}, {percent(abs(error))} {side} what was measured"
+
+
+def _copies(report: RunReport) -> str:
+    if not any(report.copies.values()):
+        return "nothing crosses devices"
+    return ", ".join(
+        f"{count(number, 'copy')} {direction.replace('->', ' → ')} ({format_bytes(report.copied_bytes[direction])})"
+        for direction, number in sorted(report.copies.items())
+    )
+
+
+def _check(check: CheckResult) -> Text:
+    how = "bit for bit" if check.exact else f"within {check.tolerance:g}"
+    verdict = Text("equal", "bold green") if check.equal else Text("differs", "bold red")
+    if check.equal and check.largest_difference == 0:
+        return Text.assemble(verdict, " to the uncut model, every bit of it")
+    where = Text.assemble(" in ", name(check.worst_output)) if check.worst_output else Text()
+    largest = f"; the largest difference is {check.largest_difference:.3g}"
+    return Text.assemble(verdict, " " + ("to" if check.equal else "from") + f" the uncut model {how}", largest, where)
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    if shape is None:
+        return "–"
+    return "×".join(map(str, shape)) if shape else "scalar"
