@@ -1,0 +1,233 @@
+"""The exact two-device placement at a price per byte of weights: a minimum s–t cut (Stone 1977).
+
+The source side is the accelerator, the sink side the host. Every group of ops is one vertex; a group that may run on
+one device only is that terminal itself. A value or weight that several groups use is a hyperedge with one helper
+vertex per direction, so it is paid once however many use it. What a placement pays is the capacity of its cut plus a
+constant, and capacities are linear in the price: the network is built once and cut many times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import HOST
+from hetpart.partitioner.maxflow import MaxFlow, Vertex
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ACCELERATOR = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arcs:
+    """Directed arcs. A capacity is ``seconds + price × nbytes``; infinite seconds are never cut."""
+
+    tails: NDArray[np.int64]
+    heads: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    nbytes: NDArray[np.float64]
+
+    @classmethod
+    def join(cls, parts: list[Arcs]) -> Arcs:
+        return cls(
+            np.concatenate([part.tails for part in parts]),
+            np.concatenate([part.heads for part in parts]),
+            np.concatenate([part.seconds for part in parts]),
+            np.concatenate([part.nbytes for part in parts]),
+        )
+
+    def where(self, mask: NDArray[np.bool_]) -> Arcs:
+        return Arcs(self.tails[mask], self.heads[mask], self.seconds[mask], self.nbytes[mask])
+
+    def reversed(self) -> Arcs:
+        return Arcs(self.heads, self.tails, self.seconds, self.nbytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedCut:
+    """The cheapest placements at a price."""
+
+    price: float
+    value: float
+    """No legal placement has a lower cost + price × weight bytes on the accelerator."""
+    smallest: Placement
+    """The fewest ops on the accelerator that reach it, up to rounding."""
+    largest: Placement
+    """The most ops on the accelerator that reach it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutNetwork:
+    """The flow network of a problem, at any price."""
+
+    vertex: NDArray[np.int64]
+    """(N,) Vertex of every op; a terminal where the op has no choice."""
+    flow: MaxFlow
+    terminal_seconds: NDArray[np.float64]
+    """(vertices,) What a vertex pays on the accelerator beyond what it pays on the host."""
+    terminal_bytes: NDArray[np.float64]
+    constant_seconds: float
+    constant_bytes: float
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, copy_surcharge: float = 0.0) -> CutNetwork:
+        """The network of ``problem``. ``copy_surcharge`` seconds added to each copy steer; a bound must have none."""
+        vertex, groups = _vertices(problem)
+        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex, copy_surcharge), _weight_arcs(problem, vertex)]
+        arcs, vertices = _number_helpers(parts, groups + len(Vertex))
+        return cls._assemble(vertex, arcs, vertices)
+
+    @classmethod
+    def _assemble(cls, vertex: NDArray[np.int64], arcs: Arcs, vertices: int) -> CutNetwork:
+        """Net what runs between a vertex and the terminals into one figure per vertex."""
+        at_source, at_sink = arcs.tails == Vertex.SOURCE, arcs.heads == Vertex.SINK
+        paid = arcs.where(at_sink & ~at_source)
+        saved = arcs.where(at_source)
+        inner = arcs.where(~at_source & ~at_sink & (arcs.tails != Vertex.SINK) & (arcs.heads != Vertex.SOURCE))
+        seconds = np.bincount(paid.tails, paid.seconds, vertices) - np.bincount(
+            np.where(saved.heads == Vertex.SINK, Vertex.SOURCE, saved.heads), saved.seconds, vertices
+        )
+        nbytes = np.bincount(paid.tails, paid.nbytes, vertices)
+        always = arcs.where(at_source & at_sink)
+        seconds[Vertex.SOURCE] = nbytes[Vertex.SOURCE] = 0.0
+        return cls(
+            vertex,
+            MaxFlow.of(vertices, inner.tails, inner.heads, inner.seconds),
+            seconds.astype(np.float64),
+            nbytes.astype(np.float64),
+            float(saved.seconds.sum()),
+            float(always.nbytes.sum()),
+        )
+
+    def cut(self, price: float, charge: NDArray[np.float64] | None = None) -> PricedCut:
+        """The cheapest placements at ``price`` seconds per byte of weights on the accelerator.
+
+        Args:
+            price: Seconds per byte, at least 0.
+            charge: (N,) Seconds more that each op pays on the accelerator. Steers the search; the value is then no
+                bound.
+        """
+        net = self.terminal_seconds + price * self.terminal_bytes
+        if charge is not None:
+            net = net + np.bincount(self.vertex, charge, len(net))
+        net[[Vertex.SOURCE, Vertex.SINK]] = 0.0
+        sides = self.flow.solve(np.maximum(-net, 0.0), np.maximum(net, 0.0))
+        constant = self.constant_seconds + price * self.constant_bytes + float(np.minimum(net, 0.0).sum())
+        return PricedCut(price, constant + sides.value, self._placement(sides.smallest), self._placement(sides.largest))
+
+    def _placement(self, side: NDArray[np.bool_]) -> Placement:
+        return side[self.vertex].astype(np.int8)
+
+
+def _vertices(problem: PlacementProblem) -> tuple[NDArray[np.int64], int]:
+    """Vertex of every op, and the number of groups."""
+    names, group = np.unique(problem.groups, return_inverse=True)
+    legal = problem.legal()
+    vertex = group + len(Vertex)
+    vertex[~legal[HOST]] = Vertex.SOURCE
+    vertex[~legal[ACCELERATOR]] = Vertex.SINK
+    return vertex.astype(np.int64), len(names)
+
+
+def _op_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
+    """Seconds on the accelerator run to the sink, seconds on the host come from the source."""
+    on_host = _arcs(np.full(problem.ops, Vertex.SOURCE), vertex, problem.seconds[HOST])
+    on_accelerator = _arcs(vertex, np.full(problem.ops, Vertex.SINK), problem.seconds[ACCELERATOR])
+    return Arcs.join([on_host.where(vertex != Vertex.SOURCE), on_accelerator.where(vertex != Vertex.SINK)])
+
+
+def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], surcharge: float) -> list[Arcs]:
+    """Copies down to the host and up to the accelerator."""
+    home = np.full(problem.values, Vertex.SINK, np.int64)
+    made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
+    home[made] = vertex[problem.value_producer[made]]
+    uses = problem.value_uses
+    everywhere = _Hyperedges(home, uses.rows, np.where(uses.on_host, Vertex.SINK, vertex[uses.ops]))
+    returned = np.flatnonzero(problem.value_returned)
+    down = everywhere.with_uses(returned, np.full(len(returned), Vertex.SINK))
+    up = _Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
+    down_seconds = problem.copy_seconds[ACCELERATOR, HOST] + surcharge
+    up_seconds = problem.copy_seconds[HOST, ACCELERATOR] + surcharge
+    zeros = np.zeros(problem.values)
+    return [
+        down.arcs(down_seconds, zeros, Vertex.SINK, Vertex.SOURCE),
+        up.arcs(up_seconds, zeros, Vertex.SOURCE, Vertex.SINK).reversed(),
+    ]
+
+
+def _weight_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
+    """A weight is a value that lies on the host and is paid for by the byte wherever the accelerator uses it."""
+    uses = problem.weight_uses
+    home = np.full(len(problem.weight_bytes), Vertex.SINK, np.int64)
+    readers = _Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
+    nbytes = problem.weight_bytes.astype(np.float64)
+    return readers.arcs(np.zeros(len(home)), nbytes, Vertex.SOURCE, Vertex.SINK).reversed()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hyperedges:
+    """Values with the vertex that makes each, and one (row, vertex) pair per use."""
+
+    home: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    users: NDArray[np.int64]
+
+    def with_uses(self, rows: NDArray[np.int64], users: NDArray[np.int64]) -> _Hyperedges:
+        return _Hyperedges(self.home, np.concatenate([self.rows, rows]), np.concatenate([self.users, users]))
+
+    def arcs(self, seconds: NDArray[np.float64], nbytes: NDArray[np.float64], certain: int, never: int) -> Arcs:
+        """Arcs from home to users, cut once where home stands on the near side and any user on the far side.
+
+        ``certain`` is the terminal on the far side: a user there is cut whenever home is not. Users at ``never``, the
+        near terminal, are not cut, nor is a value at home on the far side.
+        """
+        matters = (seconds > 0) | (nbytes > 0)
+        live = (self.home != certain) & matters
+        keep = live[self.rows] & (self.users != never) & (self.users != self.home[self.rows])
+        pairs = np.unique(np.stack([self.rows[keep], self.users[keep]], axis=1), axis=0)
+        rows, users = pairs[:, 0], pairs[:, 1]
+        sure = np.zeros(len(self.home), np.bool_)
+        sure[rows[users == certain]] = True
+        rows, users = rows[~sure[rows]], users[~sure[rows]]
+        count = np.bincount(rows, minlength=len(self.home))
+        plain = count[rows] == 1
+        shared = np.flatnonzero(count > 1)
+        helper = np.zeros(len(self.home), np.int64)
+        helper[shared] = -1 - np.arange(len(shared))
+        known = np.flatnonzero(sure)
+        return Arcs.join(
+            [
+                _arcs(
+                    self.home[where_sure], np.full(len(where_sure), certain), seconds[where_sure], nbytes[where_sure]
+                ),
+                _arcs(self.home[rows[plain]], users[plain], seconds[rows[plain]], nbytes[rows[plain]]),
+                _arcs(self.home[shared], helper[shared], seconds[shared], nbytes[shared]),
+                _arcs(helper[rows[~plain]], users[~plain], np.full(int((~plain).sum()), np.inf)),
+            ]
+        )
+
+
+def _arcs(
+    tails: NDArray[np.int64],
+    heads: NDArray[np.int64],
+    seconds: NDArray[np.float64],
+    nbytes: NDArray[np.float64] | None = None,
+) -> Arcs:
+    return Arcs(tails, heads, seconds, np.zeros(len(tails)) if nbytes is None else nbytes)
+
+
+def _number_helpers(parts: list[Arcs], first: int) -> tuple[Arcs, int]:
+    """Give each part's helpers, −1 downwards, vertices of their own; also the number of vertices."""
+    numbered: list[Arcs] = []
+    for part in parts:
+        helpers = max(0, -int(min(part.tails.min(initial=0), part.heads.min(initial=0))))
+        tails = np.where(part.tails < 0, first - 1 - part.tails, part.tails)
+        heads = np.where(part.heads < 0, first - 1 - part.heads, part.heads)
+        numbered.append(Arcs(tails, heads, part.seconds, part.nbytes))
+        first += helpers
+    return Arcs.join(numbered), first

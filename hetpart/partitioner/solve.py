@@ -1,0 +1,205 @@
+"""The best placement that can be found, and how far from the best possible it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import HOST
+from hetpart.errors import InfeasibleError, InvalidOptionError
+from hetpart.partitioner.baselines import BASELINES
+from hetpart.partitioner.chance import fitted, random_placement
+from hetpart.partitioner.mincut import CutNetwork
+from hetpart.partitioner.price import PriceSearch, search_price
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.cut import Cut
+    from hetpart.partitioner.liveness import Usage
+
+OPTIMAL = "optimal"
+RANDOM = "random"
+MOST_DEVICES = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaselineResult:
+    """What another rule would have done at the same costs."""
+
+    name: str
+    placement: Placement
+    cost: float
+    total_seconds: float
+    peak_bytes: int
+    """On the accelerator."""
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A placement, its cut and its certificate."""
+
+    placement: Placement
+    cut: Cut
+    usage: Usage
+    cost: float
+    """Serial seconds that the bound speaks of."""
+    total_seconds: float
+    """``cost`` and the overhead of every session."""
+    lower_bound: float
+    """No legal placement that fits has a lower ``cost``."""
+    gap: float
+    """(cost − lower_bound) / cost."""
+    price: float
+    """Seconds one byte of accelerator memory is worth at the best bound."""
+    baselines: tuple[BaselineResult, ...]
+    chosen: str
+    """``solver``, the name of the baseline that won, or the source that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why nothing fits."""
+
+    device: int
+    budget_bytes: int
+    required_bytes: int
+    """The smallest peak found on the device."""
+    ops: tuple[int, ...]
+    """Ops that must run on the device, the most bytes of weights first."""
+
+
+class NothingFitsError(InfeasibleError):
+    """No placement, or not the one that was asked for, fits the budgets."""
+
+    def __init__(self, message: str, shortage: Shortage, *, hint: str = "") -> None:
+        super().__init__(message, required_bytes=shortage.required_bytes, hint=hint)
+        self.shortage = shortage
+
+
+def solve(problem: PlacementProblem, *, source: str | Placement = OPTIMAL, time_limit: float = 30.0) -> Solution:
+    """The placement that ``source`` asks for, with its certificate.
+
+    Args:
+        problem: What to place. Two devices at most.
+        source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
+        time_limit: Seconds after which ``optimal`` returns the best it has.
+
+    Raises:
+        NothingFitsError: No placement fits the budgets, or the one asked for does not.
+        InvalidOptionError: The source is unknown, or puts an op where it may not run.
+    """
+    _require_solvable(problem)
+    scorer = Scorer.of(problem)
+    search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
+    if isinstance(source, str) and source == OPTIMAL:
+        chosen, found = _best(scorer, search, baselines)
+    else:
+        chosen, found = _asked_for(scorer, source, baselines)
+    if not found.fits:
+        raise _nothing_fits(scorer, found)
+    return _solution(chosen, found, search, baselines)
+
+
+def _require_solvable(problem: PlacementProblem) -> None:
+    if len(problem.devices) > MOST_DEVICES:
+        raise InvalidOptionError(
+            f"{len(problem.devices)} devices ({', '.join(problem.devices)}): placement knows two so far",
+            hint="name one accelerator",
+        )
+    homeless = np.flatnonzero(~problem.legal().any(axis=0)).tolist()
+    if homeless:
+        raise InvalidOptionError(f"{len(homeless)} ops may run on no device: ops {homeless[:5]}")
+
+
+def _certified(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
+    problem = scorer.problem
+    baselines = {name: scorer.score(rule(problem)) for name, rule in BASELINES.items()}
+    return search_price(problem, CutNetwork.of(problem)), baselines
+
+
+def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
+    """One device leaves one placement."""
+    only = np.zeros(scorer.problem.ops, np.int8)
+    found = scorer.score(only)
+    return PriceSearch(found.cost, 0.0, only, only, (only,)), {"all-cpu": found}
+
+
+def _best(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored]) -> tuple[str, Scored]:
+    """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
+    met = [scorer.score(placement) for placement in (*search.met, forced_placement(scorer.problem))]
+    ours = min(met, key=lambda found: (not found.fits, found.rank))
+    rivals = {"solver": ours, **baselines}
+    name = min(rivals, key=lambda name: (not rivals[name].fits, rivals[name].rank))
+    return name, rivals[name]
+
+
+def _asked_for(scorer: Scorer, source: str | Placement, baselines: dict[str, Scored]) -> tuple[str, Scored]:
+    if not isinstance(source, str):
+        return "given", scorer.score(_checked(scorer.problem, source))
+    if source in baselines:
+        return source, baselines[source]
+    name, _, seed = source.partition(":")
+    if name != RANDOM or not seed.isdecimal():
+        raise InvalidOptionError(
+            f"{source!r} is no placement source",
+            hint=f"one of {OPTIMAL}, {RANDOM}:SEED, {', '.join(BASELINES)}, or a file",
+        )
+    return source, fitted(scorer, random_placement(scorer.problem, int(seed)), int(seed))
+
+
+def _checked(problem: PlacementProblem, placement: Placement) -> Placement:
+    if placement.shape != (problem.ops,):
+        raise InvalidOptionError(f"the placement has {placement.size} ops, the model {problem.ops}")
+    devices = len(problem.devices)
+    known = (placement >= 0) & (placement < devices)
+    legal = problem.legal()[np.where(known, placement, HOST), np.arange(problem.ops)] & known
+    if not legal.all():
+        wrong = np.flatnonzero(~legal).tolist()
+        raise InvalidOptionError(f"the placement puts {len(wrong)} ops where they cannot run: ops {wrong[:5]}")
+    return placement.astype(np.int8)
+
+
+def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
+    problem = scorer.problem
+    limited = problem.budgets != NO_BUDGET
+    excess = np.where(limited, found.usage.peak - problem.budgets, -1)
+    device = int(excess.argmax())
+    forced = np.flatnonzero(problem.legal().sum(axis=0) == 1)
+    there = forced[problem.legal()[device, forced]]
+    shortage = Shortage(device, int(problem.budgets[device]), int(found.usage.peak[device]), tuple(there.tolist()))
+    return NothingFitsError(
+        f"{problem.devices[device]} needs {shortage.required_bytes:,} bytes, its budget is {shortage.budget_bytes:,}",
+        shortage,
+        hint=f"raise the budget of {problem.devices[device]} to {shortage.required_bytes} bytes or loosen the pins",
+    )
+
+
+def _solution(chosen: str, found: Scored, search: PriceSearch, baselines: dict[str, Scored]) -> Solution:
+    bound = min(search.bound, found.cost)
+    return Solution(
+        found.placement,
+        found.cut,
+        found.usage,
+        found.cost,
+        found.total_seconds,
+        bound,
+        (found.cost - bound) / found.cost if found.cost > 0 else 0.0,
+        search.price,
+        tuple(_result(name, scored) for name, scored in baselines.items()),
+        chosen,
+    )
+
+
+def _result(name: str, scored: Scored) -> BaselineResult:
+    return BaselineResult(
+        name,
+        scored.placement,
+        scored.cost,
+        scored.total_seconds,
+        int(scored.usage.peak[-1]),
+        scored.fits,
+    )

@@ -1,0 +1,78 @@
+"""Random placement problems, and what brute force says of them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def random_problem(
+    seed: int, *, most_ops: int = 8, budget: float | None = None, sessions: bool = False
+) -> PlacementProblem:
+    """A problem with hyperedges, shared weights, host operands, pins, groups, graph inputs and outputs.
+
+    ``budget`` is a share of the weights and values together.
+    """
+    rng = np.random.default_rng(seed)
+    ops = int(rng.integers(1, most_ops + 1))
+    values, weights = int(rng.integers(1, ops + 4)), int(rng.integers(0, ops + 3))
+    producer = np.where(rng.random(values) < 0.2, NO_OP, rng.integers(0, ops, values)).astype(np.int32)
+    seconds = rng.choice([0.0, 1.0, 2.0, 5.0, 9.0], (2, ops)) * rng.random((2, ops))
+    pinned = rng.random(ops) < 0.15
+    seconds[rng.integers(0, 2, ops)[pinned], np.flatnonzero(pinned)] = np.inf
+    groups = np.where(rng.random(ops) < 0.3, rng.integers(0, ops, ops), np.arange(ops)).astype(np.int32)
+    copy = np.zeros((2, 2, values))
+    copy[0, 1] = rng.choice([0.0, 0.3, 1.0, 4.0], values) * rng.random(values)
+    copy[1, 0] = rng.choice([0.0, 0.3, 1.0, 4.0], values) * rng.random(values)
+    value_bytes, weight_bytes = rng.integers(0, 100, values), rng.integers(0, 300, weights)
+    total = int(value_bytes.sum() + weight_bytes.sum())
+    problem = PlacementProblem(
+        devices=("cpu", "cuda:0"),
+        seconds=seconds,
+        groups=groups,
+        scratch_bytes=rng.integers(0, 30, ops) * (rng.random(ops) < 0.3),
+        value_producer=producer,
+        value_left_on_host=(producer != NO_OP) & (rng.random(values) < 0.1),
+        value_returned=rng.random(values) < 0.2,
+        value_bytes=value_bytes,
+        value_uses=Uses.from_rows([_users(rng, int(made), ops) for made in producer]),
+        copy_seconds=copy,
+        weight_bytes=weight_bytes,
+        weight_uses=Uses.from_rows([_users(rng, NO_OP, ops) for _ in range(weights)]),
+        budgets=np.array([NO_BUDGET, NO_BUDGET if budget is None else int(budget * total)]),
+        session_seconds=rng.random(2) if sessions else np.zeros(2),
+        session_bytes=rng.integers(0, 20, 2) if sessions else np.zeros(2, np.int64),
+    )
+    # A group that may run nowhere makes no problem: try the next.
+    return (
+        problem
+        if problem.legal().any(axis=0).all()
+        else random_problem(seed + 1_000_003, most_ops=most_ops, budget=budget, sessions=sessions)
+    )
+
+
+def _users(rng: np.random.Generator, producer: int, ops: int) -> list[tuple[int, bool]]:
+    later = np.arange(producer + 1, ops)
+    chosen = np.sort(rng.choice(later, min(len(later), int(rng.integers(0, 4))), replace=False))
+    return [(int(op), bool(rng.random() < 0.15)) for op in chosen]
+
+
+def placements(problem: PlacementProblem) -> Iterator[Placement]:
+    """Every legal placement."""
+    names, group = np.unique(problem.groups, return_inverse=True)
+    legal = problem.legal()
+    for sides in product((0, 1), repeat=len(names)):
+        placement = np.array(sides, np.int8)[group]
+        if legal[placement, np.arange(problem.ops)].all():
+            yield placement
+
+
+def accelerator_weights(problem: PlacementProblem, placement: Placement) -> int:
+    return int(problem.held(placement)[1] @ problem.weight_bytes)
