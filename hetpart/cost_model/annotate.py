@@ -11,7 +11,7 @@ from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
 from hetpart.cost_model.roofline import Bound, Estimate, balance, estimate
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
-from hetpart.devices import HOST, Device, Machine
+from hetpart.devices import HOST, Device, Machine, Provider
 from hetpart.graph.ir import Graph, Op, Value
 
 UNKNOWN_FLOPS_PER_ELEMENT = 10.0
@@ -66,7 +66,9 @@ def _price(op: Op, graph: Graph, machine: Machine) -> OpCost:
     reason = _reason(work, dtype, machine, estimates, missing)
     if formula is None:
         reason = f"no cost formula for {op.op_type}: {reason}"
-    return OpCost(op.id, work, formula is not None, seconds, reason, missing, host_inputs(op, graph), host_outputs(op))
+    on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)
+    host = (host_inputs(op, graph), host_outputs(op)) if on_cuda else (frozenset[int](), frozenset[int]())
+    return OpCost(op.id, work, formula is not None, seconds, reason, missing, *host)
 
 
 def unknown_work(op: Op, graph: Graph) -> Work:

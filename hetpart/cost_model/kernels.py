@@ -1,26 +1,202 @@
-"""Which provider has a kernel for an op, and which operands its CUDA kernel keeps in host memory."""
+"""Which provider has a kernel for an op, and which operands its CUDA kernel keeps in host memory.
+
+The facts are data, in ``kernels.json``; it says which ONNX Runtime they speak of. A CPU kernel in any version is enough
+here: what the CPU provider refuses for its types, ONNX Runtime reports when a session is made.
+"""
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypedDict, cast
+
 from hetpart.devices import Provider
-from hetpart.graph.ir import Graph, Op
+from hetpart.graph.ir import Graph, Op, Value, ValueKind
 
-CUDA_HOST_INPUTS: dict[str, tuple[int, ...]] = {
-    "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Tile": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2),
-    "Pad": (1, 2, 3), "Squeeze": (1,), "Unsqueeze": (1,), "Resize": (1, 2, 3), "TopK": (1,), "OneHot": (1,),
-}  # fmt: skip
-
-
-def missing_kernel(_provider: Provider, _op: Op, _graph: Graph) -> str | None:
-    """Why ``provider`` cannot run ``op``; None where it has a kernel."""
-    return None
+FACTS = Path(__file__).parent / "kernels.json"
+LIFTED = frozenset({("", "Constant")})
+"""ONNX Runtime turns them into initializers before it looks for kernels."""
 
 
-def host_inputs(op: Op, _graph: Graph) -> frozenset[int]:
+class _OpFacts(TypedDict, total=False):
+    since: list[int]
+    cpu: int
+    function: int
+    cuda: list[tuple[int, int, dict[str, int]]]
+    host_inputs: list[int]
+    host_outputs: list[int]
+
+
+class _Facts(TypedDict):
+    onnxruntime: str
+    types: list[str]
+    ops: dict[str, dict[str, _OpFacts]]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What is known of one op type in one opset version."""
+
+    name: str
+    """Op type and schema version, as in ``Unique-11``."""
+    cpu: bool
+    function: bool
+    """Its schema has a body of other ops, which ONNX Runtime puts in its place where no provider has a kernel."""
+    cuda_types: tuple[Mapping[str, frozenset[str]], ...]
+    """For each CUDA kernel, the dtypes it takes, by operand: ``0`` is input 0, ``o0`` output 0."""
+    host_inputs: frozenset[int]
+    host_outputs: frozenset[int]
+
+
+def missing_kernel(provider: Provider, op: Op, graph: Graph) -> str | None:
+    """Why ``provider`` cannot run ``op``, in words; None where it can."""
+    if (op.domain, op.op_type) in LIFTED:
+        return None
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    if facts is None:
+        return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
+    if provider is Provider.CPU:
+        return None if facts.cpu or facts.function else f"no CPU kernel for {facts.name}"
+    return _missing_on_cuda(facts, op, graph)
+
+
+def host_inputs(op: Op, graph: Graph) -> frozenset[int]:
     """Positions of the inputs that the CUDA kernel of ``op`` reads from host memory."""
-    return frozenset(CUDA_HOST_INPUTS.get(op.op_type, ()))
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    if facts is None or not facts.host_inputs:
+        return frozenset()
+    return frozenset(i for i, value in enumerate(graph.in_values(op)) if value is not None and i in facts.host_inputs)
 
 
 def host_outputs(op: Op) -> frozenset[int]:
     """Positions of the outputs that the CUDA kernel of ``op`` leaves in host memory."""
-    return frozenset({0}) if op.op_type in ("Shape", "Size") else frozenset()
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    return frozenset() if facts is None else facts.host_outputs
+
+
+@cache
+def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
+    """Facts about ``op_type`` as opset ``version`` of ``domain`` defines it; None where no provider knows it."""
+    facts = _facts()
+    row = facts["ops"].get(domain, {}).get(op_type)
+    if row is None:
+        return None
+    since = _schema_version(row.get("since", []), version)
+    kernels = [types for first, last, types in row.get("cuda", []) if _covers(first, last, since)]
+    return KernelFacts(
+        name=f"{op_type}-{since}",
+        cpu=bool(row.get("cpu", 0)),
+        function=bool(row.get("function", 0)),
+        cuda_types=tuple({slot: _dtypes(index) for slot, index in types.items()} for types in kernels),
+        host_inputs=frozenset(row.get("host_inputs", [])),
+        host_outputs=frozenset(row.get("host_outputs", [])),
+    )
+
+
+def _schema_version(since: list[int], version: int) -> int:
+    """The newest schema version an opset contains: opset 20 has ``Gather`` as of 13."""
+    position = bisect_right(since, version)
+    return since[position - 1] if position else version
+
+
+def _covers(first: int, last: int, since: int) -> bool:
+    """ONNX Runtime takes a kernel without a last version for its first version only."""
+    return since == first if last == 0 else first <= since <= last
+
+
+@cache
+def _facts() -> _Facts:
+    return cast("_Facts", json.loads(FACTS.read_text(encoding="utf-8")))
+
+
+@cache
+def _dtypes(index: int) -> frozenset[str]:
+    return frozenset(_facts()["types"][index].split())
+
+
+def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
+    foreign = _off_device(op, graph)
+    if foreign:
+        return foreign
+    if not facts.cuda_types:
+        expanded = facts.function and not facts.cpu
+        return None if expanded else f"no CUDA kernel for {facts.name}"
+    refusal = next((why for refuses, why in CUDA_REFUSES.get(op.op_type, ()) if refuses(op)), None)
+    if refusal:
+        return f"the CUDA kernel for {facts.name} refuses {refusal}"
+    operands = _operands(op, graph)
+    if any(_takes(kernel, operands) for kernel in facts.cuda_types):
+        return None
+    found = ", ".join(dict.fromkeys(value.dtype for value in operands.values() if value.dtype))
+    return f"no CUDA kernel for {facts.name} with {found}"
+
+
+def _off_device(op: Op, graph: Graph) -> str | None:
+    """Strings, sequences and optionals stay on the host."""
+    for value_id in (*op.uses, *op.results):
+        value = graph.values[value_id]
+        if value.kind is not ValueKind.TENSOR or value.dtype == "string":
+            what = "string" if value.kind is ValueKind.TENSOR else value.kind.value
+            return f"{op.op_type} uses a {what}, which CUDA kernels cannot"
+    return None
+
+
+def _operands(op: Op, graph: Graph) -> dict[str, Value]:
+    inputs = {str(i): value for i, value in enumerate(graph.in_values(op)) if value is not None}
+    outputs = {f"o{i}": value for i, value in enumerate(graph.out_values(op)) if value is not None}
+    return inputs | outputs
+
+
+def _takes(kernel: Mapping[str, frozenset[str]], operands: Mapping[str, Value]) -> bool:
+    """Whether the operands' dtypes suit a kernel. An unknown dtype suits every kernel."""
+    return all(
+        operands[slot].dtype in dtypes or not operands[slot].dtype
+        for slot, dtypes in kernel.items()
+        if slot in operands
+    )
+
+
+def _other_activations(op: Op) -> bool:
+    usual = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}[op.op_type] * 2
+    named = op.attributes.get("activations", ())
+    words = [str(word).lower() for word in named] if isinstance(named, tuple) else []
+    return any(word != expected for word, expected in zip(words, usual, strict=False))
+
+
+def _asymmetric(op: Op) -> bool:
+    pads = op.attributes.get("pads", ())
+    if isinstance(pads, tuple) and pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
+        return True
+    return str(op.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
+
+
+def _differs(name: str, default: int) -> Callable[[Op], bool]:
+    return lambda op: op.attributes.get(name, default) != default
+
+
+def _has(name: str) -> Callable[[Op], bool]:
+    return lambda op: name in op.attributes
+
+
+_ANY_RECURRENT: tuple[tuple[Callable[[Op], bool], str], ...] = (
+    *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
+    (_other_activations, "activations other than the usual ones"),
+)
+CUDA_REFUSES: Mapping[str, tuple[tuple[Callable[[Op], bool], str], ...]] = {
+    "ArgMax": ((_differs("select_last_index", 0), "select_last_index"),),
+    "ArgMin": ((_differs("select_last_index", 0), "select_last_index"),),
+    "BatchNormalization": ((_differs("training_mode", 0), "training_mode"),),
+    "ConvTranspose": ((_asymmetric, "asymmetric padding"),),
+    "GRU": (*_ANY_RECURRENT, (lambda op: op.attributes.get("linear_before_reset", 0) != 1, "linear_before_reset = 0")),
+    "LSTM": (
+        *_ANY_RECURRENT,
+        (_differs("input_forget", 0), "input_forget"),
+        (lambda op: len(op.inputs) > 7 and op.inputs[7] is not None, "peepholes"),
+    ),
+    "RNN": _ANY_RECURRENT,
+}
+"""What ONNX Runtime's CUDA provider leaves to the CPU in spite of a kernel: a test, and what it finds."""
