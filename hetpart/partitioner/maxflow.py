@@ -104,7 +104,6 @@ def _largest_flow(leaving: float, arriving: float) -> float:
 def _reached(residual: csr_array, start: int) -> NDArray[np.bool_]:
     from scipy.sparse.csgraph import breadth_first_order
 
-    vertices, _ = residual.get_shape()
-    reached = np.zeros(vertices, np.bool_)
+    reached = np.zeros(len(residual.indptr) - 1, np.bool_)
     reached[breadth_first_order(residual, start, directed=True, return_predecessors=False)] = True
     return reached

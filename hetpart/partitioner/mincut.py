@@ -202,9 +202,7 @@ class _Hyperedges:
         known = np.flatnonzero(sure)
         return Arcs.join(
             [
-                _arcs(
-                    self.home[where_sure], np.full(len(where_sure), certain), seconds[where_sure], nbytes[where_sure]
-                ),
+                _arcs(self.home[known], np.full(len(known), certain), seconds[known], nbytes[known]),
                 _arcs(self.home[rows[plain]], users[plain], seconds[rows[plain]], nbytes[rows[plain]]),
                 _arcs(self.home[shared], helper[shared], seconds[shared], nbytes[shared]),
                 _arcs(helper[rows[~plain]], users[~plain], np.full(int((~plain).sum()), np.inf)),
