@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hetpart import __version__
-from hetpart.config import read_inputs
 from hetpart.errors import HetpartError, MismatchError
 from hetpart.report.escape import printable
 from hetpart.terminal import (
@@ -61,6 +59,8 @@ class Commands(click.Group):
 def _fail(ctx: click.Context, problem: Exception) -> NoReturn:
     error = as_error(problem)
     if os.environ.get(TRACEBACK_VARIABLE):
+        import traceback
+
         traceback.print_exception(problem)
     print_error(error)
     if ctx.obj[_JSON_FLAG]:
@@ -111,6 +111,7 @@ class PartitionOptions:
             "pin": self.pin,
             "placement": self.placement,
             "threads": self.threads,
+            "verify": self.verify,
         }
 
 
@@ -168,6 +169,8 @@ class RunOptions:
 
     def work(self) -> dict[str, Any]:
         """The keywords of ``hetpart.runtime.check.run``."""
+        from hetpart.runtime.arrays import read_inputs
+
         return {
             "emulate": self.emulate,
             "feeds": read_inputs(self.inputs),

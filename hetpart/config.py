@@ -1,4 +1,4 @@
-"""What people type as options, read into records: budgets, shapes, pins and input files."""
+"""What people type as options, read into records: budgets, shapes and pins."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Device, Machine
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import InvalidOptionError
 from hetpart.units import format_bytes, parse_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LONGEST_NUMBER = 40
 _DEVICE_ALIASES = {"cuda": "cuda:0", "host": "cpu"}
@@ -25,7 +20,6 @@ _COUNT_PATTERN = re.compile(r"[0-9]{1,18}")
 _AUTO_SHARE = Fraction(95, 100)
 _BUDGET_HINT = "write --budget 16GB, --budget 80%, --budget auto, --budget 0 or --budget cuda:0=16GB"
 _SHAPE_HINT = "write --shape batch=8,seq=128"
-_INPUT_HINT = "write --input name=file.npy"
 _PIN_HINT = "write --pin 'encoder.layer.0.*=cpu', --pin op:Gather=cpu or --pin node:/fc/MatMul=cuda:0"
 
 
@@ -264,36 +258,3 @@ def _pin(text: str) -> Pin:
     if not pattern.strip() or not _DEVICE_PATTERN.fullmatch(name):
         raise InvalidOptionError(f"the pin {text!r} is not pattern=device", hint=_PIN_HINT)
     return Pin(kind, pattern.strip(), name, text)
-
-
-def read_inputs(texts: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Arrays by input name, from texts such as ``ids=ids.npy``.
-
-    Raises:
-        InvalidOptionError: a text is not ``name=file``, or a name stands twice.
-        InvalidFeedError: a file is missing, or is not an array that can be read safely.
-    """
-    arrays: dict[str, NDArray[Any]] = {}
-    for text in texts:
-        name, _, file = text.rpartition("=")
-        if not name or not file:
-            raise InvalidOptionError(f"the input {text!r} is not name=file", hint=_INPUT_HINT)
-        if name in arrays:
-            raise InvalidOptionError(f"the input {name!r} is given twice", hint="keep one")
-        arrays[name] = _read_array(Path(file), name)
-    return arrays
-
-
-def _read_array(path: Path, name: str) -> NDArray[Any]:
-    import numpy as np
-
-    try:
-        with path.open("rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except OSError as error:
-        raise InvalidFeedError(f"cannot read {str(path)!r} for the input {name!r}: {error.strerror}") from error
-    except (ValueError, EOFError, SyntaxError) as error:
-        raise InvalidFeedError(
-            f"{str(path)!r} for the input {name!r} is not an .npy array: {error}",
-            hint="write it with numpy.save; arrays of Python objects are not read",
-        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -30,6 +29,8 @@ _STDOUT, _STDERR = 1, 2
 
 def print_json(command: str, content: dict[str, object]) -> None:
     """Print the one JSON object of ``command`` to standard output, in ASCII, so that no terminal obeys a name in it."""
+    import json
+
     document = {"schema": f"hetpart.{command}", "version": 1, **content}
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
