@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import onnx
 
@@ -14,12 +14,12 @@ from hetpart.graph.load import subgraphs
 from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _UNKNOWN_BYTES = 64
 """Bytes assumed of a value about which nothing is known, not even from its op's inputs."""
-_PLAIN_ATTRIBUTES = {
+_PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
     onnx.AttributeProto.FLOAT: lambda a: a.f,
     onnx.AttributeProto.STRING: lambda a: a.s.decode(errors="replace"),
@@ -142,7 +142,5 @@ def _recorded_scope(text: str) -> str:
         scopes = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return ""
-    names = [str(scope) for scope in scopes] if isinstance(scopes, list) else []
+    names = [str(scope) for scope in cast("list[object]", scopes)] if isinstance(scopes, list) else []
     return names[-2] if len(names) > 1 else ""
-
-

@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Output types of ``com.microsoft`` operators, whose schemas ``onnx`` does not carry.
 
 Each row is a rule of ONNX Runtime's ContribOperators.md. An operator that has no row keeps the types the file declares.

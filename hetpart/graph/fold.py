@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Work out, before a run, what bound dimensions decide: types of values, shape arithmetic, and what is constant.
 
 One pass in topological order. ``onnx``'s own inference gives each node's output types from its input types and the

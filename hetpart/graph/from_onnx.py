@@ -66,7 +66,9 @@ def import_onnx(
     before = len(loaded.proto.graph.node)
     removed = rewrite.apply(loaded.proto, facts)
     if removed:
-        notes.append(f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned")
+        notes.append(
+            f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned"
+        )
     graph = replace(_graph(loaded, facts), dimensions=bound)
     graph = replace(graph, index_ranges=index_ranges(graph))
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))

@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Whether a model's graph is one: every value made once, before it is used, by operators that exist."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """From a file, or a model in memory, to a checked ``ModelProto`` whose weights were never read."""
 
 from __future__ import annotations

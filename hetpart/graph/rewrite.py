@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx import helper, numpy_helper
 
 from hetpart.graph.legality import uses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+    from google.protobuf.message import Message
 
     from hetpart.graph.fold import Facts
 
@@ -96,7 +100,7 @@ def _declare_types(model: onnx.ModelProto, facts: Facts) -> None:
             value.type.CopyFrom(found)
 
 
-def _replace(field, items) -> None:  # type: ignore[no-untyped-def]
+def _replace(field: RepeatedCompositeFieldContainer[Any], items: Sequence[Message]) -> None:
     """Set a repeated field. Items may be the field's own: they are copied before it is emptied."""
     copies = [type(item).FromString(item.SerializeToString()) for item in items]
     del field[:]

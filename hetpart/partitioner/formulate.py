@@ -41,12 +41,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
     weights = graph.weights
     sizes = np.array([aligned(value.nbytes) for value in values], np.int64)
     returned = set(graph.outputs)
-    left = {
-        op.outputs[slot]
-        for op in graph.ops
-        for slot in costs.ops[op.id].host_outputs
-        if slot < len(op.outputs)
-    }
+    left = {op.outputs[slot] for op in graph.ops for slot in costs.ops[op.id].host_outputs if slot < len(op.outputs)}
     problem = PlacementProblem(
         devices=tuple(device.name for device in machine.devices),
         seconds=_seconds(graph, costs, pins),
@@ -78,7 +73,8 @@ def _seconds(graph: Graph, costs: Costs, pins: Mapping[int, str]) -> NDArray[np.
         pinned = f" and it is pinned to {pins[op]}" if op in pins else ""
         raise InvalidModelError(
             f"no device can run {graph.ops[op].op_type} ({graph.ops[op].name!r}): {reasons}{pinned}",
-            hint="remove the pin, or replace the operator before export" if op in pins
+            hint="remove the pin, or replace the operator before export"
+            if op in pins
             else "replace the operator before export, or use an opset that ONNX Runtime has kernels for",
         )
     return seconds

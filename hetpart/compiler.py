@@ -1,0 +1,144 @@
+"""The one place that composes the stages: model → graph → costs → placement → plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetpart.config import parse_budget, parse_pins, parse_shapes, resolve_budgets
+from hetpart.cost_model.annotate import annotate
+from hetpart.cost_model.machines import free_memory_bytes, load_machine
+from hetpart.graph.from_onnx import import_onnx
+from hetpart.partitioner.formulate import formulate
+from hetpart.partitioner.pins import resolve_pins
+from hetpart.partitioner.place import place
+from hetpart.partitioner.source import read_source
+from hetpart.partitioner.write import model_reference, write_plan
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import onnx
+    import onnx_ir
+
+    from hetpart.cost_model.annotate import Costs
+    from hetpart.graph.from_onnx import ImportedModel
+    from hetpart.graph.ir import Graph
+    from hetpart.plan.bundle import Bundle
+    from hetpart.plan.model import Plan
+    from hetpart.runtime.session import Session
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionedModel:
+    """A model and the plan that was made for it."""
+
+    plan: Plan
+    graph: Graph
+    costs: Costs
+    imported: ImportedModel
+
+    def report(self, *, width: int = 100) -> str:
+        """The placement report as text."""
+        from hetpart.report.text import render
+
+        return render(self.plan, width=width)
+
+    def save(self, path: str | PathLike[str], *, self_contained: bool = False) -> Path:
+        """Write the bundle to ``path``; weights stay where they are unless ``self_contained``."""
+        from hetpart.plan.bundle import write_bundle
+
+        return write_bundle(Path(path), self.plan, self._models(), self_contained=self_contained)
+
+    def session(self, *, emulate: bool = False, threads: int | None = None) -> Session:
+        """A session that runs the plan; with ``emulate``, accelerator partitions run on the CPU provider."""
+        from hetpart.runtime.session import Session
+
+        return Session(self._bundle(), emulate=emulate, threads=threads)
+
+    def _models(self) -> list[onnx.ModelProto]:
+        from hetpart.plan.cut_models import cut_models
+
+        return list(cut_models(self.imported.proto, self.plan))
+
+    def _bundle(self) -> Bundle:
+        from hetpart.plan.bundle import Bundle
+
+        models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
+        return Bundle(self.plan, models, self.imported.folder)
+
+
+def partition(  # noqa: PLR0913 - the options are what users type
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    *,
+    budget: Sequence[str | int] | str | int | None = None,
+    hardware: str | PathLike[str] | None = None,
+    shape: Mapping[str, int] | Sequence[str] | str | None = None,
+    pin: Sequence[str] | str | None = None,
+    placement: str | PathLike[str] = "optimal",
+    threads: int = 0,
+    time_limit: float = 30.0,
+    verify: str = "sampled",
+    progress: Progress | None = None,
+) -> PartitionedModel:
+    """Decide which device runs every op of ``model``.
+
+    Args:
+        model: An ``.onnx`` file, or a model in memory.
+        budget: Bytes of the accelerator that may be used, everything counted: ``"16GB"``, ``"80%"``, ``"auto"`` (the
+            default: what is free less 5 %), ``"cuda:0=16GB"``, or several of these.
+        hardware: ``"l4"``, ``"h100+epyc"``, a TOML file; by default this machine.
+        shape: Numbers for symbolic dimensions: ``{"batch": 8}`` or ``"batch=8,seq=128"``.
+        pin: Ops the user places: ``"encoder.layer.0.*=cpu"``, ``"op:Gather=cpu"``, ``"node:/fc/MatMul=cuda:0"``.
+        placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,
+            or a file.
+        threads: Threads of the host's lane; 0 leaves it to the machine.
+        time_limit: Seconds after which the search returns the best it has.
+        verify: ``"full"`` records a digest of every byte of the weight files, ``"sampled"`` of some blocks.
+        progress: Called with the name of every stage as it begins.
+
+    Raises:
+        InvalidModelError: The model cannot be read, or an op runs nowhere.
+        UnboundDimensionsError: A dimension has no number.
+        InvalidOptionError: An option cannot be understood.
+        InfeasibleError: Nothing fits the budget.
+    """
+    say = progress or _silent
+    machine = load_machine(hardware, threads=threads)
+    budgets = resolve_budgets(parse_budget(budget), machine, free_memory_bytes(machine))
+    shapes = parse_shapes(shape)
+    say("reading the model")
+    imported = import_onnx(model, shapes)
+    say("pricing its operators")
+    costs = annotate(imported.graph, machine)
+    pins = resolve_pins(parse_pins(pin), imported.graph, machine)
+    formulation = formulate(imported.graph, costs, pins, budgets.nbytes)
+    say("placing them")
+    source = read_source(placement, imported.graph, formulation.problem.devices)
+    assembly = place(imported.graph, costs, formulation, source, pins, time_limit)
+    say("fingerprinting the weights")
+    options = {
+        "budget": _listed(budget) or "auto",
+        "hardware": str(hardware or "default"),
+        "pin": _listed(pin),
+        "placement": str(placement),
+        "shape": ",".join(f"{name}={size}" for name, size in shapes.items()),
+        "threads": str(threads),
+    }
+    reference = model_reference(imported, full=verify == "full")
+    plan = write_plan(assembly, imported, reference, options)
+    return PartitionedModel(replace(plan, notes=(*plan.notes, *budgets.notes)), imported.graph, costs, imported)
+
+
+def _silent(stage: str) -> None:
+    del stage
+
+
+def _listed(texts: Sequence[str | int] | str | int | None) -> str:
+    if texts is None or isinstance(texts, str | int):
+        return "" if texts is None else str(texts)
+    return " ".join(map(str, texts))

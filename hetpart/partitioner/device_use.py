@@ -1,0 +1,70 @@
+"""What every device holds at its peak, and what is alive then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.assemble import Assembly, arena
+from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.plan.model import AliveValue, DeviceUse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ALIVE_SHOWN = 10
+
+
+def device_uses(assembly: Assembly) -> tuple[DeviceUse, ...]:
+    """What each device holds at its peak, everything counted, and how long it computes."""
+    _, arenas = arena(assembly)
+    return tuple(_device_use(assembly, index, arenas[name]) for index, name in enumerate(assembly.device_names))
+
+
+def _device_use(assembly: Assembly, index: int, arena_bytes: int) -> DeviceUse:
+    device = assembly.costs.machine.devices[index]
+    problem, solution = assembly.formulation.problem, assembly.solution
+    used = solution.usage
+    mine = solution.placement == index
+    budget = int(problem.budgets[index])
+    held_bytes = max(arena_bytes, int(used.buffers[index]))
+    peak_partition, alive = _alive_at_peak(assembly, index)
+    return DeviceUse(
+        device=device.name,
+        model=device.model,
+        provider=str(device.provider),
+        memory_bytes=device.memory_bytes,
+        budget_bytes=None if budget == NO_BUDGET else budget,
+        peak_bytes=int(used.weights[index] + used.inside[index] + used.sessions[index]) + held_bytes,
+        weight_bytes=int(used.weights[index]),
+        buffer_bytes=held_bytes,
+        activation_bytes=int(used.inside[index]),
+        session_bytes=int(used.sessions[index]),
+        peak_partition=peak_partition,
+        alive_at_peak=alive,
+        seconds=float(problem.seconds[index, mine].sum()),
+        ops=int(mine.sum()),
+    )
+
+
+def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[AliveValue, ...]]:
+    """The partition that runs when most is alive on ``device``, and the largest values held across borders then."""
+    cut, held = assembly.solution.cut, assembly.held
+    here = [partition for partition in range(cut.partitions) if cut.devices[partition] == device]
+    if not here:
+        return None, ()
+    mine = held.device == device
+
+    def alive(step: int) -> NDArray[np.int64]:
+        return np.flatnonzero(mine & (held.first <= step) & (step <= held.last))
+
+    inside = assembly.solution.usage.inside_partition
+    peak = max(here, key=lambda step: (int(held.nbytes[alive(step)].sum() + inside[step]), -step))
+    values = assembly.formulation.values
+    largest = sorted((AliveValue(values[held.value[r]].name, int(held.nbytes[r])) for r in alive(peak)), key=_by_size)
+    return peak, tuple(largest[:_ALIVE_SHOWN])
+
+
+def _by_size(value: AliveValue) -> tuple[int, str]:
+    return -value.nbytes, value.name

@@ -1,0 +1,53 @@
+"""One ONNX model per partition, cut from the whole by ``onnx_ir``'s own extraction.
+
+Names of ops and values survive. Weights stay external references: no byte of them is read or written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetpart.errors import InvalidModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+    import onnx_ir
+
+    from hetpart.plan.model import Partition, Plan
+
+_LOWEST_IR_VERSION = 8
+"""Older files must list initializers as graph inputs; ours never do."""
+_DEVICE_KEY = "hetpart.device"
+
+
+def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
+    """The model of every partition, in the plan's order.
+
+    Args:
+        proto: What the plan was made from: ``ImportedModel.proto``.
+        plan: Its partitions name ops and values of ``proto``.
+    """
+    import onnx_ir as ir
+
+    try:
+        whole = ir.from_proto(proto)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise InvalidModelError(
+            f"{plan.model.name}: the graph cannot be cut: {error}",
+            hint="the model holds something onnx_ir does not read; report it with the model's structure",
+        ) from error
+    for partition in plan.partitions:
+        yield _extract(whole, partition)
+
+
+def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
+    import onnx_ir as ir
+
+    graph = ir.convenience.extract(whole.graph, inputs=list(partition.inputs), outputs=list(partition.outputs))
+    graph.name = f"{whole.graph.name or 'graph'}/{partition.id}"
+    for node in graph:
+        node.metadata_props[_DEVICE_KEY] = partition.device
+    version = max(whole.ir_version, _LOWEST_IR_VERSION)
+    return ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
