@@ -19,8 +19,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 py
 # NVIDIA driver answers, and for development (without a GPU it serves as the CPU runtime); `onnxruntime` otherwise.
 RUNTIME := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 DRIVER := $(if $(filter gpu,$(RUNTIME)),an NVIDIA driver answers,no NVIDIA driver answers)
-INSTALLED = $(BIN)/python -m pip --disable-pip-version-check show --quiet
-FETCHED := awk '/^Collecting/ { print "    fetching " $$2; fflush() }'
+INSTALLED = $(BIN)/python -m pip --disable-pip-version-check show --quiet 2>/dev/null
+FETCHED := awk '/^Collecting/ { print "    fetching " $$2; fflush() } /^Successfully installed/ { print "    packages installed: " NF - 2 }'
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable
 UNINSTALL := $(BIN)/python -m pip --disable-pip-version-check uninstall --quiet --yes
 
