@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench clean
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 
