@@ -60,8 +60,6 @@ def _names(kind: PinKind, op: Op) -> Iterator[str]:
 def _hint(pin: Pin, graph: Graph) -> str:
     known = sorted({name for op in graph.ops for name in _names(pin.kind, op)})
     close = get_close_matches(pin.pattern.strip("*"), known, n=_SUGGESTIONS, cutoff=0.4)
-    return (
-        f"did you mean {', '.join(map(repr, close))}?"
-        if close
-        else f"the graph knows {', '.join(known[:_SUGGESTIONS])}, …"
-    )
+    if close:
+        return f"did you mean {', '.join(map(repr, close))}?"
+    return f"the graph has, for example, {', '.join(map(repr, known[:_SUGGESTIONS]))}"

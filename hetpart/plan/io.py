@@ -58,10 +58,8 @@ def load_plan(path: Path) -> Plan:
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        missing = (
-            f"{str(path)!r} is not a bundle: it has no {PLAN_FILE}" if path.is_dir() else f"there is no {str(path)!r}"
-        )
-        raise InvalidBundleError(missing, hint="make a bundle with `hetpart partition MODEL`") from None
+        what = f"is not a bundle: it has no {PLAN_FILE}" if path.is_dir() else "does not exist"
+        raise InvalidBundleError(f"{str(path)!r} {what}", hint="make a bundle with `hetpart partition MODEL`") from None
     return read_plan(data, str(file))
 
 
