@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from hetpart.cost_model.formulas import work_of
+from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.fusion import fusion_groups
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
 from hetpart.cost_model.roofline import Bound, Estimate, balance, estimate
@@ -13,9 +13,6 @@ from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
 from hetpart.graph.ir import Graph, Op, Value
-
-UNKNOWN_FLOPS_PER_ELEMENT = 10.0
-"""Arithmetic charged to an op without a formula, per element it reads or writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +66,6 @@ def _price(op: Op, graph: Graph, machine: Machine) -> OpCost:
     on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)
     host = (host_inputs(op, graph), host_outputs(op)) if on_cuda else (frozenset[int](), frozenset[int]())
     return OpCost(op.id, work, formula is not None, seconds, reason, missing, *host)
-
-
-def unknown_work(op: Op, graph: Graph) -> Work:
-    """A conservative guess for an op without a formula: all inputs read, all outputs written, some flops an element."""
-    values = [graph.values[v] for v in (*op.uses, *op.results)]
-    return Work(
-        UNKNOWN_FLOPS_PER_ELEMENT * sum(value.numel for value in values),
-        sum(graph.values[v].nbytes for v in op.uses),
-        sum(graph.values[v].nbytes for v in op.results),
-    )
 
 
 def compute_dtype(op: Op, graph: Graph) -> str:

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import bytes_read, bytes_scattered, bytes_written, flops, no_arithmetic
+from hetpart.cost_model.formulas.table import (
+    CONTRIB,
+    ML,
+    bytes_read,
+    bytes_scattered,
+    bytes_written,
+    flops,
+    no_arithmetic,
+)
 
-GATHERS = ("Gather", "GatherElements", "GatherND", "ArrayFeatureExtractor")
+GATHERS = ("Gather", "GatherElements", "GatherND")
 SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 
-no_arithmetic(GATHERS[:3])
 
-
-@bytes_read(*GATHERS[:3])
 def gathered_bytes(o: Operands) -> int:
     """Rows are read as large as they are written, and the indices besides."""
     return o.output_nbytes() + o.nbytes(1)
 
 
-@bytes_scattered(*GATHERS[:3])
 def gathered_rows(o: Operands) -> int:
     """The rows lie anywhere in their table."""
     return o.output_nbytes()
+
+
+for types, domain in ((GATHERS, ""), (("ArrayFeatureExtractor",), ML), (("GatherND", "TorchEmbedding"), CONTRIB)):
+    no_arithmetic(types, domain)
+    bytes_read.add(gathered_bytes, types, domain)
+    bytes_scattered.add(gathered_rows, types, domain)
+
+
+def _packed_row_bytes(o: Operands) -> int:
+    """As many bytes of each table as its share of the elements asked for, and the indices."""
+    whole = o.nbytes(0) + o.nbytes(2) + o.nbytes(3)
+    packed = max(1, o.numel(0)) * (8 // max(1, o.integer("bits", 4)) if _is_byte(o) else 1)
+    return round(whole * min(1.0, o.output_numel() / packed)) + o.nbytes(1)
+
+
+def _is_byte(o: Operands) -> bool:
+    table = o.input(0)
+    return table is not None and table.dtype == "uint8"
+
+
+flops.add(lambda o: 2.0 * o.output_numel(), ("GatherBlockQuantized",), CONTRIB)
+bytes_read.add(_packed_row_bytes, ("GatherBlockQuantized",), CONTRIB)
+bytes_scattered.add(lambda o: _packed_row_bytes(o) - o.nbytes(1), ("GatherBlockQuantized",), CONTRIB)
 
 
 @flops(*SCATTERS)
@@ -28,14 +55,9 @@ def _scatter(o: Operands) -> float:
     return float(o.numel(2)) if o.attribute("reduction", "none") != "none" else 0.0
 
 
-@bytes_read(*SCATTERS)
-def _scatter_read(o: Operands) -> int:
-    """ONNX Runtime copies the data and then writes the updates over it."""
-    return o.input_bytes
-
-
 @bytes_written(*SCATTERS)
 def _scatter_written(o: Operands) -> int:
+    """ONNX Runtime copies the data, then writes the updates over it."""
     return o.output_nbytes() + o.nbytes(2)
 
 

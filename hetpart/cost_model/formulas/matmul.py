@@ -5,13 +5,20 @@ from __future__ import annotations
 from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import flops
+from hetpart.cost_model.formulas.table import CONTRIB, flops
+
+QUANTIZED_A = ("QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul")
 
 
 def inner_dimension(o: Operands, position: int = 0) -> int:
     """Length of the sums in a matrix product: the last dimension of operand ``position``."""
     shape = o.shape(position)
     return shape[-1] if shape else 1
+
+
+def _transposed_inner(o: Operands) -> int:
+    shape = o.shape(0)
+    return shape[-2] if o.integer("transA", 0) and len(shape) > 1 else inner_dimension(o)
 
 
 @flops("MatMul", "MatMulInteger", "QLinearMatMul")
@@ -22,19 +29,36 @@ def matmul_flops(o: Operands) -> float:
 
 @flops("Gemm")
 def _gemm(o: Operands) -> float:
-    shape = o.shape(0)
-    inner = shape[0 if o.integer("transA", 0) else -1] if shape else 1
     bias = o.output_numel() if o.input(2) is not None else 0
-    return 2.0 * o.output_numel() * inner + bias
+    return 2.0 * o.output_numel() * _transposed_inner(o) + bias
+
+
+@flops(
+    "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "GemmFastGelu", "GemmFloat8", "MatMulInteger16",
+    "QOrderedMatMul", "SparseToDenseMatMul", "TransposeMatMul", *QUANTIZED_A, domain=CONTRIB,
+)  # fmt: skip
+def _contrib_matmul(o: Operands) -> float:
+    """The bias or activation on top is a few flops an element, as of the product itself."""
+    return o.output_numel() * (2.0 * _transposed_inner(o) + 2)
+
+
+@flops(
+    "MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits",
+    domain=CONTRIB,
+)  # fmt: skip
+def _packed_weight_matmul(o: Operands) -> float:
+    """The weight is unpacked as it is read: the product's flops, and two for each weight."""
+    inner = o.integer("K", inner_dimension(o))
+    columns = o.integer("N", o.output_shape()[-1] if o.output_shape() else 1)
+    return 2.0 * o.output_numel() * inner + 2.0 * inner * columns
 
 
 @flops("Einsum")
 def _einsum(o: Operands) -> float:
-    """Every combination of the equation's labels is one product per operand and one sum, as in a plain loop nest."""
-    equation = str(o.attribute("equation", ""))
-    operands = [value for value in o.inputs if value is not None]
-    sizes = _label_sizes(equation, [o.shape(i) for i in range(len(operands))])
-    return float(max(1, len(operands)) * prod(sizes.values()))
+    """Every combination of the equation's labels is one product per operand, as in a plain loop nest."""
+    shapes = [o.shape(i) for i, value in enumerate(o.inputs) if value is not None]
+    sizes = _label_sizes(str(o.attribute("equation", "")), shapes)
+    return float(max(1, len(shapes)) * prod(sizes.values()))
 
 
 def _label_sizes(equation: str, shapes: list[tuple[int, ...]]) -> dict[str, int]:
@@ -57,5 +81,14 @@ def _labels(term: str, rank: int) -> list[str]:
 
 @flops("Det")
 def _determinant(o: Operands) -> float:
-    size = inner_dimension(o)
-    return 2.0 / 3.0 * o.numel(0) * size
+    return 2.0 / 3.0 * o.numel(0) * inner_dimension(o)
+
+
+@flops("Inverse", domain=CONTRIB)
+def _inverse(o: Operands) -> float:
+    return 2.0 * o.numel(0) * inner_dimension(o)
+
+
+@flops("CDist", domain=CONTRIB)
+def _pairwise_distances(o: Operands) -> float:
+    return 3.0 * o.output_numel() * inner_dimension(o)

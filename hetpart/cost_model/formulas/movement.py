@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import bytes_read, moves_nothing, no_arithmetic
+from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, moves_nothing, no_arithmetic, reads_nothing
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-METADATA = ("Shape", "Size", "Constant")
+METADATA = ("Constant", "OptionalHasElement", "SequenceEmpty", "SequenceLength", "Shape", "Size")
 """They read no byte of their input."""
-WHOLE = ("Concat", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Split", "Transpose", "TensorScatter")
+REFERENCES = ("Optional", "OptionalGetElement")
+"""They pass on what they are given."""
+WHOLE = (
+    "Concat", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Split", "TensorScatter", "Transpose",
+    "ConcatFromSequence", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence",
+)  # fmt: skip
 """They move every element of their inputs once."""
-PARTIAL = ("CenterCropPad", "Expand", "Slice", "Tile", "Trilu")
+PARTIAL = ("CenterCropPad", "Crop", "DynamicSlice", "Expand", "Pad", "SequenceAt", "Slice", "Tile", "Trilu")
 """They read no more than they write, and no more than there is."""
+CONTRIB_WHOLE = ("QLinearConcat", "RemovePadding", "RestorePadding", "UnfoldTensor")
+CONTRIB_PARTIAL = ("Pad", "Trilu")
+FILLED = ("ConstantOfShape", "EyeLike", "GivenTensorFill")
 
-moves_nothing((*VIEWS, *METADATA))
-no_arithmetic((*WHOLE, *PARTIAL, "Pad"))
 
-
-@bytes_read(*PARTIAL, "Pad")
 def _read_what_is_written(o: Operands) -> int:
     return min(o.nbytes(0), o.output_nbytes())
 
 
-@bytes_read("ConstantOfShape", "EyeLike")
-def _read_nothing(_: Operands) -> int:
-    return 0
-
-
-no_arithmetic(("ConstantOfShape", "EyeLike"))
+moves_nothing((*VIEWS, *METADATA, *REFERENCES))
+moves_nothing(("ExpandDims",), CONTRIB)
+no_arithmetic((*WHOLE, *PARTIAL, *FILLED))
+no_arithmetic((*CONTRIB_WHOLE, *CONTRIB_PARTIAL), CONTRIB)
+bytes_read.add(_read_what_is_written, PARTIAL)
+bytes_read.add(_read_what_is_written, CONTRIB_PARTIAL, CONTRIB)
+reads_nothing(FILLED)

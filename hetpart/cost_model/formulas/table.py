@@ -6,24 +6,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.work import Work
 
-Number = TypeVar("Number", int, float)
+Answer = TypeVar("Answer", int, float, Work)
 Key = tuple[str, str]
 """Domain (``""`` is ai.onnx) and op type."""
 
 ONNX = ""
 ML = "ai.onnx.ml"
 CONTRIB = "com.microsoft"
+TRAINING = "ai.onnx.preview.training"
 
 
-class Table(Generic[Number]):
+class Table(Generic[Answer]):
     """Formulas by domain and op type. A key given twice is a mistake, and raises."""
 
     def __init__(self, question: str) -> None:
         self.question = question
-        self._rows: dict[Key, Callable[[Operands], Number]] = {}
+        self._rows: dict[Key, Callable[[Operands], Answer]] = {}
 
-    def add(self, formula: Callable[[Operands], Number], op_types: Iterable[str], domain: str = ONNX) -> None:
+    def add(self, formula: Callable[[Operands], Answer], op_types: Iterable[str], domain: str = ONNX) -> None:
         """Answer this table's question for ``op_types`` by ``formula``.
 
         Raises:
@@ -36,32 +38,37 @@ class Table(Generic[Number]):
 
     def __call__(
         self, *op_types: str, domain: str = ONNX
-    ) -> Callable[[Callable[[Operands], Number]], Callable[[Operands], Number]]:
+    ) -> Callable[[Callable[[Operands], Answer]], Callable[[Operands], Answer]]:
         """Decorator that adds a formula for ``op_types``."""
 
-        def register(formula: Callable[[Operands], Number]) -> Callable[[Operands], Number]:
+        def register(formula: Callable[[Operands], Answer]) -> Callable[[Operands], Answer]:
             self.add(formula, op_types, domain)
             return formula
 
         return register
 
-    def get(self, key: Key) -> Callable[[Operands], Number] | None:
-        return self._rows.get(key)
+    def answer(self, key: Key, operands: Operands, default: Answer) -> Answer:
+        """This table's answer for an op, or ``default`` where it has none."""
+        formula = self._rows.get(key)
+        return default if formula is None else formula(operands)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._rows
+    def get(self, key: Key) -> Callable[[Operands], Answer] | None:
+        return self._rows.get(key)
 
     def keys(self) -> Iterable[Key]:
         return self._rows.keys()
 
 
+whole: Table[Work] = Table("work")
+"""Ops whose work is one formula: those with bodies. It is asked first."""
 flops: Table[float] = Table("flops")
-"""An op that is missing here has no formula at all."""
+"""An op that is missing both here and in ``whole`` has no formula at all."""
 bytes_read: Table[int] = Table("bytes read")
 """An op that is missing here reads every input once."""
 bytes_written: Table[int] = Table("bytes written")
 """An op that is missing here writes every output once."""
 bytes_scattered: Table[int] = Table("bytes scattered")
+"""An op that is missing here touches no scattered rows."""
 scratch: Table[int] = Table("scratch bytes")
 launches: Table[int] = Table("launches")
 """An op that is missing here starts one kernel."""
@@ -70,7 +77,7 @@ launches: Table[int] = Table("launches")
 def per_output_element(rows: Mapping[str, float], domain: str = ONNX) -> None:
     """Add ops whose flops are a number times the elements they write."""
     for op_type, cost in rows.items():
-        flops.add(lambda o, cost=cost: cost * o.elements_out, (op_type,), domain)
+        flops.add(lambda o, cost=cost: cost * o.output_numel(), (op_type,), domain)
 
 
 def per_input_element(rows: Mapping[str, float], domain: str = ONNX) -> None:
@@ -82,6 +89,11 @@ def per_input_element(rows: Mapping[str, float], domain: str = ONNX) -> None:
 def no_arithmetic(op_types: Iterable[str], domain: str = ONNX) -> None:
     """Add ops that only move bytes."""
     flops.add(lambda _: 0.0, op_types, domain)
+
+
+def reads_nothing(op_types: Iterable[str], domain: str = ONNX) -> None:
+    """Say of ops that they make their output from a shape or a few scalars."""
+    bytes_read.add(lambda _: 0, op_types, domain)
 
 
 def moves_nothing(op_types: Iterable[str], domain: str = ONNX) -> None:

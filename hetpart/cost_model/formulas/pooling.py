@@ -1,0 +1,94 @@
+"""Pooling, reductions and sampling: many elements in, few out, or the other way round."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from hetpart.cost_model.formulas.operands import Operands, element_bytes
+from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, flops, per_input_element, per_output_element
+
+PER_INPUT_ELEMENT: dict[str, float] = {
+    "ArgMax": 1, "ArgMin": 1, "CumProd": 1, "CumSum": 1, "GlobalAveragePool": 1, "GlobalLpPool": 3, "GlobalMaxPool": 1,
+    "MaxUnpool": 1, "ReduceL1": 2, "ReduceL2": 2, "ReduceLogSum": 1, "ReduceLogSumExp": 6, "ReduceMax": 1,
+    "ReduceMean": 1, "ReduceMin": 1, "ReduceProd": 1, "ReduceSum": 1, "ReduceSumSquare": 2,
+}  # fmt: skip
+CONTRIB_PER_INPUT_ELEMENT: dict[str, float] = {
+    "QLinearGlobalAveragePool": 2, "QLinearReduceMean": 2, "ReduceSumInteger": 1,
+}  # fmt: skip
+WINDOW_FLOPS: dict[str, float] = {"AveragePool": 1, "LpPool": 3, "MaxPool": 1}
+INTERPOLATION_FLOPS: dict[str, float] = {"nearest": 1, "linear": 11, "bilinear": 11, "cubic": 70, "bicubic": 70}
+"""Per element written, index arithmetic included."""
+SAMPLES_PER_BIN = 4
+"""RoiAlign's two samples each way, where ``sampling_ratio`` leaves the number to the region's size."""
+SUPPRESSION_FLOPS = 16
+"""Per score, beside the sort: a score is compared with the boxes kept so far."""
+
+per_input_element(PER_INPUT_ELEMENT)
+per_input_element(CONTRIB_PER_INPUT_ELEMENT, CONTRIB)
+per_output_element({"AffineGrid": 8, "MaxRoiPool": 8})
+
+
+def _window(o: Operands) -> float:
+    return float(o.output_numel() * prod(o.integers("kernel_shape")))
+
+
+@flops(*WINDOW_FLOPS)
+def _pool(o: Operands) -> float:
+    return WINDOW_FLOPS[o.op.op_type] * _window(o)
+
+
+@flops("MaxpoolWithMask", "NhwcMaxPool", "QLinearAveragePool", domain=CONTRIB)
+def _contrib_pool(o: Operands) -> float:
+    return _window(o)
+
+
+def _interpolation(o: Operands) -> float:
+    return INTERPOLATION_FLOPS.get(str(o.attribute("mode", "")), 11) * o.output_numel()
+
+
+@flops("Resize", "Upsample")
+def _resize(o: Operands) -> float:
+    return INTERPOLATION_FLOPS.get(str(o.attribute("mode", "nearest")), 11) * o.output_numel()
+
+
+flops.add(_interpolation, ("GridSample",))
+flops.add(_interpolation, ("GridSample", "CropAndResize"), CONTRIB)
+
+
+def _samples(o: Operands) -> int:
+    ratio = o.integer("sampling_ratio", 0)
+    return ratio * ratio if ratio > 0 else SAMPLES_PER_BIN
+
+
+@flops("RoiAlign")
+def _align_regions(o: Operands) -> float:
+    return 11.0 * o.output_numel() * _samples(o)
+
+
+@bytes_read("RoiAlign")
+def _sampled_bytes(o: Operands) -> int:
+    """Four neighbours of each sample, however many regions overlap, and the regions themselves."""
+    size = element_bytes(first) if (first := o.input(0)) is not None else 4.0
+    return round(4 * _samples(o) * o.output_numel() * size) + o.nbytes(1) + o.nbytes(2)
+
+
+@flops("TopK")
+def _top_k(o: Operands) -> float:
+    """A heap of ``k``: each element is compared, and a few sink."""
+    shape = o.output_shape()
+    kept = max(shape, default=1)
+    return o.numel(0) * (1 + log2(max(2, kept)))
+
+
+@flops("NonMaxSuppression")
+def _suppress(o: Operands) -> float:
+    boxes = o.shape(1)[-1] if o.shape(1) else 1
+    return o.numel(1) * (log2(max(2, boxes)) + SUPPRESSION_FLOPS)
+
+
+def _unique(o: Operands) -> float:
+    return o.numel(0) * log2(max(2, o.numel(0)))
+
+
+flops.add(_unique, ("Unique",))
+flops.add(_unique, ("Unique",), CONTRIB)
