@@ -25,7 +25,10 @@ Dimensions = dict[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A module with example inputs, ready to export. Names and dimensions stand in the order of the arguments."""
+    """A module with example inputs, ready to export. Names and dimensions stand in the order of the arguments.
+
+    No two inputs may be the same tensor: the exporter takes them for one input.
+    """
 
     module: nn.Module
     inputs: Mapping[str, Tensor | tuple[Tensor, ...]]
@@ -77,11 +80,11 @@ def _quiet() -> Iterator[None]:
 def bert(*, seed: int, **config: int) -> Traced:
     """BERT-base unless ``config`` says otherwise."""
     torch.manual_seed(seed)
-    ids = torch.ones(2, 16, dtype=torch.int64)
+    shape = (2, 16)
     axes = {0: "batch", 1: "seq"}
     return Traced(
         BertModel(BertConfig(attn_implementation=EAGER, **config)),
-        {"input_ids": ids, "attention_mask": ids},
+        {"input_ids": torch.ones(shape, dtype=torch.int64), "attention_mask": torch.ones(shape, dtype=torch.int64)},
         {"input_ids": axes, "attention_mask": axes},
         ("last_hidden_state", "pooler_output"),
     )
@@ -133,13 +136,13 @@ def gpt2(*, seed: int, **config: int) -> Traced:
     model = GPT2LMHeadModel(settings)
     ids = torch.ones(2, 3, dtype=torch.int64)
     shape = (2, settings.n_head, 12, settings.n_embd // settings.n_head)
-    cache = tuple(torch.zeros(shape) for _ in range(settings.n_layer))
+    keys, values = (tuple(torch.zeros(shape) for _ in range(settings.n_layer)) for _ in range(2))
     axes = {0: "batch", 1: "seq"}
-    cache_axes = tuple({0: "batch", 2: "context"} for _ in cache)
+    cache_axes = tuple({0: "batch", 2: "context"} for _ in keys)
     layers = range(settings.n_layer)
     return Traced(
         _CachedGPT2(model),
-        {"input_ids": ids, "positions": torch.arange(3).expand(2, 3), "key_cache": cache, "value_cache": cache},
+        {"input_ids": ids, "positions": torch.arange(3).expand(2, 3), "key_cache": keys, "value_cache": values},
         {"input_ids": axes, "positions": axes, "key_cache": cache_axes, "value_cache": cache_axes},
         ("logits", *(f"key_cache_out.{i}" for i in layers), *(f"value_cache_out.{i}" for i in layers)),
     )
@@ -152,8 +155,9 @@ class _Whisper(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        return self.model(input_features=input_features, decoder_input_ids=decoder_input_ids, use_cache=False).logits
+    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> tuple[Tensor]:
+        result = self.model(input_features=input_features, decoder_input_ids=decoder_input_ids, use_cache=False)
+        return (result.logits,)
 
 
 def whisper(*, seed: int, **config: int) -> Traced:
