@@ -39,13 +39,13 @@ def show(parts: Iterable[RenderableType]) -> None:
     """Print the parts of a report: with colours on a terminal, as plain text elsewhere."""
     from rich.console import Console
 
-    from hetpart.report.layout import DEFAULT_WIDTH, plain, print_parts
+    from hetpart.report.layout import DEFAULT_WIDTH, LEAST_WIDTH, plain, print_parts
 
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a standard output of few characters shows the others as \\u2192
         reconfigure(errors="backslashreplace")
     if sys.stdout.isatty():
-        print_parts(parts, Console(width=min(_WIDEST, get_terminal_size().columns)))
+        print_parts(parts, Console(width=max(LEAST_WIDTH, min(_WIDEST, get_terminal_size().columns))))
     else:
         click.echo(plain(parts, get_terminal_size((DEFAULT_WIDTH, 0)).columns), nl=False)
 

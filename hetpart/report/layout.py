@@ -14,6 +14,8 @@ from hetpart.report.escape import printable
 
 Cell = str | Text
 DEFAULT_WIDTH = 100
+LEAST_WIDTH = 78
+"""Columns of the widest table's numbers: on a narrower page they would be cut."""
 INDENT = 2
 BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -95,7 +97,8 @@ def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
 
 
 def plain(parts: Iterable[RenderableType], width: int | None = None) -> str:
-    """The parts of a report as plain text, ``width`` columns wide."""
+    """The parts of a report as plain text, ``width`` columns wide, and at least ``LEAST_WIDTH``."""
     file = StringIO()
-    print_parts(parts, Console(file=file, width=width or DEFAULT_WIDTH, color_system=None, legacy_windows=False))
+    columns = max(LEAST_WIDTH, width or DEFAULT_WIDTH)
+    print_parts(parts, Console(file=file, width=columns, color_system=None, legacy_windows=False))
     return "".join(f"{text.rstrip()}\n" for text in file.getvalue().split("\n")[:-1])

@@ -137,7 +137,7 @@ def _direction(transfer: Transfer) -> tuple[str, str]:
 
 def _copy_row(transfer: Transfer, plan: Plan) -> tuple[str | Text, ...]:
     last = transfer.step >= len(plan.partitions)
-    when = "at the end" if last else f"before {plan.partitions[transfer.step].id}"
+    when = "at the end" if last else f"before #{plan.partitions[transfer.step].id}"
     ends = Text.assemble(name(transfer.source), " → ", name(transfer.target))
     return name(transfer.value), ends, format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), when
 

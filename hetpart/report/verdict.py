@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.model import Baseline, Certificate, DeviceUse, Plan
+from hetpart.report.escape import printable
 from hetpart.report.layout import INDENT, count, heading, labelled, line, name, percent, table
 from hetpart.units import format_bytes, format_seconds
 
@@ -69,7 +70,7 @@ def _ratio(baseline: Baseline, plan: Plan) -> float:
 
 
 def _label(baseline: Baseline) -> str:
-    return _LABELS.get(baseline.name, baseline.name)
+    return _LABELS.get(baseline.name) or printable(baseline.name)
 
 
 def baselines(plan: Plan) -> Iterator[RenderableType]:
@@ -94,7 +95,7 @@ def _baseline_row(baseline: Baseline, plan: Plan) -> tuple[str | Text, ...]:
     seconds = format_seconds(baseline.seconds or 0.0) if fits else "–"
     ratio = f"{_ratio(baseline, plan):.2f}×" if fits else "–"
     verdict = Text() if fits else Text("does not fit", "red")
-    return name(_label(baseline)), seconds, ratio, format_bytes(baseline.peak_bytes), verdict
+    return _label(baseline), seconds, ratio, format_bytes(baseline.peak_bytes), verdict
 
 
 def certificate(plan: Plan) -> Iterator[RenderableType]:
