@@ -174,15 +174,15 @@ def demonstrate(folder: Path, vocabulary: int, budget: str) -> None:
 def open_session(bundle: Path) -> tuple[Session, float]:
     """A session on the plan's devices, emulated where no GPU answers, and how far its results may be off."""
     import hetpart
+    from hetpart.cost_model.detect import driver_gpus
 
-    try:
-        session = hetpart.Session(bundle)
-    except hetpart.DeviceUnavailableError as error:
-        print(f"   {error.message}")
-        print("   so the GPU's partitions run on the CPU, behind a memory of their own (emulate=True)")
-        return hetpart.Session(bundle, emulate=True), ROUNDING
-    print("   on the GPU and the CPU")
-    return session, ROUNDING_TF32
+    if driver_gpus():
+        print("   on the GPU and the CPU")
+        return hetpart.Session(bundle), ROUNDING_TF32
+    print(
+        "   no NVIDIA driver answers: the GPU's partitions run on the CPU, behind a memory of their own (emulate=True)"
+    )
+    return hetpart.Session(bundle, emulate=True), ROUNDING
 
 
 def uncut_result(path: Path, ids: NDArray[np.int64]) -> NDArray[np.float32]:
