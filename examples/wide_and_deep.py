@@ -8,6 +8,8 @@ builds the model, partitions it, prints the report, runs the pieces and checks t
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -168,7 +170,8 @@ def demonstrate(folder: Path, vocabulary: int, budget: str) -> None:
     print("4. Checking every result against the uncut model in one ONNX Runtime session", flush=True)
     check_results(results, uncut_result(path, ids), tolerance)
     check_placement(model.plan, tables)
-    print(f"\nThe model is {path}\nThe bundle is {bundle}: hetpart report {bundle} prints the report again")
+    command = Path(os.path.relpath(sys.executable)).with_name("hetpart")
+    print(f"\nmodel   {path}\nbundle  {bundle}\nThe report again: {command} report {bundle}")
 
 
 def open_session(bundle: Path) -> tuple[Session, float]:
