@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from hetpart.cost_model.formulas import unknown_work, work_of
-from hetpart.cost_model.fusion import fusion_groups
+from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
-from hetpart.cost_model.roofline import Bound, Estimate, balance, estimate
+from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
 from hetpart.graph.ir import Graph, Op, Value
+
+AS_FAST = 1.05
+"""Devices whose times differ by less are called equally fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,69 +51,92 @@ class Costs:
 
 
 def annotate(graph: Graph, machine: Machine) -> Costs:
-    """Price every op of ``graph`` on every device of ``machine``."""
-    groups = fusion_groups(graph)
-    return Costs(machine, tuple(_price(op, graph, machine) for op in graph.ops), groups)
+    """Price every op of ``graph`` on every device of ``machine``, fused as ONNX Runtime fuses it in one session."""
+    fusions = find_fusions(graph)
+    return Costs(machine, tuple(_price(op, graph, machine, fusions) for op in graph.ops), fusions.groups)
 
 
-def _price(op: Op, graph: Graph, machine: Machine) -> OpCost:
+def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions) -> OpCost:
     formula = work_of(op, graph)
     work = unknown_work(op, graph) if formula is None else formula
+    estimates = tuple(_estimate(work, op, graph, fusions, device) for device in machine.devices)
     missing = tuple(missing_kernel(device.provider, op, graph) for device in machine.devices)
-    dtype = compute_dtype(op, graph)
-    estimates = tuple(estimate(work, device, dtype) for device in machine.devices)
-    seconds = tuple(inf if why else e.seconds for why, e in zip(missing, estimates, strict=True))
-    reason = _reason(work, dtype, machine, estimates, missing)
-    if formula is None:
-        reason = f"no cost formula for {op.op_type}: {reason}"
+    reason = _reason(machine, estimates, missing)
     on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)
-    host = (host_inputs(op, graph), host_outputs(op)) if on_cuda else (frozenset[int](), frozenset[int]())
-    return OpCost(op.id, work, formula is not None, seconds, reason, missing, *host)
+    return OpCost(
+        op=op.id,
+        work=work,
+        known=formula is not None,
+        seconds=tuple(inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)),
+        reason=reason if formula is not None else f"no cost formula for {op.op_type}: {reason}",
+        missing=missing,
+        host_inputs=host_inputs(op, graph) if on_cuda else frozenset(),
+        host_outputs=host_outputs(op) if on_cuda else frozenset(),
+    )
 
 
-def compute_dtype(op: Op, graph: Graph) -> str:
-    """The dtype whose arithmetic rate the op runs at: that of its first input, or of its output where it has none."""
-    for value_id in (*op.inputs, *op.outputs):
-        if value_id is not None:
-            value: Value = graph.values[value_id]
-            return value.dtype
-    return ""
+def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device) -> Estimate:
+    visit = 0.0 if device.provider in fusions.absorbed[op.id] else VISIT_SECONDS
+    left = fused_work(work, op, graph, fusions, device.provider)
+    return estimate(left, device, compute_dtype(op, graph, fusions, device.provider), visit)
 
 
-def _reason(
-    work: Work, dtype: str, machine: Machine, estimates: tuple[Estimate, ...], missing: tuple[str | None, ...]
-) -> str:
+def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
+    """What is left of ``work`` when values inside a fused kernel are neither written nor read again."""
+    inner = sum(graph.values[v].nbytes for v in op.uses if _is_inner(graph.values[v], fusions, provider))
+    read = max(0, work.bytes_read - inner)
+    if provider in fusions.absorbed[op.id]:
+        return replace(work, bytes_read=read, bytes_written=0, launches=0)
+    return replace(work, bytes_read=read) if inner else work
+
+
+def _is_inner(value: Value, fusions: Fusions, provider: Provider) -> bool:
+    return value.producer is not None and provider in fusions.absorbed[value.producer]
+
+
+def compute_dtype(op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> str:
+    """The dtype whose arithmetic rate the op runs at: that of its first input, or of its output where it has none.
+
+    An op between fused quantization ops runs at the rate of the integers they hold.
+    """
+    first = next((graph.values[v] for v in (*op.inputs, *op.outputs) if v is not None), None)
+    if first is None:
+        return ""
+    producer = None if first.producer is None else graph.ops[first.producer]
+    if producer is not None and producer.op_type == "DequantizeLinear" and _is_inner(first, fusions, provider):
+        return compute_dtype(producer, graph, fusions, provider)
+    return first.dtype
+
+
+def _reason(machine: Machine, estimates: tuple[Estimate, ...], missing: tuple[str | None, ...]) -> str:
     able = [i for i, why in enumerate(missing) if why is None]
     if not able:
         return "; ".join(dict.fromkeys(why for why in missing if why))
     best = min(able, key=lambda i: (estimates[i].seconds, i))
-    nature = _nature(work, dtype, machine.devices[best], estimates[best])
+    nature = _nature(machine.devices[best], estimates[best])
     return f"{nature}, {_comparison(best, machine, estimates, missing)}"
 
 
-def _nature(work: Work, dtype: str, device: Device, best: Estimate) -> str:
-    if not work.bytes_moved and not work.flops:
-        return f"moves nothing on {device.name}"
-    match best.bound:
-        case Bound.LAUNCH:
-            return f"launch-bound on {device.name}"
-        case Bound.COMPUTE:
-            relation = "≥"
-        case Bound.MEMORY:
-            relation = "<"
-            if work.bytes_scattered * 2 > work.bytes_moved:
-                return f"bound by scattered reads on {device.name}"
-    roof = balance(device, dtype)
-    return f"{best.bound}-bound on {device.name} (intensity {work.intensity:.3g} {relation} {roof:.3g})"
+def _nature(device: Device, best: Estimate) -> str:
+    if best.seconds <= VISIT_SECONDS:
+        return f"next to no work on {device.name}"
+    if best.bound is Bound.LAUNCH:
+        return f"launch-bound on {device.name}"
+    if best.bound is Bound.MEMORY and best.scattered:
+        return f"bound by scattered rows on {device.name}"
+    relation = "≥" if best.intensity >= best.balance else "<"
+    return f"{best.bound}-bound on {device.name} (intensity {best.intensity:.3g} {relation} {best.balance:.3g})"
 
 
 def _comparison(best: int, machine: Machine, estimates: tuple[Estimate, ...], missing: tuple[str | None, ...]) -> str:
-    other = next((i for i in range(len(missing)) if i != best and (i == HOST or best == HOST)), None)
-    if other is None:
+    """The best device beside the host, or the host beside the best accelerator."""
+    others = [i for i in range(len(missing)) if (i == HOST) != (best == HOST)]
+    if not others:
         return "the only device"
+    other = min(others, key=lambda i: (missing[i] is not None, estimates[i].seconds))
     why = missing[other]
     if why is not None:
         return why
-    ratio = estimates[other].seconds / estimates[best].seconds
+    ratio = estimates[other].seconds / max(estimates[best].seconds, VISIT_SECONDS / 100)
     rival = machine.devices[other].name
-    return f"as fast on {rival}" if ratio < 1.05 else f"{ratio:.1f}× faster there than on {rival}"
+    return f"as fast on {rival}" if ratio < AS_FAST else f"{ratio:.1f}× faster there than on {rival}"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from hetpart.cost_model.work import Work
 from hetpart.devices import Device
 
-VIEW_SECONDS = 3e-7
+VISIT_SECONDS = 3e-7
 """What ONNX Runtime's executor takes to visit a node that starts no kernel, such as a Reshape in place."""
 DEFAULT_DTYPE = "float32"
 
@@ -23,10 +23,16 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Predicted seconds, and what bounds them."""
+    """Predicted seconds of one op on one device, and what bounds them."""
 
     seconds: float
     bound: Bound
+    intensity: float
+    """Flops per byte the op moves there."""
+    balance: float
+    """Flops per byte above which it would be compute-bound there."""
+    scattered: bool = False
+    """Whether most of its bytes lie in scattered rows."""
 
 
 def flops_rate(device: Device, dtype: str) -> float:
@@ -40,18 +46,23 @@ def stream_rate(device: Device) -> float:
     return device.bandwidth * device.bandwidth_efficiency
 
 
-def balance(device: Device, dtype: str) -> float:
-    """Flops per byte above which an op is compute-bound on ``device``."""
-    return flops_rate(device, dtype) / stream_rate(device)
-
-
-def estimate(work: Work, device: Device, dtype: str) -> Estimate:
-    """Seconds ``work`` takes on ``device``, and which roof it meets."""
+def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECONDS) -> Estimate:
+    """Seconds ``work`` takes on ``device``, and which roof it meets. An op without launches costs a ``visit``."""
     arithmetic = work.flops / flops_rate(device, dtype)
-    streamed = max(0, work.bytes_moved - work.bytes_scattered)
-    memory = streamed / stream_rate(device) + work.bytes_scattered / device.random_bandwidth
-    launch = work.launches * device.launch_seconds or VIEW_SECONDS
+    memory = memory_seconds(work, device)
+    overhead = work.launches * device.launch_seconds or visit
     roof = max(arithmetic, memory)
-    if launch >= roof:
-        return Estimate(launch + roof, Bound.LAUNCH)
-    return Estimate(launch + roof, Bound.COMPUTE if arithmetic >= memory else Bound.MEMORY)
+    slower = Bound.COMPUTE if arithmetic >= memory else Bound.MEMORY
+    return Estimate(
+        seconds=overhead + roof,
+        bound=Bound.LAUNCH if overhead >= roof else slower,
+        intensity=work.intensity,
+        balance=flops_rate(device, dtype) / stream_rate(device),
+        scattered=2 * work.bytes_scattered > work.bytes_moved,
+    )
+
+
+def memory_seconds(work: Work, device: Device) -> float:
+    """Seconds ``device``'s memory is busy: bytes in a row at one rate, scattered rows at another."""
+    streamed = max(0, work.bytes_moved - work.bytes_scattered)
+    return streamed / stream_rate(device) + work.bytes_scattered / device.random_bandwidth
