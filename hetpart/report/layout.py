@@ -18,6 +18,7 @@ LEAST_WIDTH = 78
 """Columns of the widest table's numbers: on a narrower page they would be cut."""
 INDENT = 2
 BAR_CELLS = 24
+_LEAST_SHARE = 0.001
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _NUMBER_MARK = ">"
 
@@ -71,8 +72,9 @@ def bar(share: float) -> Text:
 
 def percent(share: float) -> str:
     """``share`` as a percentage, with decimals only where they tell something."""
-    number = share * 100
-    return f"{number:.0f} %" if number >= 10 or number == 0 else f"{number:.2g} %"
+    if 0 < share < _LEAST_SHARE:
+        return f"<{_LEAST_SHARE * 100:g} %"
+    return f"{share * 100:.{0 if share >= 0.1 else 1}f} %"
 
 
 def count(number: int, noun: str) -> str:

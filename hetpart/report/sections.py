@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from heapq import nlargest
-from itertools import groupby
+from itertools import groupby, islice
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -38,15 +38,21 @@ def latency(plan: Plan) -> Iterator[RenderableType]:
     yield table(
         ("", ">", ">predicted", ">share", ""),
         [
-            *((name(label), what, format_seconds(s), percent(s / whole), bar(s / whole)) for label, what, s in rows),
+            *(_latency_row(label, what, seconds, seconds / whole) for label, what, seconds in rows),
             (Text("total", "bold"), "", Text(format_seconds(prediction.seconds), "bold"), "", ""),
         ],
     )
 
 
+def _latency_row(label: str, what: str, seconds: float, share: float) -> tuple[str | Text, ...]:
+    if not seconds:
+        return name(label), what, _NONE, _NONE, ""
+    return name(label), what, format_seconds(seconds), percent(share), bar(share)
+
+
 def memory(plan: Plan) -> Iterator[RenderableType]:
     """Predicted bytes of every device at its peak against its budget, and what is alive then."""
-    yield heading("Memory", "predicted peak, with the buffers between partitions and what is live inside")
+    yield heading("Memory", "predicted peak; buffers lie between partitions, live is inside one")
     yield table(
         ("device", ">budget", ">peak", ">weights", ">buffers", ">live", ">sessions", ">to spare"),
         [_memory_row(use) for use in plan.devices],
@@ -127,7 +133,7 @@ def copies(plan: Plan) -> Iterator[RenderableType]:
         total = f": {count(len(group), 'copy')}, {format_bytes(nbytes)}, {_milliseconds(seconds)} ms"
         yield line(name(source), " → ", name(target), total)
     largest = nlargest(LARGEST_COPIES, plan.transfers, key=lambda transfer: transfer.nbytes)
-    yield table(("value", "from → to", ">bytes", ">ms", "when"), [_copy_row(copy, plan) for copy in largest])
+    yield table((">bytes", ">ms", "from → to", "when", "value"), [_copy_row(copy, plan) for copy in largest])
     yield from more(len(plan.transfers), len(largest), "smaller copy")
 
 
@@ -139,7 +145,7 @@ def _copy_row(transfer: Transfer, plan: Plan) -> tuple[str | Text, ...]:
     last = transfer.step >= len(plan.partitions)
     when = "at the end" if last else f"before #{plan.partitions[transfer.step].id}"
     ends = Text.assemble(name(transfer.source), " → ", name(transfer.target))
-    return name(transfer.value), ends, format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), when
+    return format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), ends, when, name(transfer.value)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -147,14 +153,15 @@ def _milliseconds(seconds: float) -> str:
 
 
 def largest_ops(plan: Plan) -> Iterator[RenderableType]:
-    """The ops that take longest where they are, and why they are there."""
-    largest = nlargest(LARGEST_OPS, plan.decisions, key=own_seconds)
-    if not largest:
+    """The ops that take longest where they are, and why they are there. Ops that are alike share a row."""
+    alike: dict[tuple[str, ...], list[Decision]] = {}
+    for decision in sorted(plan.decisions, key=own_seconds, reverse=True):
+        alike.setdefault(_op_facts(decision), []).append(decision)
+    if not alike:
         return
-    yield heading("Largest ops", "predicted, with the reason for their device")
-    yield table(
-        ("op", "type", "device", ">predicted", ">elsewhere", "reason"), [_op_row(decision) for decision in largest]
-    )
+    yield heading("Largest ops", "predicted here and elsewhere, with the reason")
+    rows = islice(alike.items(), LARGEST_OPS)
+    yield table((">predicted", ">elsewhere", "device", "op"), [_op_row(facts, ops) for facts, ops in rows])
 
 
 def own_seconds(decision: Decision) -> float:
@@ -162,13 +169,14 @@ def own_seconds(decision: Decision) -> float:
     return decision.seconds.get(decision.device, 0.0)
 
 
-def _op_row(decision: Decision) -> tuple[str | Text, ...]:
+def _op_facts(decision: Decision) -> tuple[str, ...]:
     others = [seconds for device, seconds in decision.seconds.items() if device != decision.device]
-    return (
-        name(decision.op),
-        name(decision.op_type),
-        name(decision.device),
-        format_seconds(own_seconds(decision)),
-        format_seconds(min(others)) if others else "no kernel",
-        name(decision.reason),
-    )
+    elsewhere = format_seconds(min(others)) if others else "no kernel"
+    return format_seconds(own_seconds(decision)), elsewhere, decision.device, decision.op_type, decision.reason
+
+
+def _op_row(facts: tuple[str, ...], alike: list[Decision]) -> tuple[str | Text, ...]:
+    *numbers, device, op_type, reason = facts
+    others = f" and {len(alike) - 1:,} alike" if len(alike) > 1 else ""
+    op = Text.assemble(name(op_type, "bold"), " ", name(alike[0].op), others, "\n", name(reason, "dim"))
+    return *numbers, name(device), op

@@ -27,6 +27,7 @@ def opening(plan: Plan) -> Iterator[RenderableType]:
     for use in plan.devices:
         if use.budget_bytes is not None:
             yield _fit(use, use.budget_bytes)
+    yield Text(f"All of it on an accelerator is predicted to need {format_bytes(plan.footprint_bytes)}.")
     yield _speed(plan)
 
 
@@ -41,6 +42,8 @@ def _fit(use: DeviceUse, budget: int) -> Text:
     fits = use.peak_bytes <= budget
     verdict = Text("Fits: ", "bold green") if fits else Text("Does not fit: ", "bold red")
     spare = f"{format_bytes(budget - use.peak_bytes)} to spare" if fits else _short(use.peak_bytes - budget)
+    if fits and not use.peak_bytes:
+        return Text.assemble(verdict, name(use.device), f" is not used; its budget is {format_bytes(budget)}.")
     needs = f" is predicted to need {format_bytes(use.peak_bytes)} of {format_bytes(budget)}, {spare}."
     return Text.assemble(verdict, name(use.device), needs)
 
