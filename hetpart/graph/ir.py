@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import networkx
+from typing import Any
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 Shape = tuple[int | None, ...]
@@ -156,8 +153,8 @@ class Graph:
                 users[value].append(op.id)
         return tuple(tuple(ids) for ids in users)
 
-    def to_networkx(self) -> networkx.MultiDiGraph[str]:
-        """Ops as nodes (by name), values as edges; weights and graph inputs carry no edge."""
+    def to_networkx(self) -> Any:
+        """A ``networkx.MultiDiGraph``: ops as nodes (by name), values between ops as edges."""
         from hetpart.graph.views import to_networkx
 
         return to_networkx(self)

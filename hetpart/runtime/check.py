@@ -1,0 +1,197 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+"""Run a bundle, measure it, and compare it with the uncut model: ``hetpart run``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
+from hetpart.plan.run import CheckResult, OutputSpec, RunReport
+from hetpart.runtime.compare import compare
+from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.session import Session
+from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetpart.plan.model import Plan
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+_LONGEST_NAME = 100
+
+
+def run(  # noqa: PLR0913 - the options of the command
+    bundle: Path,
+    *,
+    emulate: bool = False,
+    feeds: Mapping[str, Any] | None = None,
+    random_seed: int | None = None,
+    repeat: int = 1,
+    check: bool = False,
+    exact: bool = False,
+    output: Path | None = None,
+    verify_full: bool = False,
+    threads: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> RunReport:
+    """Run ``bundle`` ``repeat`` times on one set of inputs.
+
+    Args:
+        bundle: The bundle's folder.
+        emulate: Run accelerator partitions on the CPU provider.
+        feeds: Arrays by input name.
+        random_seed: Make up the inputs that ``feeds`` leaves out.
+        repeat: Runs to measure, after one that is not, where there are several.
+        check: Compare with the uncut model in one session of the same provider and options.
+        exact: Compare bit for bit, ONNX Runtime's optimisations off in both.
+        output: Folder to write the results to, as ``.npy`` files.
+        verify_full: Hash all of the weight files.
+        threads: Threads of the host's sessions; 0 takes the plan's.
+        progress: Called with the name of every stage as it begins.
+
+    Raises:
+        HetpartError: a bundle, feed or device is not what the plan needs, or a partition fails.
+    """
+    say = progress or _silent
+    say("loading the partitions")
+    with Session(
+        bundle,
+        emulate=emulate,
+        optimize=not exact,
+        threads=threads or None,
+        verify="full" if verify_full else "sampled",
+    ) as session:
+        fed = _all_feeds(session.plan, feeds or {}, random_seed)
+        say("running")
+        results, seconds = _measure(session, fed, repeat)
+        made = session.last_copies()
+    verdict = None
+    if check:
+        say("running the uncut model")
+        verdict = check_results(session, fed, results, exact=exact)
+    names = [spec.name for spec in session.plan.outputs]
+    return _report(bundle, session, seconds, dict(zip(names, results, strict=True)), made, verdict, output)
+
+
+def _silent(stage: str) -> None:
+    del stage
+
+
+def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    unknown = sorted(set(given) - {spec.name for spec in plan.inputs})
+    missing = [spec for spec in plan.inputs if spec.name not in given]
+    if missing and seed is None:
+        raise InvalidFeedError(
+            f"no value for the input{'s' if len(missing) > 1 else ''} {', '.join(repr(s.name) for s in missing)}",
+            hint="give --input NAME=FILE.npy, or --random",
+        )
+    if unknown:
+        raise InvalidFeedError(
+            f"the model has no input {', '.join(map(repr, unknown))}",
+            hint=f"its inputs are {', '.join(repr(spec.name) for spec in plan.inputs)}",
+        )
+    return random_feeds(missing, seed or 0) | dict(given)
+
+
+def _measure(session: Session, feeds: Mapping[str, Any], repeat: int) -> tuple[list[Any], list[float]]:
+    """The results and the seconds of every measured run."""
+    if repeat > 1:
+        session.run(None, feeds)
+    results: list[Any] = []
+    seconds: list[float] = []
+    for _ in range(repeat):
+        start = perf_counter()
+        results = session.run(None, feeds)
+        seconds.append(perf_counter() - start)
+    return results, seconds
+
+
+def check_results(session: Session, feeds: Mapping[str, Any], results: list[Any], *, exact: bool) -> CheckResult:
+    """Compare ``results`` with the uncut model's on the same feeds, run on the provider the plan ran on."""
+    names = [spec.name for spec in session.plan.outputs]
+    uncut = run_uncut(session, feeds, exact=exact)
+    return compare(names, results, uncut, exact=exact)
+
+
+def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> list[Any]:
+    """Results of the model as it was before cutting, in one ONNX Runtime session.
+
+    Raises:
+        InvalidBundleError: the model file is not there any more.
+        ExecutionError: ONNX Runtime cannot load or run it.
+    """
+    path = session.plan.model.path
+    if not path or not Path(path).is_file():
+        raise InvalidBundleError(
+            f"--check needs the uncut model, and {path or 'a model from memory'} is not there",
+            hint="put the model file back, or run without --check",
+        )
+    settings = SessionSettings(optimize=not exact, threads=session.threads)
+    runtime = require_runtime()
+    try:
+        uncut = runtime.InferenceSession(
+            path, session_options(settings, None), providers=session.get_providers(), enable_fallback=0
+        )
+        return uncut.run([spec.name for spec in session.plan.outputs], dict(feeds))
+    except Exception as error:
+        raise ExecutionError(
+            f"the uncut model {path} does not run in ONNX Runtime: {error}",
+            hint="it may need more memory than the device has: run without --check",
+        ) from error
+
+
+def _report(  # noqa: PLR0913 - one record from its parts
+    bundle: Path,
+    session: Session,
+    seconds: list[float],
+    results: Mapping[str, Any],
+    made: tuple[tuple[str, int], ...],
+    verdict: CheckResult | None,
+    output: Path | None,
+) -> RunReport:
+    counts, nbytes = Counter[str](), Counter[str]()
+    for direction, size in made:
+        counts[direction] += 1
+        nbytes[direction] += size
+    return RunReport(
+        bundle=str(bundle),
+        runs=len(seconds),
+        median_seconds=median(seconds),
+        min_seconds=min(seconds),
+        predicted_seconds=session.plan.prediction.seconds,
+        partitions=len(session.plan.partitions),
+        copies=dict(counts),
+        copied_bytes=dict(nbytes),
+        outputs=tuple(_output_spec(name, value) for name, value in results.items()),
+        emulated=session.emulate,
+        check=verdict,
+        files=() if output is None else _write(results, output),
+    )
+
+
+def _output_spec(name: str, value: Any) -> OutputSpec:
+    if isinstance(value, np.ndarray):
+        return OutputSpec(name, value.dtype.name, value.shape)
+    return OutputSpec(name, type(value).__name__, None)
+
+
+def _write(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Write every array to ``folder``; names are made safe as file names, and unique."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[str] = []
+    for position, (name, value) in enumerate(results.items()):
+        safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip(".") or "output"
+        path = folder / f"{safe}.npy"
+        if str(path) in written:
+            path = folder / f"{safe}.{position}.npy"
+        np.save(path, np.asarray(value), allow_pickle=False)
+        written.append(str(path))
+    return tuple(written)

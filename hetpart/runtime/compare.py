@@ -1,0 +1,103 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Compare results with those of the uncut model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hetpart.plan.run import CheckResult
+
+TOLERANCES: Mapping[str, float] = {
+    "float64": 1e-9,
+    "float32": 1e-4,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "complex64": 1e-4,
+    "complex128": 1e-9,
+}
+"""Largest difference, as a share of the largest finite magnitude in the uncut model's result (of 1 where that is less).
+
+ONNX Runtime's optimisations reorder sums, and a cut changes what they see. Each figure is about a thousand units of the
+dtype's last place. Integers, booleans and strings must be equal.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one result differs."""
+
+    output: str
+    largest: float
+    """Largest absolute difference; infinite where kinds, shapes or NaNs differ."""
+    equal: bool
+    tolerance: float
+
+
+def compare(names: list[str], ours: list[Any], uncut: list[Any], *, exact: bool) -> CheckResult:
+    """Every result against the uncut model's: bit for bit where ``exact``, else within the dtype's tolerance."""
+    differences = [
+        _difference(name, mine, theirs, exact=exact) for name, mine, theirs in zip(names, ours, uncut, strict=True)
+    ]
+    worst = max(
+        differences, key=lambda d: (not d.equal, d.largest), default=Difference("", 0.0, equal=True, tolerance=0)
+    )
+    return CheckResult(
+        equal=all(difference.equal for difference in differences),
+        exact=exact,
+        largest_difference=worst.largest,
+        worst_output=worst.output,
+        tolerance=worst.tolerance,
+    )
+
+
+def _difference(name: str, ours: Any, uncut: Any, *, exact: bool) -> Difference:
+    if isinstance(uncut, np.ndarray) and isinstance(ours, np.ndarray):
+        return _array_difference(name, ours, uncut, exact=exact)
+    if isinstance(uncut, list) and isinstance(ours, list) and len(ours) == len(uncut):
+        parts = [_difference(name, a, b, exact=exact) for a, b in zip(ours, uncut, strict=True)]
+        return max(parts, key=lambda d: (not d.equal, d.largest), default=_verdict(name, equal=True))
+    if isinstance(uncut, dict) and isinstance(ours, dict):
+        return _difference(name, sorted(ours.items()), sorted(uncut.items()), exact=exact)
+    if isinstance(uncut, tuple) and isinstance(ours, tuple):
+        return _difference(name, list(ours), list(uncut), exact=exact)
+    return _verdict(name, equal=type(ours) is type(uncut) and ours == uncut)
+
+
+def _verdict(name: str, *, equal: bool) -> Difference:
+    return Difference(name, 0.0 if equal else np.inf, equal, 0.0)
+
+
+def _array_difference(name: str, ours: np.ndarray[Any, Any], uncut: np.ndarray[Any, Any], *, exact: bool) -> Difference:
+    if ours.shape != uncut.shape or ours.dtype != uncut.dtype:
+        return _verdict(name, equal=False)
+    if uncut.dtype.kind in "OSU":
+        return _verdict(name, equal=bool((ours == uncut).all()))
+    same_bits = ours.tobytes() == uncut.tobytes()
+    if same_bits or exact:
+        return Difference(name, 0.0 if same_bits else _largest(ours, uncut), same_bits, 0.0)
+    tolerance = TOLERANCES.get(uncut.dtype.name, 0.0) * _scale(uncut)
+    largest = _largest(ours, uncut)
+    return Difference(name, largest, largest <= tolerance, tolerance)
+
+
+def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _scale(array: np.ndarray[Any, Any]) -> float:
+    magnitudes = np.abs(_wide(array))
+    return float(magnitudes[np.isfinite(magnitudes)].max(initial=1.0))
+
+
+def _largest(ours: np.ndarray[Any, Any], uncut: np.ndarray[Any, Any]) -> float:
+    """Largest absolute difference where both are finite; infinite where one is not and the other is not the same."""
+    a, b = _wide(ours), _wide(uncut)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not (same | finite).all():
+        return float("inf")
+    return float(np.abs(a[~same] - b[~same]).max(initial=0.0))

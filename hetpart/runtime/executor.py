@@ -1,0 +1,162 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Run a plan in a frame: copies and partitions, one after another in the plan's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.errors import ExecutionError
+from hetpart.plan.model import Transfer, ValueForm
+from hetpart.runtime.frame import Frame, Layout, Place, Stage, fresh_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def run_plan(frame: Frame, feeds: Mapping[str, Any], run_options: Any = None) -> dict[str, Any]:
+    """Results by name. ``feeds`` are checked; their arrays are contiguous and stay alive through the run.
+
+    Raises:
+        ExecutionError: a partition failed; it is named, and the frame can be used again.
+    """
+    layout = frame.layout
+    frame.copied.clear()
+    try:
+        frame.arrays.update(((name, layout.host), value) for name, value in feeds.items())
+        pending = list(reversed(layout.plan.transfers))
+        for step, stage in enumerate(frame.stages):
+            _copy_until(frame, pending, step)
+            _run_stage(frame, stage, run_options)
+        _copy_until(frame, pending, len(frame.stages))
+        return {spec.name: _result(frame, spec.name) for spec in layout.plan.outputs}
+    finally:
+        frame.arrays.clear()
+
+
+def _copy_until(frame: Frame, pending: list[Transfer], step: int) -> None:
+    while pending and pending[-1].step <= step:
+        _copy(frame, pending.pop())
+
+
+def _copy(frame: Frame, transfer: Transfer) -> None:
+    layout = frame.layout
+    frame.copied.append(transfer)
+    spec = layout.specs[transfer.value]
+    source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
+    if spec.form is ValueForm.OPAQUE:
+        frame.arrays[target] = frame.arrays[source]
+    elif spec.form is ValueForm.DYNAMIC:
+        frame.arrays[target] = _copied_value(frame, source, target)
+    else:
+        if target not in frame.addresses:
+            frame.arrays[target] = fresh_array(spec)
+        _copy_bytes(layout, source, target, (frame.address(target), frame.address(source), spec.nbytes))
+
+
+def _copy_bytes(layout: Layout, source: Place, target: Place, extent: tuple[int, int, int]) -> None:
+    """One end of every copy is the host."""
+    if target[1] == layout.host:
+        layout.memories[source[1]].copy_out(*extent)
+    else:
+        layout.memories[target[1]].copy_in(*extent)
+
+
+def _copied_value(frame: Frame, source: Place, target: Place) -> Any:
+    """A value of unknown size on another device, as its own OrtValue."""
+    import onnxruntime
+
+    memory = frame.layout.memories[target[1]]
+    array = _as_array(frame.arrays[source])
+    if target[1] == frame.layout.host:
+        return array
+    copy = np.array(array) if memory.device_type == "cpu" else array
+    return onnxruntime.OrtValue.ortvalue_from_numpy(copy, memory.device_type, memory.device_id)
+
+
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else value.numpy()
+
+
+def _run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
+    try:
+        if stage.binding is None:
+            _run_python(frame, stage, run_options)
+        else:
+            _run_bound(frame, stage, run_options)
+    except ExecutionError:
+        raise
+    except Exception as error:
+        partition = stage.partition
+        raise ExecutionError(
+            f"partition {partition.id} on {partition.device} failed ({len(partition.ops)} ops from "
+            f"{partition.ops[0]!r} to {partition.ops[-1]!r}): {error}",
+            hint="`hetpart run --check` tells whether the uncut model runs on these inputs",
+        ) from error
+
+
+def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
+    binding = stage.binding
+    assert binding is not None
+    layout = frame.layout
+    for place in stage.renewed_inputs:
+        _bind_renewed(frame, stage, place)
+    for place in stage.renewed_outputs:
+        frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
+        stage.bind_output(layout, place, array.ctypes.data)
+    for _, place in stage.allocated_outputs:
+        binding.bind_output(place[0], stage.memory.device_type, stage.memory.device_id)
+    stage.session.run_with_iobinding(binding, run_options)
+    if stage.allocated_outputs:
+        made = binding.get_outputs()
+        for position, place in stage.allocated_outputs:
+            frame.arrays[place] = made[position]
+
+
+def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
+    import onnxruntime
+
+    layout = frame.layout
+    if layout.specs[place[0]].form is ValueForm.STATIC:
+        stage.bind_input(layout, place, frame.address(place))
+        return
+    value = frame.arrays[place]
+    if isinstance(value, np.ndarray):
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(value)
+    assert stage.binding is not None
+    stage.binding.bind_ortvalue_input(place[0], value)
+
+
+def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
+    layout, partition = frame.layout, stage.partition
+    feeds = {name: _python_value(frame, layout.place(partition, name)) for name in partition.inputs}
+    made = stage.session.run(list(partition.outputs), feeds, run_options)
+    for name, value in zip(partition.outputs, made, strict=True):
+        _keep_python(frame, (name, partition.device), value)
+
+
+def _python_value(frame: Frame, place: Place) -> Any:
+    if place not in frame.addresses:
+        value = frame.arrays[place]
+        return value if isinstance(value, np.ndarray | list | dict) or value is None else value.numpy()
+    array = fresh_array(frame.layout.specs[place[0]])
+    frame.layout.memories[place[1]].copy_out(array.ctypes.data, frame.addresses[place], array.nbytes)
+    return array
+
+
+def _keep_python(frame: Frame, place: Place, value: Any) -> None:
+    if place not in frame.addresses:
+        frame.arrays[place] = value
+        return
+    array = np.ascontiguousarray(value)
+    frame.layout.memories[place[1]].copy_in(frame.addresses[place], array.ctypes.data, array.nbytes)
+
+
+def _result(frame: Frame, name: str) -> Any:
+    layout = frame.layout
+    if name in layout.plan.passthrough:
+        fed = frame.arrays[layout.plan.passthrough[name], layout.host]
+        return np.array(fed) if isinstance(fed, np.ndarray) else fed
+    value = frame.arrays[name, layout.host]
+    return value if isinstance(value, np.ndarray | list | dict) or value is None else value.numpy()

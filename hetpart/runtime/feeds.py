@@ -1,0 +1,107 @@
+"""Check what a caller feeds, and make feeds up where none are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetpart.errors import InvalidFeedError
+from hetpart.plan.model import ValueForm, ValueSpec
+from hetpart.runtime.dtypes import numpy_dtype
+
+_SMALL_INTEGERS = 2
+"""Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
+
+
+def checked_feeds(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """``feeds`` in the form the executor takes: contiguous arrays of the planned dtype and shape.
+
+    Raises:
+        InvalidFeedError: a name is missing or unknown, or a dtype or shape is not the planned one.
+    """
+    if len(feeds) != len(specs) or any(spec.name not in feeds for spec in specs):
+        _refuse_names(specs, feeds)
+    return {spec.name: _checked(spec, feeds[spec.name]) for spec in specs}
+
+
+def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:
+    wanted = {spec.name for spec in specs}
+    missing, unknown = sorted(wanted - set(feeds)), sorted(set(feeds) - wanted)
+    parts = [f"lacks {', '.join(map(repr, missing))}"] if missing else []
+    parts += [f"has unknown {', '.join(map(repr, unknown))}"] if unknown else []
+    raise InvalidFeedError(
+        f"the feed {' and '.join(parts)}",
+        hint=f"the inputs are {', '.join(describe(spec) for spec in specs) or 'none'}",
+    )
+
+
+def _checked(spec: ValueSpec, given: Any) -> Any:
+    if spec.form is ValueForm.OPAQUE:
+        return _strings(given) if spec.shape is not None and spec.dtype == "string" else given
+    array = np.asarray(given)
+    wanted = numpy_dtype(spec.dtype)
+    if wanted is not None and array.dtype != wanted:
+        raise InvalidFeedError(
+            f"input {spec.name!r} has dtype {array.dtype}, planned was {spec.dtype}",
+            hint=f"convert it with .astype({str(wanted)!r})",
+        )
+    if wanted is None:
+        return _packed(spec, array)
+    if spec.shape is not None and not _fits(array.shape, spec.shape):
+        raise InvalidFeedError(
+            f"input {spec.name!r} has shape {list(array.shape)}, planned was {_shape_text(spec)}",
+            hint="a plan is made for fixed sizes: feed them, or partition again with another --shape",
+        )
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.nbytes != spec.nbytes:
+        raise InvalidFeedError(
+            f"input {spec.name!r} has {array.nbytes} bytes, its {spec.dtype} elements take {spec.nbytes} packed",
+            hint="feed the packed bytes as uint8",
+        )
+    return np.ascontiguousarray(array)
+
+
+def _strings(given: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(given, dtype=object)
+
+
+def _fits(shape: tuple[int, ...], planned: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(planned) and all(want in (None, size) for size, want in zip(shape, planned, strict=True))
+
+
+def _shape_text(spec: ValueSpec) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in spec.shape or ()) + "]"
+
+
+def describe(spec: ValueSpec) -> str:
+    """An input as text: name, dtype and shape."""
+    return f"{spec.name!r} {spec.dtype or 'any'}{_shape_text(spec) if spec.shape is not None else ''}"
+
+
+def random_feeds(specs: Sequence[ValueSpec], seed: int) -> dict[str, Any]:
+    """Seeded inputs: floats from a standard normal, ids within the table they index, other integers 0 or 1.
+
+    Raises:
+        InvalidFeedError: an input is no tensor of numbers.
+    """
+    rng = np.random.default_rng(seed)
+    return {spec.name: _random(spec, rng) for spec in specs}
+
+
+def _random(spec: ValueSpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    dtype = numpy_dtype(spec.dtype)
+    if spec.form is ValueForm.OPAQUE or dtype is None or spec.shape is None:
+        raise InvalidFeedError(
+            f"input {describe(spec)} cannot be made up at random", hint="give it with --input NAME=FILE.npy"
+        )
+    shape = [1 if size is None else size for size in spec.shape]
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(0, spec.range or _SMALL_INTEGERS, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)

@@ -1,0 +1,174 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""What one run of a plan works in: arenas, and for every partition a binding of its values to places in them.
+
+A value of known size between partitions has one address for as long as the frame lives, so it is bound once. Graph
+inputs are the caller's arrays and outputs are new ones in every run, so those are bound in every run; so is a value
+whose size only a run can tell, which ONNX Runtime allocates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.devices import HOST, Provider
+from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
+from hetpart.runtime.dtypes import numpy_dtype, onnx_number
+from hetpart.runtime.transport import Block, CudaMemory, HostMemory, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnxruntime
+
+Place = tuple[str, str]
+"""A value and the device it lies on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What frames of a plan have in common."""
+
+    plan: Plan
+    host: str
+    specs: Mapping[str, ValueSpec]
+    memories: Mapping[str, Memory]
+    offsets: Mapping[Place, int]
+    """Places with a fixed address, by their offset in the device's arena."""
+
+    @classmethod
+    def of(cls, plan: Plan, *, emulate: bool) -> Layout:
+        specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
+        memories = {use.device: _memory(use.device, use.provider, emulate=emulate) for use in plan.devices}
+        offsets = {(buffer.value, buffer.device): buffer.offset for buffer in plan.buffers}
+        return cls(plan, plan.devices[HOST].device, specs, memories, offsets)
+
+    def arena_bytes(self, device: str) -> int:
+        ends = (b.offset + b.nbytes for b in self.plan.buffers if b.device == device)
+        return max(ends, default=0)
+
+    def is_python(self, partition: Partition) -> bool:
+        """Whether the partition touches what cannot be bound: then it exchanges Python objects."""
+        return any(self.specs[name].form is ValueForm.OPAQUE for name in (*partition.inputs, *partition.outputs))
+
+    def place(self, partition: Partition, name: str) -> Place:
+        """Where ``partition`` reads or makes ``name``."""
+        return name, self.host if name in partition.host_inputs else partition.device
+
+
+def _memory(device: str, provider: str, *, emulate: bool) -> Memory:
+    if emulate or provider == Provider.CPU:
+        return HostMemory()
+    return CudaMemory(int(device.partition(":")[2] or 0))
+
+
+@dataclass(slots=True)
+class Frame:
+    """One run's worth of memory. Only one run uses it at a time."""
+
+    layout: Layout
+    stages: list[Stage]
+    blocks: dict[str, Block]
+    addresses: dict[Place, int]
+    arrays: dict[Place, Any] = field(default_factory=dict[Place, Any])
+    """What this run holds outside the arenas: arrays, OrtValues and Python objects."""
+    copied: list[Transfer] = field(default_factory=list[Transfer])
+    """Copies the last run made."""
+
+    @classmethod
+    def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
+        blocks = {device: memory.allocate(layout.arena_bytes(device)) for device, memory in layout.memories.items()}
+        addresses = {place: blocks[place[1]].address + offset for place, offset in layout.offsets.items()}
+        stages = [
+            Stage.of(layout, partition, session, addresses)
+            for partition, session in zip(layout.plan.partitions, sessions, strict=True)
+        ]
+        return cls(layout, stages, blocks, addresses)
+
+    def address(self, place: Place) -> int:
+        """Where the bytes of a value of known size lie in this run."""
+        if place in self.addresses:
+            return self.addresses[place]
+        return self.arrays[place].ctypes.data
+
+
+@dataclass(slots=True)
+class Stage:
+    """A partition, its session, and what of its binding each run must renew."""
+
+    partition: Partition
+    session: onnxruntime.InferenceSession
+    binding: onnxruntime.IOBinding | None
+    """``None`` where it exchanges Python objects."""
+    memory: Memory
+    renewed_inputs: list[Place]
+    renewed_outputs: list[Place]
+    """Outputs of known size that the caller gets: a new array in every run."""
+    allocated_outputs: list[tuple[int, Place]]
+    """Outputs that ONNX Runtime allocates, by their position."""
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        partition: Partition,
+        session: onnxruntime.InferenceSession,
+        addresses: Mapping[Place, int],
+    ) -> Stage:
+        memory = layout.memories[partition.device]
+        inputs = [layout.place(partition, name) for name in partition.inputs]
+        outputs = [(name, partition.device) for name in partition.outputs]
+        fresh = [place for place in outputs if place not in addresses]
+        dynamic = [(i, p) for i, p in enumerate(outputs) if layout.specs[p[0]].form is not ValueForm.STATIC]
+        stage = cls(
+            partition,
+            session,
+            None if layout.is_python(partition) else session.io_binding(),
+            memory,
+            [place for place in inputs if place not in addresses],
+            [place for place in fresh if layout.specs[place[0]].form is ValueForm.STATIC],
+            dynamic,
+        )
+        if stage.binding is not None:
+            stage.bind_fixed(layout, inputs, outputs, addresses)
+        return stage
+
+    def bind_fixed(
+        self, layout: Layout, inputs: list[Place], outputs: list[Place], addresses: Mapping[Place, int]
+    ) -> None:
+        """Bind what never moves. Every output is bound in order, so that positions in the results are known."""
+        for place in inputs:
+            if place in addresses:
+                self.bind_input(layout, place, addresses[place])
+        for place in outputs:
+            if place in addresses:
+                self.bind_output(layout, place, addresses[place])
+            else:
+                assert self.binding is not None
+                self.binding.bind_output(place[0], self.memory.device_type, self.memory.device_id)
+
+    def bind_input(self, layout: Layout, place: Place, address: int) -> None:
+        """Read ``place`` from ``address``."""
+        assert self.binding is not None
+        spec, memory = layout.specs[place[0]], layout.memories[place[1]]
+        self.binding.bind_input(
+            place[0], memory.device_type, memory.device_id, onnx_number(spec.dtype), spec.shape, address
+        )
+
+    def bind_output(self, layout: Layout, place: Place, address: int) -> None:
+        """Write ``place`` to ``address``."""
+        assert self.binding is not None
+        spec = layout.specs[place[0]]
+        self.binding.bind_output(
+            place[0], self.memory.device_type, self.memory.device_id, onnx_number(spec.dtype), spec.shape, address
+        )
+
+
+def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:
+    """A new host array for a value of known size; packed types are given as bytes."""
+    dtype = numpy_dtype(spec.dtype)
+    if dtype is None:
+        return np.empty(spec.nbytes, np.uint8)
+    return np.empty([size or 0 for size in spec.shape or ()], dtype)

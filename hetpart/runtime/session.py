@@ -1,0 +1,178 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""``Session``: the calls of ``onnxruntime.InferenceSession``, over a partitioned model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+
+from hetpart.devices import HOST, Provider
+from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidFeedError
+from hetpart.plan.bundle import Bundle, open_bundle
+from hetpart.plan.model import Plan, ValueForm, ValueSpec
+from hetpart.runtime.dtypes import session_type
+from hetpart.runtime.executor import run_plan
+from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.frame import Frame, Layout
+from hetpart.runtime.sessions import SessionSettings, open_sessions, require_runtime
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output, with the attributes of ``onnxruntime.NodeArg``."""
+
+    name: str
+    type: str
+    shape: list[int | None]
+
+
+class Session:
+    """Runs a bundle. Threads may share it: their runs take turns.
+
+    Args:
+        bundle: Path of a bundle, or one that is open.
+        emulate: Run accelerator partitions on the CPU provider, behind buffers of their own.
+        optimize: ONNX Runtime's graph optimisations.
+        threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes the plan's.
+        verify: ``"full"`` hashes all of the weight files, ``"sampled"`` some blocks.
+
+    Raises:
+        DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
+        InvalidBundleError: The bundle is incomplete, or its weights changed.
+    """
+
+    def __init__(
+        self,
+        bundle: str | PathLike[str] | Bundle,
+        *,
+        emulate: bool = False,
+        optimize: bool = True,
+        threads: int | None = None,
+        verify: str = "sampled",
+    ) -> None:
+        opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
+        self.plan: Plan = opened.plan
+        self.emulate = emulate
+        planned = int(self.plan.options.get("threads", "0") or 0)
+        self.threads = planned if threads is None else threads
+        settings = SessionSettings(emulate, optimize, self.threads)
+        _require_devices(self.plan, emulate=emulate)
+        self._sessions = open_sessions(opened, settings)
+        self._layout = Layout.of(self.plan, emulate=emulate)
+        self._output_names = [spec.name for spec in self.plan.outputs]
+        self._direct = self._direct_run()
+        self._frame: Frame | None = None
+        self._turn = Lock()
+
+    def _direct_run(self) -> Any:
+        """The one session's own ``run`` for a plan that is a single partition on the host: nothing to add to it."""
+        host = self.plan.devices[HOST].device
+        if len(self._sessions) == 1 and self.plan.partitions[0].device == host and not self.plan.passthrough:
+            inputs = set(self.plan.partitions[0].inputs)
+            if inputs == {spec.name for spec in self.plan.inputs}:
+                return self._sessions[0].run
+        return None
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """Results in the order of ``output_names``, or of the model's outputs.
+
+        Raises:
+            InvalidFeedError: A feed's name, dtype or shape is not the planned one, or an output is unknown.
+            ExecutionError: A partition failed.
+        """
+        if self._direct is not None:
+            try:
+                return self._direct(output_names or self._output_names, input_feed, run_options)
+            except Exception as error:
+                raise self._explained(error, output_names, input_feed) from error
+        self._check_outputs(output_names)
+        feeds = checked_feeds(self.plan.inputs, input_feed)
+        with self._turn:
+            results = run_plan(self._own_frame(), feeds, run_options)
+        return [results[name] for name in output_names or self._output_names]
+
+    def _own_frame(self) -> Frame:
+        if self._frame is None:
+            self._frame = Frame.of(self._layout, self._sessions)
+        return self._frame
+
+    def _explained(
+        self, error: Exception, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
+    ) -> Exception:
+        """What was wrong with the call, else with the partition."""
+        try:
+            self._check_outputs(output_names)
+            checked_feeds(self.plan.inputs, input_feed)
+        except InvalidFeedError as wrong:
+            return wrong
+        return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {error}")
+
+    def _check_outputs(self, names: Sequence[str] | None) -> None:
+        unknown = [name for name in names or () if name not in self._output_names]
+        if unknown:
+            raise InvalidFeedError(
+                f"the model has no output {', '.join(map(repr, unknown))}",
+                hint=f"its outputs are {', '.join(map(repr, self._output_names))}",
+            )
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The model's inputs, as ``onnxruntime`` describes them."""
+        return [_node_arg(spec) for spec in self.plan.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The model's outputs, as ``onnxruntime`` describes them."""
+        return [_node_arg(spec) for spec in self.plan.outputs]
+
+    def get_providers(self) -> list[str]:
+        """Providers that take part, accelerators first."""
+        used = [session.get_providers()[0] for session in self._sessions]
+        return sorted(set(used), key=lambda name: (name == Provider.CPU, name))
+
+    def last_copies(self) -> tuple[tuple[str, int], ...]:
+        """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
+        made = () if self._frame is None else self._frame.copied
+        return tuple((f"{copy.source}->{copy.target}", copy.nbytes) for copy in made)
+
+    def close(self) -> None:
+        """Free the sessions and buffers; the Session cannot run afterwards."""
+        self._frame = None
+        self._direct = None
+        self._sessions = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _node_arg(spec: ValueSpec) -> NodeArg:
+    kind = session_type(spec.dtype) if spec.form is not ValueForm.OPAQUE or spec.dtype == "string" else spec.dtype
+    return NodeArg(spec.name, kind, list(spec.shape or ()))
+
+
+def _require_devices(plan: Plan, *, emulate: bool) -> None:
+    """Refuse before anything is loaded where an accelerator of the plan cannot be used."""
+    host = plan.devices[HOST].device
+    needed = [name for name in plan.used_devices if name != host]
+    if not needed or emulate:
+        return
+    use = plan.device(needed[0])
+    if use.provider == Provider.CPU:
+        raise DeviceUnavailableError(
+            f"the plan was made for {use.device} of the machine {plan.machine.name!r}, which is emulated",
+            hint="run with --emulate (emulate=True)",
+        )
+    if use.provider not in require_runtime().get_available_providers():
+        raise DeviceUnavailableError(
+            f"the plan needs {', '.join(needed)}, and this ONNX Runtime has no {use.provider}",
+            hint="install hetpart[gpu] where there is a GPU, or run with --emulate (emulate=True)",
+        )

@@ -1,0 +1,117 @@
+# pyright: reportUnknownParameterType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""One ONNX Runtime session per partition, on the provider the plan names and on no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetpart.devices import Provider
+from hetpart.errors import DeviceUnavailableError, ExecutionError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from hetpart.plan.bundle import Bundle
+    from hetpart.plan.model import Partition
+
+_ERROR = 3
+"""ONNX Runtime's log severity: errors and worse."""
+_CUDA_OPTIONS = {
+    # Workspaces are part of the budget: an exhaustive search allocates far more than it keeps.
+    "cudnn_conv_algo_search": "HEURISTIC",
+    # Grow by what is asked for, not by powers of two.
+    "arena_extend_strategy": "kSameAsRequested",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How the sessions of a plan are made."""
+
+    emulate: bool = False
+    """Run accelerator partitions on the CPU provider."""
+    optimize: bool = True
+    """ONNX Runtime's graph optimisations."""
+    threads: int = 0
+    """Threads of the host's sessions; 0 leaves it to ONNX Runtime."""
+
+
+def require_runtime() -> Any:
+    """The ``onnxruntime`` module.
+
+    Raises:
+        DeviceUnavailableError: it is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise DeviceUnavailableError(
+            "ONNX Runtime is not installed", hint="pip install 'hetpart[gpu]' where there is a GPU, else 'hetpart[cpu]'"
+        ) from error
+    return onnxruntime
+
+
+def open_sessions(bundle: Bundle, settings: SessionSettings) -> list[onnxruntime.InferenceSession]:
+    """A session for every partition, in the plan's order.
+
+    Raises:
+        DeviceUnavailableError: a partition's device does not answer here.
+        ExecutionError: ONNX Runtime refuses a partition.
+    """
+    providers = {use.device: use.provider for use in bundle.plan.devices}
+    return [
+        open_session(partition, model, bundle.weights, providers[partition.device], settings)
+        for partition, model in zip(bundle.plan.partitions, bundle.models, strict=True)
+    ]
+
+
+def open_session(
+    partition: Partition, model: bytes, weights: Path | None, provider: str, settings: SessionSettings
+) -> onnxruntime.InferenceSession:
+    """The session of one partition."""
+    runtime = require_runtime()
+    wanted = Provider.CPU if settings.emulate else Provider(provider)
+    options = session_options(settings, weights)
+    if wanted is Provider.CUDA:
+        runtime.preload_dlls()
+    try:
+        session = runtime.InferenceSession(
+            model, options, providers=_providers(wanted, partition.device), enable_fallback=0
+        )
+    except Exception as error:
+        raise ExecutionError(
+            f"ONNX Runtime cannot load partition {partition.id} ({len(partition.ops)} ops on {partition.device}): "
+            f"{error}",
+            hint="load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere",
+        ) from error
+    session.disable_fallback()
+    if session.get_providers()[0] != wanted:
+        raise DeviceUnavailableError(
+            f"partition {partition.id} is planned for {partition.device}, and {wanted} did not start: "
+            f"ONNX Runtime offers {', '.join(session.get_providers())}",
+            hint="run where a CUDA device answers, or with --emulate, or partition again with --budget 0",
+        )
+    return session
+
+
+def session_options(settings: SessionSettings, weights: Path | None) -> onnxruntime.SessionOptions:
+    """Options that every session of hetpart has."""
+    runtime = require_runtime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = _ERROR
+    if not settings.optimize:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if settings.threads:
+        options.intra_op_num_threads = settings.threads
+    if weights is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(weights))
+    return options
+
+
+def _providers(wanted: Provider, device: str) -> list[Any]:
+    if wanted is Provider.CPU:
+        return [Provider.CPU.value]
+    index = device.partition(":")[2] or "0"
+    return [(Provider.CUDA.value, {"device_id": index, **_CUDA_OPTIONS}), Provider.CPU.value]
