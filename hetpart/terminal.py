@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 TRACEBACK_VARIABLE = "HETPART_TRACEBACK"
 INTERRUPTED_EXIT = 130
 FAILED_EXIT = 2
+_SYSTEM_HINTS = {
+    errno.ENOSPC: "free some space, or write elsewhere",
+    errno.EACCES: "choose a place that you may read and write",
+    errno.EROFS: "choose a place that can be written",
+}
 _PATIENCE_SECONDS = 1.0
 _WIDEST = 140
 _STDOUT, _STDERR = 1, 2
@@ -113,7 +119,7 @@ def as_error(problem: BaseException) -> HetpartError:
         case HetpartError():
             return problem
         case OSError():
-            return HetpartError(_system_message(problem), hint="nothing half-written is left; mend this and try again")
+            return HetpartError(_system_message(problem), hint=_SYSTEM_HINTS.get(problem.errno or 0, ""))
         case MemoryError():
             return HetpartError("this machine's memory is used up", hint="close what else runs, or use a smaller model")
         case _:
@@ -166,6 +172,9 @@ class StageBar:
                 return
             text = TextColumn("{task.description}", markup=False)
             columns = (SpinnerColumn(), text, BarColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            console = Console(stderr=True)
+            self._bar = Progress(
+                *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
             self._bar.add_task(self._stage, total=None)
             self._bar.start()

@@ -129,7 +129,7 @@ def test_partition_json_is_one_object_and_nothing_else(capfd: pytest.CaptureFixt
     [
         (InvalidModelError("m.onnx is cut short", hint="fetch it again"), 2, "error: m.onnx is cut short\nhint: fetch"),
         (InfeasibleError("nothing fits", required_bytes=99, hint="99 B"), 1, "error: nothing fits\nhint: 99 B\n"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x/out"), 2, "error: No space left on device: /x/out\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/out"), 2, "device: /x/out\nhint: free some space"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: Permission denied: /x\n"),
         (MemoryError(), 2, "error: this machine's memory is used up\n"),
         (ValueError("bad\x1b[2Jname"), 2, r"error: internal error: ValueError: bad\x1b[2Jname"),

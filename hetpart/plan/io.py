@@ -9,6 +9,7 @@ import msgspec
 
 from hetpart.errors import InvalidBundleError
 from hetpart.plan.model import PLAN_SCHEMA, PLAN_VERSION, Plan
+from hetpart.plan.verify import violations
 
 PLAN_FILE = "plan.json"
 _REPARTITION = "run `hetpart partition` on the model again"
@@ -25,6 +26,7 @@ class _Header(msgspec.Struct):
 
 def write_plan(plan: Plan) -> bytes:
     """``plan`` as JSON with sorted keys, two spaces of indentation and a newline at the end."""
+    assert not (broken := list(violations(plan))), broken
     data = msgspec.json.encode(plan, order="sorted")
     # JSON has no infinity: msgspec would write null for it and lose the number.
     assert msgspec.json.decode(data, type=Plan) == plan, "the plan holds a number that JSON cannot"
@@ -35,7 +37,7 @@ def read_plan(data: bytes, where: str) -> Plan:
     """The plan in ``data``, which came from ``where``. Fields of a newer revision are passed over.
 
     Raises:
-        InvalidBundleError: it is not JSON, not a plan, or a plan of another version.
+        InvalidBundleError: it is not JSON, not a plan, a plan of another version, or contradicts itself.
     """
     header = _decode(data, _Header, where)
     if header.schema != PLAN_SCHEMA:
@@ -45,7 +47,10 @@ def read_plan(data: bytes, where: str) -> Plan:
         raise InvalidBundleError(
             f"{where} is a plan of version {header.version}; this hetpart reads version {PLAN_VERSION}", hint=hint
         )
-    return _decode(data, Plan, where)
+    plan = _decode(data, Plan, where)
+    for broken in violations(plan):
+        raise InvalidBundleError(f"{where} contradicts itself: {broken}", hint=_REPARTITION)
+    return plan
 
 
 def load_plan(path: Path) -> Plan:

@@ -1,0 +1,123 @@
+"""What makes a plan consistent, as rows of (rule, what breaks it).
+
+A plan file may come from anywhere. What these rules let through can be run and reported without a look outside the
+plan, and no buffer in it is too small for its value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
+
+from hetpart.graph.ir import DTYPE_BITS
+from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
+
+Offenders = Callable[[Plan], Iterable[str]]
+
+
+def violations(plan: Plan) -> Iterator[str]:
+    """Every rule the plan breaks, with the first name that breaks it."""
+    for rule, offenders in RULES:
+        for name in offenders(plan):
+            yield f"{rule}: {name}"
+            break
+
+
+def _repeated(names: Iterable[str]) -> Iterator[str]:
+    return (name for name, number in Counter(names).items() if number > 1)
+
+
+def _outside(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    return sorted(set(names) - set(known))
+
+
+def _specs(plan: Plan) -> dict[str, ValueSpec]:
+    return {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
+
+
+def _devices_used(plan: Plan) -> Iterator[str]:
+    for records in (plan.partitions, plan.buffers, plan.residencies, plan.decisions):
+        yield from (record.device for record in records)
+    for transfer in plan.transfers:
+        yield from (transfer.source, transfer.target)
+
+
+def _values_used(plan: Plan) -> Iterator[str]:
+    for partition in plan.partitions:
+        yield from (*partition.inputs, *partition.outputs)
+    yield from (record.value for records in (plan.transfers, plan.buffers) for record in records)
+    yield from (*plan.passthrough, *plan.passthrough.values())
+
+
+def _unmade_inputs(plan: Plan) -> Iterator[str]:
+    made = {spec.name for spec in plan.inputs}
+    for partition in plan.partitions:
+        yield from _outside(partition.inputs, made)
+        made.update(partition.outputs)
+    yield from _outside((spec.name for spec in plan.outputs), made | set(plan.passthrough))
+
+
+def _strangers(partition: Partition) -> list[str]:
+    return _outside(partition.host_inputs, partition.inputs)
+
+
+def _bad_steps(plan: Plan) -> Iterator[str]:
+    last = len(plan.partitions)
+    yield from (transfer.value for transfer in plan.transfers if not 0 <= transfer.step <= last)
+    yield from (buffer.value for buffer in plan.buffers if not 0 <= buffer.first <= buffer.last <= last)
+
+
+def _small_buffers(plan: Plan) -> Iterator[str]:
+    specs = _specs(plan)
+    for buffer in plan.buffers:
+        spec = specs.get(buffer.value)
+        if spec is not None and (buffer.offset < 0 or buffer.nbytes < _least_bytes(spec)):
+            yield buffer.value
+
+
+def _least_bytes(spec: ValueSpec) -> int:
+    sizes = [size for size in spec.shape or () if size is not None]
+    return -(-prod(sizes) * DTYPE_BITS.get(spec.dtype, 0) // 8)
+
+
+def _shapeless(plan: Plan) -> Iterator[str]:
+    for spec in _specs(plan).values():
+        known = spec.shape is not None and None not in spec.shape and spec.dtype in DTYPE_BITS
+        if spec.form is ValueForm.STATIC and not known:
+            yield spec.name
+
+
+def _overlaps(plan: Plan) -> Iterator[str]:
+    """Buffers that share bytes of an arena at one time; those in memory at once are few, so they are compared."""
+    held: list[Buffer] = []
+    for buffer in sorted((b for b in plan.buffers if b.nbytes), key=lambda b: b.first):
+        held = [other for other in held if other.last >= buffer.first]
+        yield from (f"{other.value} and {buffer.value}" for other in held if _share_bytes(other, buffer))
+        held.append(buffer)
+
+
+def _share_bytes(a: Buffer, b: Buffer) -> bool:
+    return a.device == b.device and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+
+
+def _negative_sizes(plan: Plan) -> Iterator[str]:
+    sized = (*plan.transfers, *plan.buffers, *plan.inputs, *plan.outputs, *plan.values)
+    yield from (getattr(record, "value", "") or getattr(record, "name", "") for record in sized if record.nbytes < 0)
+    yield from (file.path for file in plan.model.files if file.nbytes < 0)
+
+
+RULES: tuple[tuple[str, Offenders], ...] = (
+    ("a plan has a host", lambda plan: () if plan.devices else ("no device",)),
+    ("devices have names of their own", lambda plan: _repeated(use.device for use in plan.devices)),
+    ("devices are listed", lambda plan: _outside(_devices_used(plan), (use.device for use in plan.devices))),
+    ("values are listed", lambda plan: _outside(_values_used(plan), _specs(plan))),
+    ("partitions have numbers of their own", lambda plan: _repeated(f"{p.id}" for p in plan.partitions)),
+    ("values are made before they are used", _unmade_inputs),
+    ("host inputs are inputs", lambda plan: (name for p in plan.partitions for name in _strangers(p))),
+    ("copies and buffers lie within the run", _bad_steps),
+    ("values of planned size have one", _shapeless),
+    ("buffers hold their values", _small_buffers),
+    ("buffers in use do not overlap", _overlaps),
+    ("sizes are not negative", _negative_sizes),
+)
