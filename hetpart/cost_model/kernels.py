@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from hetpart.devices import Provider
-from hetpart.graph.ir import Graph, Op, Value, ValueKind
+from hetpart.graph.ir import Graph, Op, ValueKind
 
 FACTS = Path(__file__).parent / "kernels.json"
 LIFTED = frozenset({("", "Constant")})
@@ -38,6 +38,26 @@ class _Facts(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class TypedOperand:
+    """An operand of a kernel, and the dtypes it may have."""
+
+    is_output: bool
+    position: int
+    dtypes: frozenset[str]
+
+    @staticmethod
+    def of(slot: str, index: int) -> TypedOperand:
+        """``slot`` as the data file writes it: ``0`` is input 0, ``o0`` output 0."""
+        return TypedOperand(slot.startswith("o"), int(slot.removeprefix("o")), _dtypes(index))
+
+    def suits(self, op: Op, graph: Graph) -> bool:
+        """Whether the operand of ``op`` is left out, of unknown dtype, or of one that is taken."""
+        values = op.outputs if self.is_output else op.inputs
+        value = values[self.position] if self.position < len(values) else None
+        return value is None or graph.values[value].dtype in self.dtypes or not graph.values[value].dtype
+
+
+@dataclass(frozen=True, slots=True)
 class KernelFacts:
     """What is known of one op type in one opset version."""
 
@@ -46,8 +66,8 @@ class KernelFacts:
     cpu: bool
     function: bool
     """Its schema has a body of other ops, which ONNX Runtime puts in its place where no provider has a kernel."""
-    cuda_types: tuple[Mapping[str, frozenset[str]], ...]
-    """For each CUDA kernel, the dtypes it takes, by operand: ``0`` is input 0, ``o0`` output 0."""
+    cuda: tuple[tuple[TypedOperand, ...], ...]
+    """For each CUDA kernel, the operands whose dtypes it limits."""
     host_inputs: frozenset[int]
     host_outputs: frozenset[int]
 
@@ -91,7 +111,7 @@ def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
         name=f"{op_type}-{since}",
         cpu=bool(row.get("cpu", 0)),
         function=bool(row.get("function", 0)),
-        cuda_types=tuple({slot: _dtypes(index) for slot, index in types.items()} for types in kernels),
+        cuda=tuple(tuple(TypedOperand.of(slot, index) for slot, index in types.items()) for types in kernels),
         host_inputs=frozenset(row.get("host_inputs", [])),
         host_outputs=frozenset(row.get("host_outputs", [])),
     )
@@ -122,17 +142,16 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     foreign = _off_device(op, graph)
     if foreign:
         return foreign
-    if not facts.cuda_types:
+    if not facts.cuda:
         expanded = facts.function and not facts.cpu
         return None if expanded else f"no CUDA kernel for {facts.name}"
     refusal = next((why for refuses, why in CUDA_REFUSES.get(op.op_type, ()) if refuses(op)), None)
     if refusal:
         return f"the CUDA kernel for {facts.name} refuses {refusal}"
-    operands = _operands(op, graph)
-    if any(_takes(kernel, operands) for kernel in facts.cuda_types):
+    if any(all(operand.suits(op, graph) for operand in kernel) for kernel in facts.cuda):
         return None
-    found = ", ".join(dict.fromkeys(value.dtype for value in operands.values() if value.dtype))
-    return f"no CUDA kernel for {facts.name} with {found}"
+    dtypes = dict.fromkeys(graph.values[v].dtype for v in (*op.uses, *op.results))
+    return f"no CUDA kernel for {facts.name} with {', '.join(dtype for dtype in dtypes if dtype)}"
 
 
 def _off_device(op: Op, graph: Graph) -> str | None:
@@ -143,21 +162,6 @@ def _off_device(op: Op, graph: Graph) -> str | None:
             what = "string" if value.kind is ValueKind.TENSOR else value.kind.value
             return f"{op.op_type} uses a {what}, which CUDA kernels cannot"
     return None
-
-
-def _operands(op: Op, graph: Graph) -> dict[str, Value]:
-    inputs = {str(i): value for i, value in enumerate(graph.in_values(op)) if value is not None}
-    outputs = {f"o{i}": value for i, value in enumerate(graph.out_values(op)) if value is not None}
-    return inputs | outputs
-
-
-def _takes(kernel: Mapping[str, frozenset[str]], operands: Mapping[str, Value]) -> bool:
-    """Whether the operands' dtypes suit a kernel. An unknown dtype suits every kernel."""
-    return all(
-        operands[slot].dtype in dtypes or not operands[slot].dtype
-        for slot, dtypes in kernel.items()
-        if slot in operands
-    )
 
 
 def _other_activations(op: Op) -> bool:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     LINK = "link"
 
 
+WORDS: Mapping[Kind, str] = {Kind.ACCELERATOR: "an accelerator", Kind.CPU: "a CPU", Kind.LINK: "a link"}
 HEADER = ("kind", "title", "aliases", "patterns", "provider", "link", "profile", "cpu", "name")
 """Keys of a profile that are words, not figures."""
 
@@ -103,9 +104,8 @@ def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionE
     names = [known for profile in candidates if profile.kind is kind for known in (profile.name, *profile.aliases)]
     close = get_close_matches(name.lower(), names, n=3, cutoff=0.5) or sorted(names)
     elsewhere = [profile.kind for profile in candidates if name.lower() in (profile.name, *profile.aliases)]
-    what = (
-        f"{name!r} is a {elsewhere[0]} profile, not a {kind} profile" if elsewhere else f"no {kind} is called {name!r}"
-    )
+    wanted = WORDS[kind]
+    what = f"{name!r} is {WORDS[elsewhere[0]]}, not {wanted}" if elsewhere else f"{name!r} is not the name of {wanted}"
     return InvalidOptionError(
         what, hint=f"known: {', '.join(close)}. Write ACCELERATOR[+CPU[+LINK]] or the path of a TOML file"
     )

@@ -44,7 +44,8 @@ def _head_size(o: Operands) -> int:
 
 def _keys(o: Operands) -> int:
     """Tokens every query is compared with: those given, those remembered, or what the present cache holds."""
-    given = _tokens(o.shape(1)) if o.input(1) is not None and o.op.op_type not in PROJECTING else _tokens(o.shape(0))
+    projecting = o.op.domain == CONTRIB and o.op.op_type in PROJECTING
+    given = _tokens(o.shape(0 if projecting or o.input(1) is None else 1))
     past = o.shape(PAST_KEY.get(o.op.op_type, len(o.inputs)))
     present = o.output_shape(1)
     return max(given + _tokens(past) if past else given, _tokens(present) if len(present) > 3 else 0)

@@ -1,0 +1,109 @@
+"""Profiles are complete, sourced, and agree with what is known of the hardware."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hetpart.cost_model.profiles import REQUIRED, Kind, load_profile, profile_names
+from hetpart.errors import InvalidOptionError
+
+EXPECTED = {
+    "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-4090", "rtx-3090",
+    "gh200", "epyc-genoa", "xeon-spr", "ryzen-desktop", "generic-2core", "pcie3", "pcie4", "pcie5", "nvlink-c2c",
+    "emulated",
+}  # fmt: skip
+DRIVER_NAMES = {
+    "NVIDIA H200": "h200",
+    "NVIDIA H100 80GB HBM3": "h100-sxm",
+    "NVIDIA H100 PCIe": "h100-pcie",
+    "NVIDIA GH200 480GB": "gh200",
+    "NVIDIA A100-SXM4-80GB": "a100-80",
+    "NVIDIA A100 80GB PCIe": "a100-80",
+    "NVIDIA A100-SXM4-40GB": "a100-40",
+    "NVIDIA A100-PCIE-40GB": "a100-40",
+    "NVIDIA L40S": "l40s",
+    "NVIDIA L4": "l4",
+    "NVIDIA A10": "a10",
+    "NVIDIA A10G": "a10",
+    "Tesla T4": "t4",
+    "Tesla V100-SXM2-32GB": "v100",
+    "NVIDIA GeForce RTX 4090": "rtx-4090",
+    "NVIDIA GeForce RTX 3090": "rtx-3090",
+    "NVIDIA L40": None,
+    "NVIDIA A100X-Something": None,
+    "NVIDIA A1000 Laptop GPU": None,
+}
+PROCESSOR_NAMES = {
+    "AMD EPYC 9654 96-Core Processor": "epyc-genoa",
+    "AMD EPYC 9B14": None,
+    "Intel(R) Xeon(R) Platinum 8480+": "xeon-spr",
+    "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz": "xeon-spr",
+    "Intel(R) Xeon(R) Gold 6430": "xeon-spr",
+    "Intel(R) Xeon(R) CPU @ 2.20GHz": None,
+    "AMD Ryzen 9 7950X 16-Core Processor": "ryzen-desktop",
+}
+
+
+def test_the_profiles_that_are_promised_are_there():
+    assert set(profile_names()) >= EXPECTED
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_figure_has_a_source(name):
+    profile = load_profile(name)
+    assert set(profile.sources) == set(profile.figures)
+    assert all(len(source) > 10 for source in profile.sources.values())
+
+
+@pytest.mark.parametrize("name", [n for n in profile_names() if n != "emulated"])
+def test_every_profile_is_complete(name):
+    profile = load_profile(name)
+    profile.require()
+    assert set(profile.figures) >= set(REQUIRED[profile.kind])
+
+
+@pytest.mark.parametrize("name", profile_names(Kind.ACCELERATOR))
+def test_an_accelerators_link_is_a_link(name):
+    assert load_profile(load_profile(name).link).kind is Kind.LINK
+
+
+def test_names_and_aliases_are_unique():
+    names = [n for name in profile_names() for n in (name, *load_profile(name).aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", [n for n in profile_names(Kind.ACCELERATOR) if n != "emulated"])
+def test_figures_are_in_the_range_of_real_hardware(name):
+    figures = load_profile(name).figures
+    assert 1e9 < figures["memory_bytes"] < 1e12
+    assert 1e11 < figures["bandwidth"] < 1e13
+    assert 1e12 < figures["peak_flops.float32"] < 1e15
+    assert figures["peak_flops.float16"] >= figures["peak_flops.float32"] >= figures["peak_flops.float64"]
+    assert figures["random_bandwidth"] < figures["bandwidth"]
+    assert 0 < figures["efficiency"] <= 1
+    assert 0 < figures["bandwidth_efficiency"] <= 1
+
+
+def _matches(name: str, kind: Kind) -> list[str]:
+    profiles = map(load_profile, profile_names(kind))
+    return [p.name for p in profiles if any(re.search(pattern, name) for pattern in p.patterns)]
+
+
+@pytest.mark.parametrize(("driver", "profile"), DRIVER_NAMES.items())
+def test_a_drivers_name_matches_one_profile_at_most(driver, profile):
+    assert _matches(driver, Kind.ACCELERATOR) == ([profile] if profile else [])
+
+
+@pytest.mark.parametrize(("processor", "profile"), PROCESSOR_NAMES.items())
+def test_a_processors_name_matches_one_profile_at_most(processor, profile):
+    assert _matches(processor, Kind.CPU) == ([profile] if profile else [])
+
+
+def test_an_incomplete_profile_is_refused():
+    profile = load_profile("l4")
+    with pytest.raises(InvalidOptionError, match="bandwidth = 0"):
+        profile.with_figures({"bandwidth": 0.0}, "a test").require()
+    with pytest.raises(InvalidOptionError, match="lacks bandwidth"):
+        load_profile("emulated").require()
