@@ -21,6 +21,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: lambda a, b: a // b,
 }
 _EXPRESSION_LIMIT = 200
+_SHOWN = 3
 
 
 def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict[str, int]:
@@ -74,13 +75,18 @@ def _refuse_unknown(bindings: Mapping[str, int], names: set[str]) -> None:
 def _refuse_unbound(unbound: Mapping[str, list[str]]) -> None:
     if not unbound:
         return
-    listed = ", ".join(f"{name} (of {', '.join(where)})" for name, where in sorted(unbound.items()))
+    listed = ", ".join(f"{name} (of {_few(where)})" for name, where in sorted(unbound.items()))
     needed = sorted({symbol for name in unbound for symbol in _symbols(name) or (name,)})
     example = ",".join(f"{name}=1" for name in needed)
     raise UnboundDimensionsError(
         f"{len(unbound)} dimension{'s have' if len(unbound) > 1 else ' has'} no number: {listed}",
         hint=f"give the sizes it will run with, for example --shape {example}",
     )
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _parsed(expression: str) -> ast.expr | None:

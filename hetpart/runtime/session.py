@@ -17,7 +17,7 @@ from hetpart.runtime.dtypes import session_type
 from hetpart.runtime.executor import run_plan
 from hetpart.runtime.feeds import checked_feeds
 from hetpart.runtime.frame import Frame, Layout
-from hetpart.runtime.sessions import SessionSettings, open_sessions, require_runtime
+from hetpart.runtime.sessions import SessionSettings, cuda_answers, open_sessions, require_runtime
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -61,7 +61,7 @@ class Session:
         self.emulate = emulate
         planned = int(self.plan.options.get("threads", "0") or 0)
         self.threads = planned if threads is None else threads
-        settings = SessionSettings(emulate, optimize, self.threads)
+        settings = SessionSettings(emulate, optimize, self.threads, spin=len(self.plan.partitions) < 2)
         _require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
         self._layout = Layout.of(self.plan, emulate=emulate)
@@ -176,3 +176,9 @@ def _require_devices(plan: Plan, *, emulate: bool) -> None:
             f"the plan needs {', '.join(needed)}, and this ONNX Runtime has no {use.provider}",
             hint="install hetpart[gpu] where there is a GPU, or run with --emulate (emulate=True)",
         )
+    for name in needed:
+        if not cuda_answers(int(name.partition(":")[2] or 0)):
+            raise DeviceUnavailableError(
+                f"the plan needs {name} ({plan.device(name).model}), and no such CUDA device answers on this machine",
+                hint="run where there is one, run with --emulate (emulate=True), or partition again with --budget 0",
+            )
