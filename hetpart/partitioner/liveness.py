@@ -32,6 +32,13 @@ class Buffers:
     last: NDArray[np.int64]
     nbytes: NDArray[np.int64]
 
+    def live(self, devices: int, steps: int) -> NDArray[np.int64]:
+        """(D, steps + 1) Bytes alive at each step; the last is the hand-over to the caller."""
+        change = np.zeros((devices, steps + 2), np.int64)
+        np.add.at(change, (self.device, self.first), self.nbytes)
+        np.subtract.at(change, (self.device, self.last + 1), self.nbytes)
+        return change.cumsum(axis=1)[:, :-1]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Usage:
@@ -57,14 +64,14 @@ def usage(problem: PlacementProblem, placement: Placement, cut: Cut) -> Usage:
     devices = len(problem.devices)
     crossing = crossing_values(problem, cut)
     held = buffers(problem, placement, cut, crossing)
-    live = _live(held, devices, cut.partitions)
+    live = held.live(devices, cut.partitions)
     weights = problem.held(placement) @ problem.weight_bytes
     sessions = np.bincount(cut.devices, minlength=devices) * problem.session_bytes
-    inside_partition = _inside(problem, cut, crossing)
-    inside = np.zeros(devices, np.int64)
-    np.maximum.at(inside, cut.devices, inside_partition)
+    inside_partition = inside(problem, cut, crossing).peaks
+    within = np.zeros(devices, np.int64)
+    np.maximum.at(within, cut.devices, inside_partition)
     peak_buffers = live.max(axis=1, initial=0)
-    return Usage(weights, peak_buffers, inside, sessions, weights + peak_buffers + inside + sessions, inside_partition)
+    return Usage(weights, peak_buffers, within, sessions, weights + peak_buffers + within + sessions, inside_partition)
 
 
 def crossing_values(problem: PlacementProblem, cut: Cut) -> NDArray[np.bool_]:
@@ -118,18 +125,30 @@ def _reads(problem: PlacementProblem, placement: Placement, cut: Cut) -> tuple[N
     return first, last
 
 
-def _live(held: Buffers, devices: int, steps: int) -> NDArray[np.int64]:
-    """(D, steps + 1) Bytes of buffers alive at each step; the last is the hand-over to the caller."""
-    change = np.zeros((devices, steps + 2), np.int64)
-    np.add.at(change, (held.device, held.first), held.nbytes)
-    np.subtract.at(change, (held.device, held.last + 1), held.nbytes)
-    return change.cumsum(axis=1)[:, :-1]
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """Values that never leave their partition, with ops numbered in the order they run."""
+
+    order: NDArray[np.int64]
+    """(N,) Ops by partition, then as the problem has them."""
+    starts: NDArray[np.int64]
+    """(P,) Position of each partition's first op."""
+    value: NDArray[np.int64]
+    first: NDArray[np.int64]
+    """Per value: the position that makes it."""
+    last: NDArray[np.int64]
+    """Per value: the last position that reads it."""
+    alive: NDArray[np.int64]
+    """(N,) Bytes alive while the op at each position runs, its scratch included."""
+
+    @property
+    def peaks(self) -> NDArray[np.int64]:
+        """(P,) Most bytes alive in each partition."""
+        return np.maximum.reduceat(self.alive, self.starts) if len(self.starts) else np.zeros(0, np.int64)
 
 
-def _inside(problem: PlacementProblem, cut: Cut, crossing: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(P,) Peak bytes of the values that never leave their partition, and of its ops' scratch."""
-    if problem.ops == 0:
-        return np.zeros(0, np.int64)
+def inside(problem: PlacementProblem, cut: Cut, crossing: NDArray[np.bool_]) -> Inside:
+    """What every partition holds inside itself, op by op."""
     order = np.argsort(cut.partition, kind="stable")
     position = np.empty(problem.ops, np.int64)
     position[order] = np.arange(problem.ops)
@@ -143,4 +162,4 @@ def _inside(problem: PlacementProblem, cut: Cut, crossing: NDArray[np.bool_]) ->
     np.subtract.at(change, last + 1, problem.value_bytes[inner])
     alive = change.cumsum()[:-1] + problem.scratch_bytes[order]
     starts = np.searchsorted(cut.partition[order], np.arange(cut.partitions))
-    return np.maximum.reduceat(alive, starts)
+    return Inside(order, starts, inner, first, last, alive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +13,15 @@ from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 from hetpart.partitioner.chance import fitted, random_placement
 from hetpart.partitioner.mincut import CutNetwork
+from hetpart.partitioner.optimise import optimise
+from hetpart.partitioner.polish import excess
 from hetpart.partitioner.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
-from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
+from hetpart.partitioner.scoring import Scored, Scorer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetpart.partitioner.cut import Cut
     from hetpart.partitioner.liveness import Usage
 
@@ -96,12 +101,17 @@ def solve(problem: PlacementProblem, *, source: str | Placement = OPTIMAL, time_
     scorer = Scorer.of(problem)
     search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
     if isinstance(source, str) and source == OPTIMAL:
-        chosen, found = _best(scorer, search, baselines)
+        chosen, found = _best(scorer, search, baselines, _after(time_limit))
     else:
         chosen, found = _asked_for(scorer, source, baselines)
     if not found.fits:
         raise _nothing_fits(scorer, found)
     return _solution(chosen, found, search, baselines)
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    end = monotonic() + seconds
+    return lambda: monotonic() > end
 
 
 def _require_solvable(problem: PlacementProblem) -> None:
@@ -128,12 +138,14 @@ def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
     return PriceSearch(found.cost, 0.0, only, only, (only,)), {"all-cpu": found}
 
 
-def _best(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored]) -> tuple[str, Scored]:
+def _best(
+    scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]
+) -> tuple[str, Scored]:
     """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
-    met = [scorer.score(placement) for placement in (*search.met, forced_placement(scorer.problem))]
-    ours = min(met, key=lambda found: (not found.fits, found.rank))
-    rivals = {"solver": ours, **baselines}
-    name = min(rivals, key=lambda name: (not rivals[name].fits, rivals[name].rank))
+    if len(scorer.problem.devices) == 1:
+        return "solver", scorer.score(search.below)
+    rivals = {"solver": optimise(scorer, search, list(baselines.values()), expired), **baselines}
+    name = min(rivals, key=lambda name: (excess(scorer.problem, rivals[name]), rivals[name].rank))
     return name, rivals[name]
 
 

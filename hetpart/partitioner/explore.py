@@ -1,0 +1,55 @@
+"""Placements worth a closer look: the cuts on both sides of the budget, stretches between them, each improved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.ledger import Ledger
+from hetpart.partitioner.mincut import ACCELERATOR, CutNetwork
+from hetpart.partitioner.price import search_price
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.refine import Effort, gaps, improve, stretches
+from hetpart.partitioner.scoring import forced_placement
+from hetpart.partitioner.wiring import Wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNLIMITED = 2**62
+KEPT_STRETCHES = 2
+
+
+def explore(problem: PlacementProblem, more: Iterable[Placement], effort: Effort) -> list[Placement]:
+    """Improved placements of ``problem``, cheapest first, those that break its budget last.
+
+    Args:
+        problem: What to place; only weights count against its budget.
+        more: Placements to start from beside those found here.
+        effort: Per start.
+    """
+    network = CutNetwork.of(problem)
+    found = search_price(problem, network)
+    wiring = Wiring.of(problem)
+    budget = int(problem.budgets[ACCELERATOR])
+    limit = UNLIMITED if budget == NO_BUDGET else budget
+    starts = [found.below, found.above, *more]
+    starts += _stretched(wiring, found.below, found.above, limit)
+    starts += _stretched(wiring, forced_placement(problem), found.met[1], limit)
+    ended: dict[bytes, tuple[bool, float, Placement]] = {}
+    for start in {start.tobytes(): start for start in starts}.values():
+        ledger = Ledger(wiring, start)
+        improve(ledger, found.price, limit, effort)
+        placement = ledger.placement()
+        ended[placement.tobytes()] = (ledger.nbytes > limit, ledger.cost, placement)
+    return [placement for _, _, placement in sorted(ended.values(), key=lambda end: end[:2])]
+
+
+def _stretched(wiring: Wiring, small: Placement, large: Placement, limit: int) -> list[Placement]:
+    """``small`` with a stretch of what ``large`` has more, and ``large`` without one."""
+    more = np.unique(wiring.groups.of_op[large > small]).tolist()
+    return [
+        *stretches(Ledger(wiring, small), more, limit, KEPT_STRETCHES),
+        *gaps(Ledger(wiring, large), more, limit, KEPT_STRETCHES),
+    ]
