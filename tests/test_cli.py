@@ -27,7 +27,7 @@ PLAN = wide_and_deep_plan()
 MEASURED = RunReport(
     bundle="m.hetpart", runs=20, median_seconds=0.002, min_seconds=0.0018, predicted_seconds=0.0015, partitions=2,
     copies={"cpu->cuda:0": 2, "cuda:0->cpu": 1}, copied_bytes={"cpu->cuda:0": 798_976, "cuda:0->cpu": 256},
-    outputs=(OutputSpec("score", "float32", (64, 1)),), emulated=True,
+    outputs=(OutputSpec("score", "float32", (64, 1)),), emulated=True, machine="emulated+generic-2core",
     check=CheckResult(equal=True, exact=False, largest_difference=1e-7, worst_output="score", tolerance=1e-5),
 )  # fmt: skip
 

@@ -42,6 +42,8 @@ class RunReport:
     copied_bytes: dict[str, int]
     outputs: tuple[OutputSpec, ...]
     emulated: bool
+    machine: str = ""
+    """Name of the machine the plan was priced for."""
     check: CheckResult | None = None
     files: tuple[str, ...] = ()
     """Results written to disk."""

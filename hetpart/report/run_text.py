@@ -11,7 +11,9 @@ from hetpart.plan.run import CheckResult, RunReport
 from hetpart.report.layout import count, heading, labelled, line, name, percent, table
 from hetpart.units import format_bytes, format_seconds
 
+_EMULATED = "emulated"
 _MOST_OUTPUTS = 20
+_NO_MATCH = ", which is not what ran: plan with --hardware emulated to compare"
 
 
 def run_parts(report: RunReport) -> Iterator[RenderableType]:
@@ -32,7 +34,7 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
     where = ", accelerator partitions emulated on the CPU" if report.emulated else ""
     yield "Ran", Text.assemble(name(report.bundle, "bold"), f": {_times(report.runs)}{where}")
     yield "Measured", Text(_measured(report), "bold")
-    yield "Predicted", Text(_predicted(report))
+    yield "Predicted", _predicted(report)
     yield "Cut into", Text(f"{count(report.partitions, 'partition')}, {_copies(report)}")
     if report.check is not None:
         yield "Check", _check(report.check)
@@ -50,12 +52,15 @@ def _measured(report: RunReport) -> str:
     return f"{format_seconds(report.median_seconds)} in the median, {format_seconds(report.min_seconds)} at best"
 
 
-def _predicted(report: RunReport) -> str:
+def _predicted(report: RunReport) -> Text:
+    predicted = format_seconds(report.predicted_seconds)
+    if report.emulated and not report.machine.startswith(_EMULATED):
+        return Text.assemble(predicted, " on ", name(report.machine or "the machine planned for"), _NO_MATCH)
     if not report.predicted_seconds or not report.median_seconds:
-        return format_seconds(report.predicted_seconds)
+        return Text(predicted)
     error = (report.predicted_seconds - report.median_seconds) / report.median_seconds
     side = "above" if error > 0 else "below"
-    return f"{format_seconds(report.predicted_seconds)}, {percent(abs(error))} {side} what was measured"
+    return Text(f"{predicted}, {percent(abs(error))} {side} what was measured")
 
 
 def _copies(report: RunReport) -> str:
@@ -68,13 +73,14 @@ def _copies(report: RunReport) -> str:
 
 
 def _check(check: CheckResult) -> Text:
-    how = "bit for bit" if check.exact else f"within {check.tolerance:g}"
-    verdict = Text("equal", "bold green") if check.equal else Text("differs", "bold red")
-    if check.equal and check.largest_difference == 0:
-        return Text.assemble(verdict, " to the uncut model, every bit of it")
     where = Text.assemble(" in ", name(check.worst_output)) if check.worst_output else Text()
     largest = f"; the largest difference is {check.largest_difference:.3g}"
-    return Text.assemble(verdict, " " + ("to" if check.equal else "from") + f" the uncut model {how}", largest, where)
+    if not check.equal:
+        allowed = ", and every bit should agree" if check.exact else f", and {check.tolerance:g} is allowed"
+        return Text.assemble(("differs", "bold red"), " from the uncut model", largest, where, allowed)
+    if check.largest_difference == 0:
+        return Text.assemble(("equal", "bold green"), " to the uncut model, every bit of it")
+    return Text.assemble(("equal", "bold green"), f" to the uncut model within {check.tolerance:g}", largest, where)
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
