@@ -32,7 +32,7 @@ class Estimate:
     balance: float
     """Flops per byte above which it would be compute-bound there."""
     scattered: bool = False
-    """Whether most of its bytes lie in scattered rows."""
+    """Whether its bytes take their time for lying in scattered rows."""
 
 
 def flops_rate(device: Device, dtype: str) -> float:
@@ -49,7 +49,9 @@ def stream_rate(device: Device) -> float:
 def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECONDS) -> Estimate:
     """Seconds ``work`` takes on ``device``, and which roof it meets. An op without launches costs a ``visit``."""
     arithmetic = work.flops / flops_rate(device, dtype)
-    memory = memory_seconds(work, device)
+    streamed = max(0, work.bytes_moved - work.bytes_scattered) / stream_rate(device)
+    scattered = work.bytes_scattered / device.random_bandwidth
+    memory = streamed + scattered
     overhead = work.launches * device.launch_seconds or visit
     roof = max(arithmetic, memory)
     slower = Bound.COMPUTE if arithmetic >= memory else Bound.MEMORY
@@ -58,11 +60,5 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
         bound=Bound.LAUNCH if overhead >= roof else slower,
         intensity=work.intensity,
         balance=flops_rate(device, dtype) / stream_rate(device),
-        scattered=2 * work.bytes_scattered > work.bytes_moved,
+        scattered=scattered > streamed,
     )
-
-
-def memory_seconds(work: Work, device: Device) -> float:
-    """Seconds ``device``'s memory is busy: bytes in a row at one rate, scattered rows at another."""
-    streamed = max(0, work.bytes_moved - work.bytes_scattered)
-    return streamed / stream_rate(device) + work.bytes_scattered / device.random_bandwidth

@@ -1,0 +1,178 @@
+"""Which kernels exist: against ONNX Runtime's own answer on the CPU, and facts of its CUDA provider one by one."""
+
+from __future__ import annotations
+
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from hetpart.cost_model.kernels import host_inputs, host_outputs, kernel_facts, missing_kernel
+from hetpart.devices import Provider
+from hetpart.graph.ir import Graph, ValueKind
+from tests.cost_model.build import Builder, single
+
+F32 = "float32"
+
+
+ATTRIBUTES = {"INT": 1, "FLOAT": 1.0, "STRING": "x", "INTS": [1], "FLOATS": [1.0], "STRINGS": ["x"]}
+USUAL_TYPES = ("tensor(float)", "tensor(int64)", "tensor(int32)", "tensor(uint8)", "tensor(bool)", "tensor(string)")
+
+
+def _tensor_type(parameter: onnx.defs.OpSchema.FormalParameter) -> int | None:
+    usual = next((kind for kind in USUAL_TYPES if kind in parameter.types), None)
+    return None if usual is None else TensorProto.DataType.Value(usual[7:-1].upper())
+
+
+def _node_model(schema: onnx.defs.OpSchema) -> onnx.ModelProto | None:
+    """A model of one node with usual types and whatever attributes must be there; None where that is not enough."""
+    ins, outs = ([_tensor_type(p) for p in side] for side in (schema.inputs, schema.outputs))
+    required = {name: a.type.name for name, a in schema.attributes.items() if a.required}
+    if None in (*ins, *outs) or not set(required.values()) <= set(ATTRIBUTES):
+        return None
+    sources = [
+        helper.make_tensor_value_info(f"i{k}", kind, None) for k, kind in enumerate(ins[: schema.min_input or 1])
+    ]
+    results = [helper.make_tensor_value_info(f"o{k}", kind, None) for k, kind in enumerate(outs[: schema.min_output])]
+    options = {name: ATTRIBUTES[kind] for name, kind in required.items()}
+    names = ([value.name for value in side] for side in (sources, results))
+    node = helper.make_node(schema.name, *names, domain=schema.domain, **options)
+    opset = helper.make_opsetid(schema.domain, schema.since_version)
+    return helper.make_model(helper.make_graph([node], "g", sources, results), opset_imports=[opset], ir_version=8)
+
+
+def _runs(model: onnx.ModelProto) -> bool:
+    """Whether ONNX Runtime's CPU provider makes a session of ``model``."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime raises a dozen kinds, and all say the same
+        return "onnxruntime" not in type(error).__module__
+    return True
+
+
+def _missing(domain: str, op_type: str, version: int) -> str | None:
+    graph = single(op_type, [], (1,), domain=domain, version=version)
+    return missing_kernel(Provider.CPU, graph.ops[0], graph)
+
+
+def test_whatever_onnx_runtime_runs_on_the_cpu_has_a_kernel_here():
+    running: list[tuple[str, str, int]] = []
+    for schema in onnx.defs.get_all_schemas_with_history():
+        model = _node_model(schema) if not schema.deprecated else None
+        if model is not None and _runs(model):
+            running.append((schema.domain, schema.name, schema.since_version))
+    assert len({name for _, name, _ in running}) > 110
+    assert [key for key in running if _missing(*key) is not None] == []
+
+
+@pytest.mark.parametrize("provider", list(Provider))
+def test_an_unknown_domain_or_op_has_no_kernel_anywhere(provider):
+    for graph in (single("Add", [], (1,), domain="acme"), single("Nonsense", [], (1,))):
+        reason = missing_kernel(provider, graph.ops[0], graph)
+        assert reason is not None
+        assert "no provider knows" in reason
+
+
+def _cuda(graph: Graph) -> str | None:
+    return missing_kernel(Provider.CUDA, graph.ops[0], graph)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "options"),
+    [
+        ("MatMul", [((2, 2), F32), ((2, 2), F32)], {}),
+        ("Conv", [((1, 1, 4, 4), "float16"), ((1, 1, 3, 3), "float16")], {}),
+        ("Conv", [((1, 1, 4, 4), F32), ((1, 1, 3, 3), F32)], {"version": 7}),
+        ("Gather", [((2, 2), F32), ((1,), "int64")], {}),
+        ("LayerNormalization", [((2, 2), F32), ((2,), F32)], {"version": 17}),
+        ("Gelu", [((2, 2), F32)], {}),
+        ("Mish", [((2, 2), F32)], {}),
+        ("Loop", [((), "int64"), ((), "bool"), ((2,), F32)], {}),
+        ("LSTM", [((2, 2, 2), F32), ((1, 8, 2), F32), ((1, 8, 2), F32)], {}),
+        ("GRU", [((2, 2, 2), F32), ((1, 6, 2), F32), ((1, 6, 2), F32)], {"linear_before_reset": 1}),
+        ("LSTM", [((2, 2, 2), F32)] * 3, {"activations": ("Sigmoid", "Tanh", "Tanh")}),
+        ("ArgMax", [((2, 2), F32)], {"dtype": "int64"}),
+        ("ConvTranspose", [((1, 1, 4, 4), F32), ((1, 1, 3, 3), F32)], {"pads": (1, 1, 1, 1)}),
+        ("MultiHeadAttention", [((1, 2, 8), F32)] * 3, {"domain": "com.microsoft", "version": 1}),
+    ],
+)
+def test_cuda_has_a_kernel(op_type, inputs, options):
+    assert _cuda(single(op_type, inputs, (2, 2), **options)) is None
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "options", "reason"),
+    [
+        ("Unique", [((2,), F32)], {}, "no CUDA kernel for Unique-11"),
+        ("QLinearMatMul", [((2, 2), "uint8")], {}, "no CUDA kernel for QLinearMatMul-10"),
+        ("Celu", [((2,), F32)], {}, "no CUDA kernel for Celu-12"),
+        ("MatMul", [((2, 2), "int32"), ((2, 2), "int32")], {}, "no CUDA kernel for MatMul-13 with int32"),
+        ("Cast", [((2,), F32)], {"dtype": "string"}, "Cast uses a string, which CUDA kernels cannot"),
+        ("ArgMax", [((2, 2), F32)], {"select_last_index": 1}, "refuses select_last_index"),
+        ("GRU", [((2, 2, 2), F32)] * 3, {}, "refuses linear_before_reset = 0"),
+        ("LSTM", [((2, 2, 2), F32)] * 3, {"clip": 1.0}, "refuses clip"),
+        ("LSTM", [((2, 2, 2), F32)] * 8, {}, "refuses peepholes"),
+        ("RNN", [((2, 2, 2), F32)] * 3, {"activations": ("Relu",)}, "refuses activations"),
+        ("ConvTranspose", [((1, 1, 4, 4), F32)] * 2, {"pads": (0, 0, 1, 1)}, "refuses asymmetric padding"),
+        ("ConvTranspose", [((1, 1, 4, 4), F32)] * 2, {"auto_pad": "SAME_UPPER"}, "refuses asymmetric padding"),
+        ("TreeEnsembleRegressor", [((2, 2), F32)], {"domain": "ai.onnx.ml", "version": 3}, "no CUDA kernel"),
+    ],
+)
+def test_cuda_has_none_and_says_why(op_type, inputs, options, reason):
+    graph = single(op_type, inputs, (2, 2), **options)
+    assert reason in (_cuda(graph) or "")
+    assert missing_kernel(Provider.CPU, graph.ops[0], graph) is None
+
+
+def test_sequences_stay_on_the_host():
+    b = Builder()
+    b.op("SequenceAt", [b.value(None, "", kind=ValueKind.SEQUENCE), b.value((), "int64")], (2,))
+    assert "uses a sequence" in (_cuda(b.graph()) or "")
+
+
+def test_an_unknown_dtype_is_no_reason_to_refuse():
+    assert _cuda(single("MatMul", [(None, ""), (None, "")], None, dtype="")) is None
+
+
+def test_what_only_cuda_runs_is_missing_on_the_cpu():
+    graph = single("BiasSplitGelu", [((1, 2, 8), F32), ((8,), F32)], (1, 2, 4), domain="com.microsoft", version=1)
+    assert _cuda(graph) is None
+    assert missing_kernel(Provider.CPU, graph.ops[0], graph) == "no CPU kernel for BiasSplitGelu-1"
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version", "slots", "expected"),
+    [
+        ("Reshape", 14, 2, {1}), ("Expand", 13, 2, {1}), ("Slice", 13, 5, {1, 2, 3, 4}), ("Slice", 13, 3, {1, 2}),
+        ("Tile", 13, 2, {1}), ("ConstantOfShape", 9, 1, {0}), ("Range", 11, 3, {0, 1, 2}), ("Pad", 18, 4, {1, 2, 3}),
+        ("Squeeze", 13, 2, {1}), ("Unsqueeze", 13, 2, {1}), ("ReduceSum", 13, 2, {1}), ("ReduceMean", 18, 2, {1}),
+        ("TopK", 11, 2, {1}), ("Resize", 13, 4, {1, 2, 3}), ("Loop", 13, 3, {0, 1}), ("If", 13, 1, {0}),
+        ("OneHot", 11, 3, {1, 2}), ("Split", 13, 2, {1}), ("CumSum", 14, 2, {1}), ("Trilu", 14, 2, {1}),
+        ("NonMaxSuppression", 11, 5, {2, 3, 4}), ("Dropout", 13, 3, {1, 2}), ("Gather", 13, 2, set()),
+        ("MatMul", 13, 2, set()), ("Add", 14, 2, set()), ("Clip", 13, 3, set()),
+    ],
+)  # fmt: skip
+def test_operands_that_cuda_kernels_read_from_the_host(op_type, version, slots, expected):
+    graph = single(op_type, [((1,), "int64")] * slots, (1,), version=version)
+    assert host_inputs(graph.ops[0], graph) == expected
+
+
+def test_an_operand_left_out_is_not_read():
+    graph = single("Resize", [((1, 1, 2, 2), F32), None, ((4,), F32)], (1, 1, 4, 4))
+    assert host_inputs(graph.ops[0], graph) == {2}
+
+
+@pytest.mark.parametrize(("op_type", "expected"), [("Shape", {0}), ("Size", {0}), ("Gather", set()), ("TopK", set())])
+def test_results_that_cuda_kernels_leave_on_the_host(op_type, expected):
+    graph = single(op_type, [((3,), F32), ((1,), "int64")], (1,))
+    assert host_outputs(graph.ops[0]) == expected
+
+
+def test_facts_are_about_the_schema_an_opset_contains():
+    facts = kernel_facts("", "Gather", 20)
+    assert facts is not None
+    assert facts.name == "Gather-13"
+    assert kernel_facts("", "Gather", 10).name == "Gather-1"
