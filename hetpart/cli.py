@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,6 +15,7 @@ from hetpart import __version__
 from hetpart.errors import HetpartError, MismatchError
 from hetpart.report.escape import printable
 from hetpart.terminal import (
+    FAILED_EXIT,
     INTERRUPTED_EXIT,
     TRACEBACK_VARIABLE,
     StageBar,
@@ -33,6 +36,14 @@ _JSON_FLAG = "--json"
 
 class Commands(click.Group):
     """A group whose commands never end in a traceback."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; where even its help cannot be printed, say why."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as problem:
+            print_error(as_error(problem))
+            sys.exit(FAILED_EXIT)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Remember whether JSON is wanted before a command's own options are understood."""
@@ -64,7 +75,8 @@ def _fail(ctx: click.Context, problem: Exception) -> NoReturn:
         traceback.print_exception(problem)
     print_error(error)
     if ctx.obj[_JSON_FLAG]:
-        print_json("error", {"error": describe_error(error)})
+        with suppress(OSError):  # standard output itself may be what failed
+            print_json("error", {"error": describe_error(error)})
     ctx.exit(error.exit_code)
 
 

@@ -211,7 +211,7 @@ def parse_shapes(shapes: Mapping[str, int] | Sequence[str] | str | None) -> dict
     """Numbers for symbolic dimensions: ``batch=8,seq=128``, several such texts, or a mapping; by name, sorted.
 
     Raises:
-        InvalidOptionError: a text is not ``name=number``, a number is not positive, or a name has two numbers.
+        InvalidOptionError: a text is not ``name=number``, a number is negative, or a name has two numbers.
     """
     bound: dict[str, int] = {}
     for name, size in _bindings(shapes):
@@ -235,8 +235,8 @@ def _binding(text: str) -> tuple[str, int]:
 
 
 def _size_of(size: str, text: str) -> int:
-    if not _COUNT_PATTERN.fullmatch(size) or int(size) == 0:
-        raise InvalidOptionError(f"the shape {text!r} does not end in a positive whole number", hint=_SHAPE_HINT)
+    if not _COUNT_PATTERN.fullmatch(size):
+        raise InvalidOptionError(f"the shape {text!r} does not end in a whole number", hint=_SHAPE_HINT)
     return int(size)
 
 

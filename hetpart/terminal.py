@@ -120,6 +120,8 @@ def as_error(problem: BaseException) -> HetpartError:
             return problem
         case OSError():
             return HetpartError(_system_message(problem), hint=_SYSTEM_HINTS.get(problem.errno or 0, ""))
+        case UnicodeEncodeError():
+            return HetpartError(f"the name {problem.object!r} is not valid UTF-8", hint="rename the file or the folder")
         case MemoryError():
             return HetpartError("this machine's memory is used up", hint="close what else runs, or use a smaller model")
         case _:

@@ -131,6 +131,7 @@ def test_partition_json_is_one_object_and_nothing_else(capfd: pytest.CaptureFixt
         (InfeasibleError("nothing fits", required_bytes=99, hint="99 B"), 1, "error: nothing fits\nhint: 99 B\n"),
         (OSError(errno.ENOSPC, "No space left on device", "/x/out"), 2, "device: /x/out\nhint: free some space"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: Permission denied: /x\n"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "lone"), 2, r"error: the name '\udcff' is not valid UTF-8"),
         (MemoryError(), 2, "error: this machine's memory is used up\n"),
         (ValueError("bad\x1b[2Jname"), 2, r"error: internal error: ValueError: bad\x1b[2Jname"),
         (AssertionError("broken"), 2, "HETPART_TRACEBACK=1"),
@@ -337,6 +338,14 @@ def test_a_standard_output_of_few_characters_still_gets_the_report(bundle: Path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "602 µs" in done.stdout
     assert r"cpu \u2192 cuda:0" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["--help", "report {bundle}", "report {bundle} --json", "hardware"])
+def test_a_full_disk_behind_standard_output_is_told(bundle: Path, command: str) -> None:
+    line = f"{sys.executable} -m hetpart {command.format(bundle=bundle)} > /dev/full"
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: No space left on device\nhint: free some space")
 
 
 def test_a_reader_that_leaves_early_sees_no_error(bundle: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.config import (
@@ -67,11 +67,13 @@ def test_a_plain_number_is_bytes() -> None:
 
 
 @given(number=st.integers(0, 10**9), unit=st.sampled_from(sorted(UNITS)), space=st.sampled_from(["", " ", "  "]))
+@settings(deadline=None)
 def test_whole_budgets_are_exact(number: int, unit: str, space: str) -> None:
     assert parse_budget(f"{number}{space}{unit}")[0].amount == number * UNITS[unit]
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_any_text_is_a_budget_or_an_option_error(text: str) -> None:
     try:
         (budget,) = parse_budget(text)
@@ -178,6 +180,7 @@ def test_a_budget_without_an_accelerator_is_refused_unless_it_is_zero() -> None:
         ({"seq": 128, "batch": 8}, {"batch": 8, "seq": 128}),
         ("past + 1=5", {"past + 1": 5}),
         ("batch=8,batch=8", {"batch": 8}),
+        ("past=0", {"past": 0}),
         (None, {}),
         ("", {}),
     ],
@@ -192,7 +195,8 @@ NAMES = st.text(st.characters(exclude_characters=",", codec="utf-8"), min_size=1
 )
 
 
-@given(st.dictionaries(NAMES, st.integers(1, 2**40)))
+@given(st.dictionaries(NAMES, st.integers(0, 2**40)))
+@settings(deadline=None)
 def test_shapes_read_back_as_written(bound: dict[str, int]) -> None:
     assert parse_shapes(",".join(f"{name}={size}" for name, size in bound.items())) == bound
     assert parse_shapes(bound) == bound
@@ -204,13 +208,12 @@ def test_shapes_read_back_as_written(bound: dict[str, int]) -> None:
         "batch",
         "batch=",
         "=8",
-        "batch=0",
         "batch=-1",
         "batch=8.0",
         "batch=x",
         "batch=٨",
         "batch=8,batch=9",
-        {"batch": 0},
+        {"batch": -1},
     ],
 )
 def test_a_bad_shape_says_what_to_write(shapes: str | dict[str, int]) -> None:
@@ -237,6 +240,7 @@ PATTERNS = st.text(min_size=1).filter(lambda text: text == text.strip() and not 
 
 
 @given(PATTERNS, st.sampled_from(["", "op:", "node:"]), st.sampled_from(["cpu", "cuda:0", "cuda:12"]))
+@settings(deadline=None)
 def test_pins_read_back_as_written(pattern: str, prefix: str, device: str) -> None:
     (pin,) = parse_pins(f"{prefix}{pattern}={device}")
     assert (pin.pattern, pin.device, pin.kind) == (pattern, device, PinKind(prefix[:-1] or "any"))

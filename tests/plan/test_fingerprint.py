@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.errors import InvalidBundleError
@@ -40,6 +40,7 @@ def test_the_full_digest_is_sha256_of_the_content(file: Path) -> None:
 
 
 @given(content=st.binary(min_size=1, max_size=64), position=st.integers(0, 63))
+@settings(deadline=None)
 def test_every_byte_of_a_small_file_counts(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, position: int
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.errors import InvalidBundleError
@@ -45,6 +45,7 @@ def test_bytes_are_integers_and_seconds_are_floats() -> None:
 
 
 @given(name=st.text(), seconds=st.floats(allow_nan=False, allow_infinity=False), nbytes=st.integers(0, 2**63 - 1))
+@settings(deadline=None)
 def test_names_and_numbers_survive(name: str, seconds: float, nbytes: int) -> None:
     prediction = Prediction(seconds, 0.0, -0.0, 1e-300)
     model = replace(PLAN.model, dimensions={name: nbytes})
@@ -100,6 +101,7 @@ def test_a_newer_version_asks_for_a_newer_hetpart() -> None:
 
 
 @given(position=st.integers(0, len(DATA) - 1), byte=st.integers(0, 255))
+@settings(deadline=None)
 def test_a_changed_byte_never_ends_in_another_error(position: int, byte: int) -> None:
     data = bytearray(DATA)
     data[position] = byte

@@ -3,7 +3,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.report.escape import printable
@@ -31,6 +31,7 @@ def test_what_is_not_printable_is_shown_escaped(text: str, safe: str) -> None:
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_nothing_dangerous_is_left(text: str) -> None:
     safe = printable(text)
     assert not {unicodedata.category(character) for character in safe} & DANGEROUS
@@ -38,5 +39,6 @@ def test_nothing_dangerous_is_left(text: str) -> None:
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_only_the_characters_to_keep_are_kept(text: str) -> None:
     assert printable(text, keep="\n").split("\n") == [printable(line) for line in text.split("\n")]
