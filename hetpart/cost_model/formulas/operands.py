@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from hetpart.graph.ir import DTYPE_BITS, Attribute, Graph, Op, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def estimated_shape(value: Value) -> tuple[int, ...]:
@@ -103,13 +99,3 @@ class Operands:
     def elements_out(self) -> int:
         """Elements of all outputs."""
         return sum(self.graph.values[v].numel for v in self.op.results)
-
-    @property
-    def largest_input(self) -> int:
-        """Elements of the largest input."""
-        return max((value.numel for value in self.inputs if value is not None), default=0)
-
-
-def product(dimensions: Sequence[int]) -> int:
-    """Product of ``dimensions``, 1 for none."""
-    return prod(dimensions)
