@@ -35,6 +35,10 @@ _RANDOM = frozenset(
 )
 
 
+_KEPT = frozenset({"DequantizeLinear"})
+"""Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
+
+
 @dataclass(slots=True)
 class Facts:
     """What is known of every value, by name. Filled in one pass, read afterwards."""
@@ -49,11 +53,14 @@ class Facts:
     """Integer values with known content: they become initializers, and what only served them goes away."""
     origins: dict[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
     """For a derived weight, the large weights it is made from."""
+    returned: frozenset[str] = frozenset()
+    """Graph outputs: an op makes them, however constant they are."""
 
 
 def evaluate(model: onnx.ModelProto) -> Facts:
     """Facts about every value of ``model``, whose nodes are sorted and whose input dimensions are bound."""
     facts = Facts({entry.domain: entry.version for entry in model.opset_import})
+    facts.returned = frozenset(value.name for value in model.graph.output)
     facts.opsets.setdefault("", facts.opsets.get("ai.onnx", 1))
     declared = {info.name: info.type for info in (*model.graph.value_info, *model.graph.output)}
     for tensor in model.graph.initializer:
@@ -78,11 +85,7 @@ def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
 def _add_node(facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]) -> None:
     known = _known_content(facts, node)
     if known is not None:
-        facts.contents[node.output[0]] = known
-        facts.constant.add(node.output[0])
-        facts.types[node.output[0]] = tensor_type(onnx.helper.np_dtype_to_tensor_dtype(known.dtype), known.shape)
-        if _is_integer(known):
-            facts.folded.add(node.output[0])
+        _add_content(facts, node.output[0], known)
         return
     for name, found in output_types(facts, node, declared).items():
         facts.types[name] = found
@@ -90,6 +93,15 @@ def _add_node(facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.Ty
         facts.constant.update(filter(None, node.output))
         made_from = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in node.input))
         facts.origins.update(dict.fromkeys(filter(None, node.output), made_from))
+
+
+def _add_content(facts: Facts, name: str, content: NDArray[Any]) -> None:
+    facts.contents[name] = content
+    facts.types[name] = tensor_type(onnx.helper.np_dtype_to_tensor_dtype(content.dtype), content.shape)
+    if name not in facts.returned:
+        facts.constant.add(name)
+        if _is_integer(content):
+            facts.folded.add(name)
 
 
 def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
@@ -113,7 +125,10 @@ def _is_plain(node: onnx.NodeProto) -> bool:
 
 
 def _is_constant(facts: Facts, node: onnx.NodeProto) -> bool:
-    return _is_plain(node) and all(name in facts.constant for name in node.input if name)
+    not_returned = facts.returned.isdisjoint(node.output)
+    if node.op_type in _KEPT:
+        return False
+    return not_returned and _is_plain(node) and all(name in facts.constant for name in node.input if name)
 
 
 def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:

@@ -1,0 +1,99 @@
+"""ONNX's backend interface over plain ONNX Runtime and over hetpart, so that ONNX's own tests can judge both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnx.backend.base import Backend, BackendRep
+
+import hetpart
+
+
+@dataclass
+class Tally:
+    """What the plans that were run exercised."""
+
+    plans: int = 0
+    ops: int = 0
+    partitions: int = 0
+    copies: Counter[str] = field(default_factory=Counter)
+
+    def add(self, session: hetpart.Session) -> None:
+        self.plans += 1
+        self.ops += len(session.plan.decisions)
+        self.partitions += len(session.plan.partitions)
+        self.copies.update(direction for direction, _ in session.last_copies())
+
+    def counts(self) -> dict[str, int]:
+        return {"plans": self.plans, "ops": self.ops, "partitions": self.partitions, **self.copies}
+
+
+class OrtBackend(Backend):
+    """Plain ONNX Runtime on the CPU: what a model must pass there, hetpart must pass."""
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "CPU"
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> BackendRep:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+        return _OrtRep(session)
+
+
+class _OrtRep(BackendRep):
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self.session = session
+
+    def run(self, inputs: Any, **_: Any) -> Any:
+        names = [value.name for value in self.session.get_inputs()]
+        return self.session.run(None, dict(zip(names, inputs, strict=False)))
+
+
+def hetpart_backend(seed: int, tally: Tally) -> type[Backend]:
+    """hetpart with seeded random placements between the CPU and an emulated accelerator."""
+
+    class HetpartBackend(OrtBackend):
+        @classmethod
+        def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> BackendRep:
+            return _HetpartRep(model, seed, tally)
+
+    return HetpartBackend
+
+
+class _HetpartRep(BackendRep):
+    def __init__(self, model: onnx.ModelProto, seed: int, tally: Tally) -> None:
+        self.model, self.seed, self.tally = model, seed, tally
+
+    def run(self, inputs: Any, **_: Any) -> Any:
+        weights = {tensor.name for tensor in self.model.graph.initializer}
+        values = [value for value in self.model.graph.input if value.name not in weights]
+        feeds = {value.name: given for value, given in zip(values, inputs, strict=False)}
+        model = hetpart.partition(
+            self.model,
+            hardware="emulated",
+            placement=f"random:{self.seed}",
+            shape=_open_dimensions(values, feeds),
+        )
+        with model.session(emulate=True) as session:
+            results = session.run(None, feeds)
+            self.tally.add(session)
+        return results
+
+
+def _open_dimensions(values: list[onnx.ValueInfoProto], feeds: dict[str, Any]) -> dict[str, int]:
+    """Symbolic dimensions, with the sizes the test's data has."""
+    return {
+        dim.dim_param or f"{value.name}.{axis}": feeds[value.name].shape[axis]
+        for value in values
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+        if value.name in feeds and not dim.HasField("dim_value")
+    }
