@@ -40,7 +40,7 @@ class OrtBackend(Backend):
         return device == "CPU"
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> BackendRep:
+    def prepare(cls, model: onnx.ModelProto, _device: str = "CPU", **_: Any) -> BackendRep:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(
@@ -63,7 +63,7 @@ def hetpart_backend(seed: int, tally: Tally) -> type[Backend]:
 
     class HetpartBackend(OrtBackend):
         @classmethod
-        def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> BackendRep:
+        def prepare(cls, model: onnx.ModelProto, _device: str = "CPU", **_: Any) -> BackendRep:
             return _HetpartRep(model, seed, tally)
 
     return HetpartBackend
