@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR, CutNetwork
-from hetpart.partitioner.price import search_price
+from hetpart.partitioner.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.refine import Effort, gaps, improve, stretches
 from hetpart.partitioner.scoring import forced_placement
@@ -21,19 +22,30 @@ UNLIMITED = 2**62
 KEPT_STRETCHES = 2
 
 
-def explore(problem: PlacementProblem, more: Iterable[Placement], effort: Effort) -> list[Placement]:
-    """Improved placements of ``problem``, cheapest first, those that break its budget last.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """A way to see the problem, and what the price search says of it."""
+
+    problem: PlacementProblem
+    """Only weights count against its budget."""
+    wiring: Wiring
+    search: PriceSearch
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, wiring: Wiring) -> Outlook:
+        return cls(problem, wiring, search_price(problem, CutNetwork.of(problem)))
+
+
+def explore(outlook: Outlook, more: Iterable[Placement], effort: Effort) -> list[Placement]:
+    """Improved placements, cheapest first, those that break the budget last.
 
     Args:
-        problem: What to place; only weights count against its budget.
+        outlook: What to place.
         more: Placements to start from beside those found here.
         effort: Per start.
     """
-    network = CutNetwork.of(problem)
-    found = search_price(problem, network)
-    wiring = Wiring.of(problem)
-    budget = int(problem.budgets[ACCELERATOR])
-    limit = UNLIMITED if budget == NO_BUDGET else budget
+    problem, wiring, found = outlook.problem, outlook.wiring, outlook.search
+    limit = limit_of(problem)
     starts = [found.below, found.above, *more]
     starts += _stretched(wiring, found.below, found.above, limit)
     starts += _stretched(wiring, forced_placement(problem), found.met[1], limit)
@@ -44,6 +56,12 @@ def explore(problem: PlacementProblem, more: Iterable[Placement], effort: Effort
         placement = ledger.placement()
         ended[placement.tobytes()] = (ledger.nbytes > limit, ledger.cost, placement)
     return [placement for _, _, placement in sorted(ended.values(), key=lambda end: end[:2])]
+
+
+def limit_of(problem: PlacementProblem) -> int:
+    """Bytes the accelerator may hold."""
+    budget = int(problem.budgets[ACCELERATOR])
+    return UNLIMITED if budget == NO_BUDGET else budget
 
 
 def _stretched(wiring: Wiring, small: Placement, large: Placement, limit: int) -> list[Placement]:

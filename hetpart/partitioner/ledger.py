@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.scoring import weight_bytes
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """``cost`` leaves session overheads out, as the problem's does; ``nbytes`` are weights on the accelerator."""
+    """``cost`` leaves session overheads out, as the problem's does; ``nbytes`` are weights and pressure on the accelerator."""
 
     __slots__ = ("_bytes", "_holders", "_home", "_on_accelerator", "_on_host", "cost", "nbytes", "side", "wiring")
 
@@ -33,9 +30,10 @@ class Ledger:
         self.side: list[int] = side.tolist()
         """1 for a group on the accelerator."""
         self.cost = wiring.problem.cost(placement)
-        self.nbytes = weight_bytes(wiring.problem, placement, ACCELERATOR)
         self._bytes: list[int] = groups.weight_bytes.tolist()
         self._count()
+        self.nbytes = sum(own for own, here in zip(wiring.own_bytes, self.side, strict=True) if here)
+        self.nbytes += sum(size for size, held in zip(self._bytes, self._holders, strict=True) if held)
 
     def _count(self) -> None:
         wiring = self.wiring
@@ -54,7 +52,7 @@ class Ledger:
         for value in wiring.reads[group]:
             readers[value] += step
         if here:
-            for weight in wiring.groups.weights[group]:
+            for weight in wiring.shared[group]:
                 self._holders[weight] += step
 
     def placement(self) -> Placement:
@@ -78,8 +76,11 @@ class Ledger:
                     seconds += wiring.down[value]
             elif near[value] == 1:
                 seconds -= wiring.up[value]
-        holders, sizes = self._holders, self._bytes
-        return seconds, -sum(sizes[weight] for weight in wiring.groups.weights[group] if holders[weight] == 1)
+        nbytes = wiring.own_bytes[group]
+        for weight in wiring.shared[group]:
+            if self._holders[weight] == 1:
+                nbytes += self._bytes[weight]
+        return seconds, -nbytes
 
     def _enter(self, group: int) -> tuple[float, int]:
         wiring, home, near, far = self.wiring, self._home, self._on_accelerator, self._on_host
@@ -95,8 +96,11 @@ class Ledger:
                     seconds -= wiring.down[value]
             elif not near[value]:
                 seconds += wiring.up[value]
-        holders, sizes = self._holders, self._bytes
-        return seconds, sum(sizes[weight] for weight in wiring.groups.weights[group] if not holders[weight])
+        nbytes = wiring.own_bytes[group]
+        for weight in wiring.shared[group]:
+            if not self._holders[weight]:
+                nbytes += self._bytes[weight]
+        return seconds, nbytes
 
     def flip(self, group: int) -> None:
         """Move ``group`` to the other device."""

@@ -1,62 +1,103 @@
-"""From the cuts at a price to the best placement that truly fits: rounds of exploring, scoring and steering."""
+"""From the cuts at a price to the best placement that truly fits: explore once, then settle the promising ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hetpart.partitioner.explore import explore
+from hetpart.partitioner.explore import Outlook, explore, limit_of
+from hetpart.partitioner.ledger import Ledger
+from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.polish import excess, merged, squeezed
-from hetpart.partitioner.pressure import Pressure, steered
-from hetpart.partitioner.refine import Effort
-from hetpart.partitioner.scoring import forced_placement
+from hetpart.partitioner.pressure import Pressure, levels, steered
+from hetpart.partitioner.refine import Effort, improve
+from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetpart.partitioner.price import PriceSearch
-    from hetpart.partitioner.scoring import Scored, Scorer
+    from hetpart.partitioner.problem import PlacementProblem
 
-MOST_ROUNDS = 5
-WORTHWHILE = 1e-3
-"""Relative; a round that gains less is the last."""
+EXPLORED = 2
+"""Splits of the budget worth exploring."""
+SETTLED = 4
+"""Candidates worth settling."""
+MOST_STEPS = 5
+"""Steps one candidate is given."""
 
 
-def optimise(scorer: Scorer, search: PriceSearch, rivals: list[Scored], expired: Callable[[], bool]) -> Scored:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    scorer: Scorer
+    wiring: Wiring
+    price: float
+    """Seconds a byte is worth while searching."""
+    expired: Callable[[], bool]
+
+    def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
+        seen = steered(self.scorer.problem, pressure, self.price)
+        return seen, self.wiring.seen(seen, pressure.of_op)
+
+    def promise(self, found: Scored) -> tuple[float, int, bytes]:
+        """Seconds, with every byte over the budgets paid for at the price; least first."""
+        seconds, partitions, key = found.rank
+        return seconds + self.price * excess(self.scorer.problem, found), partitions, key
+
+    def nearest(self, known: list[Scored]) -> Scored:
+        """Least seconds of those that fit; else the one nearest to fitting."""
+        return min(known, key=lambda found: (excess(self.scorer.problem, found), found.rank))
+
+    def explored(self, whole: Scored, starts: list[Scored]) -> list[Scored]:
+        """Improved placements under the most promising splits of the budget into weights and activations."""
+        outlooks = [Outlook.of(*self.view(pressure)) for pressure in levels(self.scorer.problem, whole)]
+        found: list[Scored] = []
+        for outlook in sorted(outlooks, key=lambda outlook: outlook.search.bound)[:EXPLORED]:
+            if not self.expired():
+                placements = explore(outlook, [start.placement for start in starts], Effort())
+                found += [self.scorer.score(placement) for placement in placements]
+        return found
+
+    def settled(self, start: Scored) -> Scored:
+        """``start`` improved step by step, each step steered by the pressure the last one truly has."""
+        best = start
+        for _ in range(MOST_STEPS):
+            if self.expired():
+                break
+            seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
+            ledger = Ledger(wiring, start.placement)
+            improve(ledger, self.price, limit_of(seen), Effort())
+            found = self.scorer.score(ledger.placement())
+            if found is start:
+                break
+            best, start = self.nearest([best, found]), found
+        return best
+
+
+def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]) -> Scored:
     """The best placement found. It breaks a budget only if nothing found does not.
 
     Args:
         scorer: Of the problem.
         search: Its bound and the cuts met on the way.
-        rivals: Placements to beat, the best of which is a start.
+        baselines: Placements to beat; the best are starts.
         expired: Whether time is up; then the best so far is returned.
     """
     problem = scorer.problem
-    known = [scorer.score(placement) for placement in (*search.met, forced_placement(problem))] + rivals
-    best = _best(scorer, known)
-    pressure = Pressure.of(problem, scorer.score(search.below))
-    for _ in range(MOST_ROUNDS):
-        if expired():
-            return best
-        view = steered(problem, pressure, search.price)
-        found = [scorer.score(placement) for placement in explore(view, [best.placement], Effort())]
-        improved = _best(scorer, [best, *found])
-        settled = improved.fits and improved.total_seconds >= best.total_seconds * (1 - WORTHWHILE)
-        best = improved
-        if found[0].fits and settled:
-            break
-        fresh = Pressure.of(problem, found[0])
-        pressure = fresh if found[0].fits else pressure.joined(fresh)
-    return _finished(scorer, best)
-
-
-def _best(scorer: Scorer, known: list[Scored]) -> Scored:
-    """Least seconds of those that fit; else the one nearest to fitting."""
-    return min(known, key=lambda found: (excess(scorer.problem, found), found.rank))
-
-
-def _finished(scorer: Scorer, best: Scored) -> Scored:
-    wiring = Wiring.of(scorer.problem)
+    fallback = scorer.score(forced_placement(problem))
+    known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
+    run = _Search(scorer, Wiring.of(problem), _price(search, scorer.score(search.met[1]), fallback), expired)
+    known += run.explored(baselines["all-accelerator"], [run.nearest(known)])
+    for candidate in sorted(known, key=run.promise)[:SETTLED]:
+        known.append(run.settled(candidate))
+    best = run.nearest(known)
     if not best.fits:
-        best = squeezed(scorer, wiring, best)
-    return merged(scorer, wiring, best) if best.fits else best
+        best = squeezed(scorer, run.wiring, best)
+    return run.nearest([best, run.settled(merged(scorer, run.wiring, best))]) if best.fits else best
+
+
+def _price(search: PriceSearch, free: Scored, fallback: Scored) -> float:
+    """The shadow price; where weights alone do not bind, what a byte saves on average."""
+    average = (fallback.cost - free.cost) / max(1, int(free.usage.peak[ACCELERATOR]))
+    return search.price or max(0.0, average)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scoring import Scored
 
 
+FINEST_SPLIT = 24
+"""Activation levels closer than this share of the budget are one."""
+MOST_LEVELS = 8
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pressure:
     """Bytes at the accelerator's peak that are not weights."""
@@ -31,10 +36,6 @@ class Pressure:
     """Bytes that go with no single op: sessions."""
 
     @classmethod
-    def none(cls, problem: PlacementProblem) -> Pressure:
-        return cls(np.zeros(problem.ops, np.int64), 0)
-
-    @classmethod
     def of(cls, problem: PlacementProblem, scored: Scored) -> Pressure:
         """What ``scored`` holds at its peak."""
         crossing = crossing_values(problem, scored.cut)
@@ -42,9 +43,32 @@ class Pressure:
         of_op = _of_buffers(problem, scored, held) + _of_inside(problem, scored, inside(problem, scored.cut, crossing))
         return cls(of_op, int(scored.usage.sessions[ACCELERATOR]))
 
-    def joined(self, other: Pressure) -> Pressure:
-        """The worse of both, op by op."""
-        return Pressure(np.maximum(self.of_op, other.of_op), max(self.reserve, other.reserve))
+
+def levels(problem: PlacementProblem, whole: Scored) -> list[Pressure]:
+    """Ways to split the budget between weights and activations, the most for activations first.
+
+    Activations peak once: room for so many bytes at an op lets every op run that needs no more, and shuts out the
+    others. What an op needs is read from ``whole``, a placement with everything on the accelerator.
+    """
+    budget = int(problem.budgets[ACCELERATOR])
+    if budget == NO_BUDGET:
+        return [Pressure(np.zeros(problem.ops, np.int64), 0)]
+    held = inside(problem, whole.cut, crossing_values(problem, whole.cut))
+    alive = np.zeros(problem.ops, np.int64)
+    alive[held.order] = held.alive
+    may = np.isfinite(problem.seconds).all(axis=0)
+    fixed = int(whole.usage.buffers[ACCELERATOR] + problem.session_bytes[ACCELERATOR])
+    rooms = _apart(np.unique(alive[may & (alive <= budget)]).tolist(), budget // FINEST_SPLIT)
+    return [Pressure(np.where(may & (alive > room), budget + 1, 0), fixed + room) for room in rooms]
+
+
+def _apart(rooms: list[int], finest: int) -> list[int]:
+    """From the largest on, those well below the last one taken."""
+    taken: list[int] = []
+    for room in reversed(rooms):
+        if not taken or taken[-1] - room >= max(finest, taken[0] // MOST_LEVELS):
+            taken.append(room)
+    return taken
 
 
 def _of_buffers(problem: PlacementProblem, scored: Scored, held: Buffers) -> NDArray[np.int64]:
@@ -83,15 +107,19 @@ def _of_inside(problem: PlacementProblem, scored: Scored, held: Inside) -> NDArr
 def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> PlacementProblem:
     """``problem`` as the search should see it: what fills the peak weighs, and every copy may start a partition.
 
-    The bytes become weights of their ops, what no op answers for leaves the budget, and each copy between ops pays half
+    An op under more than the whole budget may not run there. The bytes become weights of their ops, what no op answers for leaves the budget, and each copy between ops pays half
     of what another partition costs, since a partition comes with a copy in and a copy out.
     """
-    heavy = np.flatnonzero(pressure.of_op)
     budgets = problem.budgets.copy()
+    shut = (pressure.of_op > budgets[ACCELERATOR]) & (budgets[ACCELERATOR] != NO_BUDGET)
+    heavy = np.flatnonzero((pressure.of_op > 0) & ~shut)
+    seconds = problem.seconds.copy()
+    seconds[ACCELERATOR, shut & np.isfinite(problem.seconds[HOST])] = np.inf
     if budgets[ACCELERATOR] != NO_BUDGET:
         budgets[ACCELERATOR] = max(0, int(budgets[ACCELERATOR]) - pressure.reserve)
     return replace(
         problem,
+        seconds=seconds,
         budgets=budgets,
         weight_bytes=np.concatenate([problem.weight_bytes, pressure.of_op[heavy]]),
         weight_uses=_with_own_rows(problem.weight_uses, heavy),

@@ -144,7 +144,7 @@ def _best(
     """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
     if len(scorer.problem.devices) == 1:
         return "solver", scorer.score(search.below)
-    rivals = {"solver": optimise(scorer, search, list(baselines.values()), expired), **baselines}
+    rivals = {"solver": optimise(scorer, search, baselines, expired), **baselines}
     name = min(rivals, key=lambda name: (excess(scorer.problem, rivals[name]), rivals[name].rank))
     return name, rivals[name]
 

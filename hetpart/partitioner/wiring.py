@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,10 @@ class Wiring:
     """Per group: values made wherever it runs."""
     reads: Rows
     """Per group: values read wherever it runs, those it makes there left out."""
+    own_bytes: tuple[int, ...]
+    """Per group: what it alone holds on the accelerator: weights no other group reads, and pressure."""
+    shared: Rows
+    """Per group: weights that other groups read too."""
     neighbours: Rows
     """Per group: movable groups whose worth may change when it moves."""
     maker: tuple[int, ...]
@@ -63,12 +67,38 @@ class Wiring:
             tuple(np.flatnonzero(groups.may_accelerate & ~groups.must_accelerate).tolist()),
             rows_of(np.stack([maker[made], made], axis=1), len(groups)),
             rows_of(pairs[:, ::-1], len(groups)),
+            *_weights(groups),
             _neighbours(groups, maker, pairs),
             tuple(maker.tolist()),
             tuple(_read_on_host(problem).tolist()),
             tuple(down.tolist()),
             tuple(up.tolist()),
         )
+
+    def seen(self, view: PlacementProblem, pressure_bytes: NDArray[np.int64]) -> Wiring:
+        """The same groups with ``view``'s copies, weights and budgets, and (N,) bytes more that go with each op.
+
+        Where ``view`` shuts an op out its seconds stay: a placement that must give it up still has a cost.
+        """
+        more = np.zeros(len(self.groups), np.int64)
+        np.add.at(more, self.groups.of_op, pressure_bytes)
+        return replace(
+            self,
+            problem=replace(view, seconds=self.problem.seconds),
+            own_bytes=tuple((np.array(self.own_bytes, np.int64) + more).tolist()),
+            down=tuple(view.copy_seconds[ACCELERATOR, HOST].tolist()),
+            up=tuple(view.copy_seconds[HOST, ACCELERATOR].tolist()),
+        )
+
+
+def _weights(groups: Groups) -> tuple[tuple[int, ...], Rows]:
+    """Bytes of the weights each group reads alone, and the weights it shares."""
+    readers = np.zeros(len(groups.weight_bytes), np.int64)
+    for held in groups.weights:
+        readers[list(held)] += 1
+    alone: list[bool] = (readers == 1).tolist()
+    own = tuple(groups.bytes_of([weight for weight in held if alone[weight]]) for held in groups.weights)
+    return own, tuple(tuple(weight for weight in held if not alone[weight]) for held in groups.weights)
 
 
 def rows_of(pairs: NDArray[np.int64], rows: int) -> Rows:
