@@ -101,12 +101,12 @@ def _partitions() -> tuple[Partition, ...]:
     return (
         Partition(
             id=0, device="cpu", ops=("gather", "flatten", "wide_sum"), inputs=("ids",), host_inputs=(),
-            outputs=("embedded", "wide"), weights=("tables",), seconds=0.000_31, weight_bytes=TABLE_BYTES,
-            peak_bytes=798_720,
+            outputs=("embedded", "wide"), host_outputs=(), weights=("tables",), seconds=0.000_31,
+            weight_bytes=TABLE_BYTES, peak_bytes=798_720,
         ),
         Partition(
             id=1, device="cuda:0", ops=("fc1", "relu", "add"), inputs=("embedded", "wide"), host_inputs=(),
-            outputs=("score",), weights=("fc1.weight",), seconds=0.000_145, weight_bytes=DENSE_BYTES,
+            outputs=("score",), host_outputs=(), weights=("fc1.weight",), seconds=0.000_145, weight_bytes=DENSE_BYTES,
             peak_bytes=261_632,
         ),
     )  # fmt: skip

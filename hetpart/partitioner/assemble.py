@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from hetpart.partitioner.solve import Solution
 
 
+_Border = dict[str, bool]
+"""Names of values at a partition's border, with whether they lie in host memory there."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:
     """Everything the parts of a plan are read from."""
@@ -58,9 +62,6 @@ class Assembly:
     def device_names(self) -> tuple[str, ...]:
         return self.formulation.problem.devices
 
-    def device_of(self, partition: int) -> str:
-        return self.device_names[self.solution.cut.devices[partition]]
-
 
 def value_spec(value: Value, index_range: int | None = None) -> ValueSpec:
     """The plan's record of a value at a border."""
@@ -75,40 +76,38 @@ def crossing_specs(assembly: Assembly) -> tuple[ValueSpec, ...]:
     """Specs of every value that crosses a partition's border, graph inputs included."""
     values = assembly.formulation.values
     ranges = assembly.graph.index_ranges
-    return tuple(
-        value_spec(values[index], ranges.get(values[index].name))
-        for index in np.flatnonzero(assembly.crossing).tolist()
-    )
+    crossing = [values[index] for index in _positions(assembly.crossing)]
+    return tuple(value_spec(value, ranges.get(value.name)) for value in crossing)
+
+
+def _positions(mask: NDArray[np.bool_]) -> list[int]:
+    """Where ``mask`` is true."""
+    return [int(position) for position in np.flatnonzero(mask)]
 
 
 def partitions(assembly: Assembly) -> tuple[Partition, ...]:
     """Partitions in run order, their inputs and outputs in the graph's order."""
     count = assembly.solution.cut.partitions
     ops: list[list[int]] = [[] for _ in range(count)]
-    for op, partition in enumerate(assembly.solution.cut.partition.tolist()):
-        ops[partition].append(op)
-    read, host_only = _inputs(assembly, count)
-    made = _outputs(assembly, count)
-    weights = _weights(assembly, count)
-    return tuple(
-        _partition(assembly, index, ops[index], (read[index], host_only[index], made[index], weights[index]))
-        for index in range(count)
-    )
+    for op, partition in enumerate(assembly.solution.cut.partition):
+        ops[int(partition)].append(op)
+    borders = zip(_inputs(assembly, count), _outputs(assembly, count), _weights(assembly, count), strict=True)
+    return tuple(_partition(assembly, index, ops[index], *border) for index, border in enumerate(borders))
 
 
 def _partition(
-    assembly: Assembly, index: int, ops: list[int], edges: tuple[list[str], list[str], list[str], list[Value]]
+    assembly: Assembly, index: int, ops: list[int], read: _Border, made: _Border, weights: list[Value]
 ) -> Partition:
     device = int(assembly.solution.cut.devices[index])
-    read, host_only, made, weights = edges
     seconds = assembly.formulation.problem.seconds[device, ops].sum()
     return Partition(
         id=index,
         device=assembly.device_names[device],
         ops=tuple(assembly.graph.ops[op].name for op in ops),
         inputs=tuple(read),
-        host_inputs=tuple(host_only),
+        host_inputs=tuple(name for name, on_host in read.items() if on_host and device != HOST),
         outputs=tuple(made),
+        host_outputs=tuple(name for name, on_host in made.items() if on_host and device != HOST),
         weights=tuple(weight.name for weight in weights),
         seconds=float(seconds),
         weight_bytes=sum(weight.nbytes for weight in weights),
@@ -116,62 +115,54 @@ def _partition(
     )
 
 
-def _inputs(assembly: Assembly, count: int) -> tuple[list[list[str]], list[list[str]]]:
-    """Names each partition reads from outside, and those of them that it reads from host memory alone."""
+def _inputs(assembly: Assembly, count: int) -> list[_Border]:
+    """What each partition reads from outside; whether all its kernels read it from host memory."""
     problem, cut = assembly.formulation.problem, assembly.solution.cut
     uses = problem.value_uses
-    read: list[dict[str, bool]] = [{} for _ in range(count)]
-    for row, op, on_host in zip(uses.rows.tolist(), uses.ops.tolist(), uses.on_host.tolist(), strict=True):
-        producer = int(problem.value_producer[row])
-        partition = int(cut.partition[op])
-        if producer != NO_OP and cut.partition[producer] == partition:
-            continue
-        name = assembly.formulation.values[row].name
-        read[partition][name] = read[partition].get(name, True) and on_host
-    accelerated = [device != HOST for device in cut.devices.tolist()]
-    host_only = [
-        [name for name, on_host in names.items() if on_host and away]
-        for names, away in zip(read, accelerated, strict=True)
-    ]
-    return [list(names) for names in read], host_only
+    read: list[_Border] = [{} for _ in range(count)]
+    for row, op, on_host in zip(uses.rows, uses.ops, uses.on_host, strict=True):
+        producer, partition = problem.value_producer[row], int(cut.partition[op])
+        if producer == NO_OP or cut.partition[producer] != partition:
+            name = assembly.formulation.values[int(row)].name
+            read[partition][name] = read[partition].get(name, True) and bool(on_host)
+    return read
 
 
-def _outputs(assembly: Assembly, count: int) -> list[list[str]]:
+def _outputs(assembly: Assembly, count: int) -> list[_Border]:
+    """What each partition hands out; whether its kernel leaves it in host memory."""
     problem, cut = assembly.formulation.problem, assembly.solution.cut
-    made: list[list[str]] = [[] for _ in range(count)]
-    for index in np.flatnonzero(assembly.crossing).tolist():
-        producer = int(problem.value_producer[index])
-        if producer != NO_OP:
-            made[cut.partition[producer]].append(assembly.formulation.values[index].name)
+    made: list[_Border] = [{} for _ in range(count)]
+    for index in _positions(assembly.crossing & (problem.value_producer != NO_OP)):
+        partition = int(cut.partition[problem.value_producer[index]])
+        made[partition][assembly.formulation.values[index].name] = bool(problem.value_left_on_host[index])
     return made
 
 
 def _weights(assembly: Assembly, count: int) -> list[list[Value]]:
     uses = assembly.formulation.problem.weight_uses
     held: list[dict[int, None]] = [{} for _ in range(count)]
-    for row, op in zip(uses.rows.tolist(), uses.ops.tolist(), strict=True):
-        held[assembly.solution.cut.partition[op]][row] = None
+    for row, op in zip(uses.rows, uses.ops, strict=True):
+        held[int(assembly.solution.cut.partition[op])][int(row)] = None
     return [[assembly.formulation.weights[row] for row in rows] for rows in held]
 
 
 def transfers(assembly: Assembly) -> tuple[Transfer, ...]:
     """Copies in the order they are made: those to the host before those to an accelerator, as buffers assume."""
-    problem, placement = assembly.formulation.problem, assembly.solution.placement
-    copied, home = problem.copies(placement), problem.home(placement)
+    home = assembly.formulation.problem.home(assembly.solution.placement)
     held = assembly.held
     found = [
-        Transfer(
-            value=assembly.formulation.values[value].name,
-            source=assembly.device_names[home[value]],
-            target=assembly.device_names[device],
-            nbytes=assembly.formulation.values[value].nbytes,
-            seconds=float(problem.copy_seconds[home[value], device, value]),
-            step=int(first),
-        )
-        for value, device, first in zip(held.value.tolist(), held.device.tolist(), held.first.tolist(), strict=True)
-        if copied[device, value]
+        _transfer(assembly, int(home[value]), int(device), int(value), int(first))
+        for value, device, first in zip(held.value, held.device, held.first, strict=True)
+        if device != home[value]
     ]
     return tuple(sorted(found, key=lambda copy: (copy.step, copy.target != assembly.device_names[HOST])))
+
+
+def _transfer(assembly: Assembly, source: int, target: int, index: int, step: int) -> Transfer:
+    value = assembly.formulation.values[index]
+    seconds = float(assembly.formulation.problem.copy_seconds[source, target, index])
+    names = assembly.device_names
+    return Transfer(value.name, names[source], names[target], value.nbytes, seconds, step)
 
 
 def arena(assembly: Assembly) -> tuple[tuple[Buffer, ...], dict[str, int]]:
@@ -188,7 +179,7 @@ def arena(assembly: Assembly) -> tuple[tuple[Buffer, ...], dict[str, int]]:
         sizes[name] = packing.nbytes
         placed += [
             Buffer(
-                assembly.formulation.values[assembly.held.value[row]].name,
+                assembly.formulation.values[int(assembly.held.value[row])].name,
                 name,
                 offset,
                 interval.nbytes,
@@ -202,15 +193,16 @@ def arena(assembly: Assembly) -> tuple[tuple[Buffer, ...], dict[str, int]]:
 
 def _in_arena(assembly: Assembly, row: int, device: int) -> bool:
     problem = assembly.formulation.problem
-    index = assembly.held.value[row]
+    index = int(assembly.held.value[row])
     value = assembly.formulation.values[index]
     callers = device == HOST and (value.role is ValueRole.INPUT or bool(problem.value_returned[index]))
-    return assembly.held.device[row] == device and not callers and value_spec(value).form is ValueForm.STATIC
+    mine = int(assembly.held.device[row]) == device
+    return mine and not callers and value_spec(value).form is ValueForm.STATIC
 
 
 def _interval(assembly: Assembly, row: int) -> Interval:
     held = assembly.held
-    nbytes = assembly.formulation.values[held.value[row]].nbytes
+    nbytes = assembly.formulation.values[int(held.value[row])].nbytes
     return Interval(int(held.first[row]), int(held.last[row]), nbytes)
 
 
@@ -237,7 +229,7 @@ def decisions(assembly: Assembly) -> tuple[Decision, ...]:
 
 def _decision(assembly: Assembly, op_id: int) -> Decision:
     op, cost = assembly.graph.ops[op_id], assembly.costs.ops[op_id]
-    device = assembly.device_names[assembly.solution.placement[op_id]]
+    device = assembly.device_names[int(assembly.solution.placement[op_id])]
     weights = [assembly.graph.values[value] for value in op.uses if assembly.graph.values[value].is_constant]
     pinned = op_id in assembly.pins
     return Decision(

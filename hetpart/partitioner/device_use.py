@@ -62,7 +62,9 @@ def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[A
     inside = assembly.solution.usage.inside_partition
     peak = max(here, key=lambda step: (int(held.nbytes[alive(step)].sum() + inside[step]), -step))
     values = assembly.formulation.values
-    largest = sorted((AliveValue(values[held.value[r]].name, int(held.nbytes[r])) for r in alive(peak)), key=_by_size)
+    largest = sorted(
+        (AliveValue(values[int(held.value[r])].name, int(held.nbytes[r])) for r in alive(peak)), key=_by_size
+    )
     return peak, tuple(largest[:_ALIVE_SHOWN])
 
 

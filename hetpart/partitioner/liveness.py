@@ -92,7 +92,8 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     made = _made_at(problem, cut)
     first_read, last_read = _reads(problem, placement, cut)
     last_read[HOST, problem.value_returned] = steps
-    copied = problem.copies(placement) & crossing
+    copied = crossing & (last_read >= 0)
+    copied[home, np.arange(problem.values)] = False
     owned = np.zeros_like(copied)
     owned[home, np.arange(problem.values)] = crossing
     first = np.where(owned, made, first_read)
@@ -114,14 +115,16 @@ def _made_at(problem: PlacementProblem, cut: Cut) -> NDArray[np.int64]:
 
 
 def _reads(problem: PlacementProblem, placement: Placement, cut: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(D, V) First and last partition that reads each value from each device."""
+    """(D, V) First and last partition, other than the one that makes it, that reads each value from each device."""
     shape = (len(problem.devices), problem.values)
     first = np.full(shape, cut.partitions, np.int64)
     last = np.full(shape, -1, np.int64)
-    where = (use_devices(problem.value_uses, placement), problem.value_uses.rows)
+    rows = problem.value_uses.rows
     steps = cut.partition[problem.value_uses.ops]
-    np.minimum.at(first, where, steps)
-    np.maximum.at(last, where, steps)
+    outside = (problem.value_producer[rows] == NO_OP) | (steps != _made_at(problem, cut)[rows])
+    where = (use_devices(problem.value_uses, placement)[outside], rows[outside])
+    np.minimum.at(first, where, steps[outside])
+    np.maximum.at(last, where, steps[outside])
     return first, last
 
 

@@ -83,7 +83,8 @@ def _fill(staging: Path, path: Path, plan: Plan, models: Iterable[onnx.ModelProt
     source = Path(plan.model.folder) if plan.model.folder else None
     if self_contained and source is not None:
         gather_weights(protos, source, staging)
-        plan = replace(plan, model=replace(plan.model, folder="", files=weight_files(protos, staging)))
+        full = any(file.full_digest for file in plan.model.files)
+        plan = replace(plan, model=replace(plan.model, folder="", files=weight_files(protos, staging, full=full)))
     elif source is not None:
         plan = replace(plan, model=replace(plan.model, folder=_relative(source, path)))
     for partition, proto in zip(plan.partitions, protos, strict=True):

@@ -90,6 +90,8 @@ class Partition:
     host_inputs: tuple[str, ...]
     """The inputs that every kernel of the partition reads from host memory: bound there, never copied."""
     outputs: tuple[str, ...]
+    host_outputs: tuple[str, ...]
+    """The outputs that their kernels leave in host memory."""
     weights: tuple[str, ...]
     """Weights and derived weights it holds."""
     seconds: float

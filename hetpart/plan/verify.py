@@ -59,7 +59,8 @@ def _unmade_inputs(plan: Plan) -> Iterator[str]:
 
 
 def _strangers(partition: Partition) -> list[str]:
-    return _outside(partition.host_inputs, partition.inputs)
+    borders = ((partition.host_inputs, partition.inputs), (partition.host_outputs, partition.outputs))
+    return [name for on_host, known in borders for name in _outside(on_host, known)]
 
 
 def _bad_steps(plan: Plan) -> Iterator[str]:

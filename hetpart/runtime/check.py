@@ -163,6 +163,7 @@ def _report(  # noqa: PLR0913 - one record from its parts
         nbytes[direction] += size
     return RunReport(
         bundle=str(bundle),
+        machine=session.plan.machine.name,
         runs=len(seconds),
         median_seconds=median(seconds),
         min_seconds=min(seconds),

@@ -106,7 +106,7 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
         frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
         stage.bind_output(layout, place, array.ctypes.data)
     for _, place in stage.allocated_outputs:
-        binding.bind_output(place[0], stage.memory.device_type, stage.memory.device_id)
+        stage.let_allocate(layout, place)
     stage.session.run_with_iobinding(binding, run_options)
     if stage.allocated_outputs:
         made = binding.get_outputs()
@@ -133,7 +133,7 @@ def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
     feeds = {name: _python_value(frame, layout.place(partition, name)) for name in partition.inputs}
     made = stage.session.run(list(partition.outputs), feeds, run_options)
     for name, value in zip(partition.outputs, made, strict=True):
-        _keep_python(frame, (name, partition.device), value)
+        _keep_python(frame, layout.place(partition, name), value)
 
 
 def _python_value(frame: Frame, place: Place) -> Any:

@@ -55,7 +55,8 @@ class Layout:
 
     def place(self, partition: Partition, name: str) -> Place:
         """Where ``partition`` reads or makes ``name``."""
-        return name, self.host if name in partition.host_inputs else partition.device
+        on_host = name in partition.host_inputs or name in partition.host_outputs
+        return name, self.host if on_host else partition.device
 
 
 def _memory(device: str, provider: str, *, emulate: bool) -> Memory:
@@ -102,7 +103,6 @@ class Stage:
     session: onnxruntime.InferenceSession
     binding: onnxruntime.IOBinding | None
     """``None`` where it exchanges Python objects."""
-    memory: Memory
     renewed_inputs: list[Place]
     renewed_outputs: list[Place]
     """Outputs of known size that the caller gets: a new array in every run."""
@@ -117,16 +117,14 @@ class Stage:
         session: onnxruntime.InferenceSession,
         addresses: Mapping[Place, int],
     ) -> Stage:
-        memory = layout.memories[partition.device]
         inputs = [layout.place(partition, name) for name in partition.inputs]
-        outputs = [(name, partition.device) for name in partition.outputs]
+        outputs = [layout.place(partition, name) for name in partition.outputs]
         fresh = [place for place in outputs if place not in addresses]
         dynamic = [(i, p) for i, p in enumerate(outputs) if layout.specs[p[0]].form is not ValueForm.STATIC]
         stage = cls(
             partition,
             session,
             None if layout.is_python(partition) else session.io_binding(),
-            memory,
             [place for place in inputs if place not in addresses],
             [place for place in fresh if layout.specs[place[0]].form is ValueForm.STATIC],
             dynamic,
@@ -146,8 +144,7 @@ class Stage:
             if place in addresses:
                 self.bind_output(layout, place, addresses[place])
             else:
-                assert self.binding is not None
-                self.binding.bind_output(place[0], self.memory.device_type, self.memory.device_id)
+                self.let_allocate(layout, place)
 
     def bind_input(self, layout: Layout, place: Place, address: int) -> None:
         """Read ``place`` from ``address``."""
@@ -160,10 +157,16 @@ class Stage:
     def bind_output(self, layout: Layout, place: Place, address: int) -> None:
         """Write ``place`` to ``address``."""
         assert self.binding is not None
-        spec = layout.specs[place[0]]
+        spec, memory = layout.specs[place[0]], layout.memories[place[1]]
         self.binding.bind_output(
-            place[0], self.memory.device_type, self.memory.device_id, onnx_number(spec.dtype), spec.shape, address
+            place[0], memory.device_type, memory.device_id, onnx_number(spec.dtype), spec.shape, address
         )
+
+    def let_allocate(self, layout: Layout, place: Place) -> None:
+        """Let ONNX Runtime allocate ``place`` on its device."""
+        assert self.binding is not None
+        memory = layout.memories[place[1]]
+        self.binding.bind_output(place[0], memory.device_type, memory.device_id)
 
 
 def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from onnx.backend.base import Backend
 
 FLOAT16_ULPS = 2**-9
-"""Two units in the last place of float16, relative. The CPU provider computes neighbouring float16 ops in float32, and a
-value that crosses a border is rounded to what it is declared to be. ``onnx``'s runner allows bfloat16 the same."""
+"""Two units in the last place of float16, relative. The CPU provider computes neighbouring float16 ops in float32, and
+a value that crosses a border is rounded to what it is declared to be. ``onnx``'s runner allows bfloat16 the same."""
 
 
 class Tests(BackendTest):
