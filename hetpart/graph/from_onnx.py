@@ -16,6 +16,7 @@ from hetpart.graph.ir import Graph, ValueRole
 from hetpart.graph.legality import name_nodes, require_legal, sort_nodes
 from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions
+from hetpart.graph.unsequence import unsequence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,8 @@ def import_onnx(
     returned = tuple(value.name for value in loaded.proto.graph.output)
     passed = rewrite.detach_outputs(loaded.proto)
     facts = evaluate(loaded.proto)
+    if unsequence(loaded.proto, facts):
+        facts = evaluate(loaded.proto)
     before = len(loaded.proto.graph.node)
     removed = rewrite.apply(loaded.proto, facts)
     if removed:
