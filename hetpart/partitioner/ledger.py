@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """``cost`` leaves session overheads out, as the problem's does; ``nbytes`` are weights and pressure on the accelerator."""
+    """``cost`` leaves session overheads out, as the problem's does; ``nbytes`` is what weighs on the accelerator."""
 
     __slots__ = ("_bytes", "_holders", "_home", "_on_accelerator", "_on_host", "cost", "nbytes", "side", "wiring")
 
@@ -59,48 +59,29 @@ class Ledger:
         return np.array(self.side, np.int8)[self.wiring.groups.of_op]
 
     def delta(self, group: int) -> tuple[float, int]:
-        """What moving ``group`` to the other device adds to the cost and to the accelerator's weight bytes."""
-        return (self._leave if self.side[group] else self._enter)(group)
-
-    def _leave(self, group: int) -> tuple[float, int]:
-        wiring, home, near, far = self.wiring, self._home, self._on_accelerator, self._on_host
-        seconds = -wiring.swing[group]
+        """What moving ``group`` to the other device adds to the cost and to the accelerator's bytes."""
+        wiring, here = self.wiring, self.side[group]
+        seconds, nbytes = wiring.swing[group] + self._copied_for(group, here), wiring.own_bytes[group]
         for value in wiring.makes[group]:
-            if near[value]:
-                seconds += wiring.up[value]
-            if far[value]:
-                seconds -= wiring.down[value]
-        for value in wiring.reads[group]:
-            if home[value]:
-                if not far[value]:
-                    seconds += wiring.down[value]
-            elif near[value] == 1:
-                seconds -= wiring.up[value]
-        nbytes = wiring.own_bytes[group]
-        for weight in wiring.shared[group]:
-            if self._holders[weight] == 1:
-                nbytes += self._bytes[weight]
-        return seconds, -nbytes
-
-    def _enter(self, group: int) -> tuple[float, int]:
-        wiring, home, near, far = self.wiring, self._home, self._on_accelerator, self._on_host
-        seconds = wiring.swing[group]
-        for value in wiring.makes[group]:
-            if near[value]:
-                seconds -= wiring.up[value]
-            if far[value]:
+            if self._on_host[value]:
                 seconds += wiring.down[value]
-        for value in wiring.reads[group]:
-            if home[value]:
-                if far[value] == 1:
-                    seconds -= wiring.down[value]
-            elif not near[value]:
-                seconds += wiring.up[value]
-        nbytes = wiring.own_bytes[group]
+            if self._on_accelerator[value]:
+                seconds -= wiring.up[value]
         for weight in wiring.shared[group]:
-            if not self._holders[weight]:
+            if self._holders[weight] == here:
                 nbytes += self._bytes[weight]
-        return seconds, nbytes
+        return (-seconds, -nbytes) if here else (seconds, nbytes)
+
+    def _copied_for(self, group: int, here: int) -> float:
+        """Seconds of copies up that ``group`` alone needs on the accelerator, less those down it alone needs off it."""
+        wiring, seconds = self.wiring, 0.0
+        for value in wiring.reads[group]:
+            if self._home[value]:
+                if self._on_host[value] == 1 - here:
+                    seconds -= wiring.down[value]
+            elif self._on_accelerator[value] == here:
+                seconds += wiring.up[value]
+        return seconds
 
     def flip(self, group: int) -> None:
         """Move ``group`` to the other device."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.polish import excess, merged, squeezed
+from hetpart.partitioner.polish import merged
 from hetpart.partitioner.pressure import Pressure, levels, steered
 from hetpart.partitioner.refine import Effort, improve
 from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
+from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ EXPLORED = 2
 """Splits of the budget worth exploring."""
 SETTLED = 4
 """Candidates worth settling."""
-MOST_STEPS = 5
+NEARLY_SAME = 0.02
+"""Placements that differ in fewer ops than this share are one candidate."""
+MOST_STEPS = 8
 """Steps one candidate is given."""
 
 
@@ -43,11 +46,11 @@ class _Search:
     def promise(self, found: Scored) -> tuple[float, int, bytes]:
         """Seconds, with every byte over the budgets paid for at the price; least first."""
         seconds, partitions, key = found.rank
-        return seconds + self.price * excess(self.scorer.problem, found), partitions, key
+        return seconds + self.price * found.excess, partitions, key
 
     def nearest(self, known: list[Scored]) -> Scored:
         """Least seconds of those that fit; else the one nearest to fitting."""
-        return min(known, key=lambda found: (excess(self.scorer.problem, found), found.rank))
+        return min(known, key=lambda found: found.fit_rank)
 
     def explored(self, whole: Scored, starts: list[Scored]) -> list[Scored]:
         """Improved placements under the most promising splits of the budget into weights and activations."""
@@ -60,19 +63,32 @@ class _Search:
         return found
 
     def settled(self, start: Scored) -> Scored:
-        """``start`` improved step by step, each step steered by the pressure the last one truly has."""
-        best = start
+        """``start`` improved step by step, each step steered by the pressure the last one truly has.
+
+        What the peak has overshot stays in reserve: moving ops off makes buffers that no step foresees.
+        """
+        best, reserve = start, 0
         for _ in range(MOST_STEPS):
             if self.expired():
                 break
             seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
             ledger = Ledger(wiring, start.placement)
-            improve(ledger, self.price, limit_of(seen), Effort())
+            improve(ledger, self.price, limit_of(seen) - reserve, Effort())
             found = self.scorer.score(ledger.placement())
             if found is start:
                 break
             best, start = self.nearest([best, found]), found
+            reserve += found.excess
         return best
+
+    def promising(self, known: list[Scored]) -> list[Scored]:
+        """The best of ``known`` that are not nearly the same."""
+        taken: list[Scored] = []
+        for found in sorted(known, key=self.promise):
+            apart = (int((found.placement != other.placement).sum()) for other in taken)
+            if all(ops > self.scorer.problem.ops * NEARLY_SAME for ops in apart):
+                taken.append(found)
+        return taken[:SETTLED]
 
 
 def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]) -> Scored:
@@ -89,8 +105,7 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     run = _Search(scorer, Wiring.of(problem), _price(search, scorer.score(search.met[1]), fallback), expired)
     known += run.explored(baselines["all-accelerator"], [run.nearest(known)])
-    for candidate in sorted(known, key=run.promise)[:SETTLED]:
-        known.append(run.settled(candidate))
+    known += [run.settled(candidate) for candidate in run.promising(known)]
     best = run.nearest(known)
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)

@@ -53,13 +53,15 @@ def levels(problem: PlacementProblem, whole: Scored) -> list[Pressure]:
     budget = int(problem.budgets[ACCELERATOR])
     if budget == NO_BUDGET:
         return [Pressure(np.zeros(problem.ops, np.int64), 0)]
-    held = inside(problem, whole.cut, crossing_values(problem, whole.cut))
+    crossing = crossing_values(problem, whole.cut)
+    borders = _of_buffers(problem, whole, buffers(problem, whole.placement, whole.cut, crossing))
+    held = inside(problem, whole.cut, crossing)
     alive = np.zeros(problem.ops, np.int64)
     alive[held.order] = held.alive
     may = np.isfinite(problem.seconds).all(axis=0)
-    fixed = int(whole.usage.buffers[ACCELERATOR] + problem.session_bytes[ACCELERATOR])
+    session = int(problem.session_bytes[ACCELERATOR])
     rooms = _apart(np.unique(alive[may & (alive <= budget)]).tolist(), budget // FINEST_SPLIT)
-    return [Pressure(np.where(may & (alive > room), budget + 1, 0), fixed + room) for room in rooms]
+    return [Pressure(np.where(may & (alive > room), budget + 1, borders), session + room) for room in rooms]
 
 
 def _apart(rooms: list[int], finest: int) -> list[int]:
@@ -107,8 +109,9 @@ def _of_inside(problem: PlacementProblem, scored: Scored, held: Inside) -> NDArr
 def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> PlacementProblem:
     """``problem`` as the search should see it: what fills the peak weighs, and every copy may start a partition.
 
-    An op under more than the whole budget may not run there. The bytes become weights of their ops, what no op answers for leaves the budget, and each copy between ops pays half
-    of what another partition costs, since a partition comes with a copy in and a copy out.
+    An op under more than the whole budget may not run there. The bytes become weights of their ops, and what no op
+    answers for leaves the budget. Each copy between ops pays half of what another partition costs, since a partition
+    comes with a copy in and a copy out.
     """
     budgets = problem.budgets.copy()
     shut = (pressure.of_op > budgets[ACCELERATOR]) & (budgets[ACCELERATOR] != NO_BUDGET)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.partitioner.cut import Cut, cut, dependencies
 from hetpart.partitioner.liveness import Usage, usage
+from hetpart.partitioner.problem import NO_BUDGET
 
 if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem
@@ -25,12 +26,22 @@ class Scored:
     """Serial seconds that the bound speaks of: session overheads left out."""
     total_seconds: float
     """``cost`` and the overhead of every session."""
-    fits: bool
+    excess: int
+    """Bytes over the budgets, all devices together."""
+
+    @property
+    def fits(self) -> bool:
+        return self.excess == 0
 
     @property
     def rank(self) -> tuple[float, int, bytes]:
         """Least first; ties go to fewer partitions, then to the lower bytes, so that equal inputs choose alike."""
         return (self.total_seconds, self.cut.partitions, self.placement.tobytes())
+
+    @property
+    def fit_rank(self) -> tuple[int, tuple[float, int, bytes]]:
+        """Least first: those that fit by rank, then the rest by what they exceed."""
+        return (self.excess, self.rank)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +67,12 @@ class Scorer:
         used = usage(self.problem, placement, found)
         cost = self.problem.cost(placement)
         sessions = float(self.problem.session_seconds[found.devices].sum())
-        return Scored(placement, found, used, cost, cost + sessions, used.fits(self.problem))
+        return Scored(placement, found, used, cost, cost + sessions, _excess(self.problem, used))
+
+
+def _excess(problem: PlacementProblem, used: Usage) -> int:
+    limited = problem.budgets != NO_BUDGET
+    return int(np.maximum(used.peak[limited] - problem.budgets[limited], 0).sum())
 
 
 def weight_bytes(problem: PlacementProblem, placement: Placement, device: int) -> int:

@@ -14,7 +14,6 @@ from hetpart.partitioner.baselines import BASELINES
 from hetpart.partitioner.chance import fitted, random_placement
 from hetpart.partitioner.mincut import CutNetwork
 from hetpart.partitioner.optimise import optimise
-from hetpart.partitioner.polish import excess
 from hetpart.partitioner.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scoring import Scored, Scorer
@@ -145,7 +144,7 @@ def _best(
     if len(scorer.problem.devices) == 1:
         return "solver", scorer.score(search.below)
     rivals = {"solver": optimise(scorer, search, baselines, expired), **baselines}
-    name = min(rivals, key=lambda name: (excess(scorer.problem, rivals[name]), rivals[name].rank))
+    name = min(rivals, key=lambda name: rivals[name].fit_rank)
     return name, rivals[name]
 
 
