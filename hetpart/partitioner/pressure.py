@@ -58,7 +58,7 @@ def levels(problem: PlacementProblem, whole: Scored) -> list[Pressure]:
     held = inside(problem, whole.cut, crossing)
     alive = np.zeros(problem.ops, np.int64)
     alive[held.order] = held.alive
-    may = np.isfinite(problem.seconds).all(axis=0)
+    may = problem.legal().all(axis=0)
     session = int(problem.session_bytes[ACCELERATOR])
     rooms = _apart(np.unique(alive[may & (alive <= budget)]).tolist(), budget // FINEST_SPLIT)
     return [Pressure(np.where(may & (alive > room), budget + 1, borders), session + room) for room in rooms]
@@ -117,7 +117,7 @@ def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> Plac
     shut = (pressure.of_op > budgets[ACCELERATOR]) & (budgets[ACCELERATOR] != NO_BUDGET)
     heavy = np.flatnonzero((pressure.of_op > 0) & ~shut)
     seconds = problem.seconds.copy()
-    seconds[ACCELERATOR, shut & np.isfinite(problem.seconds[HOST])] = np.inf
+    seconds[ACCELERATOR, shut] = np.inf
     if budgets[ACCELERATOR] != NO_BUDGET:
         budgets[ACCELERATOR] = max(0, int(budgets[ACCELERATOR]) - pressure.reserve)
     return replace(
