@@ -114,7 +114,8 @@ def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> Plac
     comes with a copy in and a copy out.
     """
     budgets = problem.budgets.copy()
-    shut = (pressure.of_op > budgets[ACCELERATOR]) & (budgets[ACCELERATOR] != NO_BUDGET)
+    shut = problem.legal().all(axis=0) & (pressure.of_op > budgets[ACCELERATOR])
+    shut &= budgets[ACCELERATOR] != NO_BUDGET
     heavy = np.flatnonzero((pressure.of_op > 0) & ~shut)
     seconds = problem.seconds.copy()
     seconds[ACCELERATOR, shut] = np.inf
