@@ -1,0 +1,192 @@
+"""What hetpart adds to ONNX Runtime in each run, and what each further partition and each further copy costs.
+
+    python -m benchmarks.run_overhead [--rounds 500]
+
+One partition: ``hetpart.Session.run`` takes turns with bare ONNX Runtime sessions, one of the partition's own model and
+one of the uncut file. Reach: the median within 1 % or 5 µs of both. More partitions: a chain of 50 tiny ops in 1 to 50
+partitions of one device, and on two devices by turns; the slope of the median is the cost of one more. Reach: 15 µs for
+one on the same device. A copy between devices under emulation is a real one, in the host's memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import hetpart
+from benchmarks import chains, zoo
+from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
+from hetpart.runtime.sessions import SessionSettings, session_options
+
+if TYPE_CHECKING:
+    from hetpart import PartitionedModel, Session
+
+REACH_MICROSECONDS = 5.0
+REACH_SHARE = 0.01
+REACH_PARTITION_MICROSECONDS = 15.0
+MODELS = ("wide-and-deep-tiny", "bert-tiny", "wide-and-deep", "shufflenet")
+PARTITIONS = (1, 2, 5, 10, 20, 50)
+WIDTHS = (64, 262_144)
+"""Floats in the chains' vector: 256 B, and 1 MiB."""
+WARM_UP = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A one-partition session and the bare sessions it is compared with."""
+
+    session: Session
+    rivals: dict[str, onnxruntime.InferenceSession]
+    feeds: dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=500, help="runs of each rival")
+    parser.add_argument("--zoo", type=Path, default=zoo.DEFAULT_FOLDER, help="folder of the built models")
+    parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME")
+    arguments = parser.parse_args()
+    facts = machine_facts()
+    one = _one_partition(arguments.zoo, arguments.models, arguments.rounds)
+    slopes = {
+        name: _partitions(name, device, width, arguments.rounds)
+        for width in WIDTHS
+        for name, device in (("same host", "cpu"), ("same accelerator", chains.ACCELERATOR), ("taking turns", ""))
+        for name in (f"{name}, {4 * width} B",)
+    }
+    small = [row for name, row in slopes.items() if name.startswith("same")]
+    emit(
+        "run_overhead",
+        {
+            "machine": facts,
+            "reach": {
+                "one_partition": {"microseconds": REACH_MICROSECONDS, "share": REACH_SHARE},
+                "one_more_partition_microseconds": REACH_PARTITION_MICROSECONDS,
+            },
+            "reached": {
+                "one_partition": all(row["reached"] for row in one if row["device"] == "cpu"),
+                "one_more_partition": all(row["microseconds"] <= REACH_PARTITION_MICROSECONDS for row in small),
+            },
+            "one_partition": one,
+            "one_more_partition": slopes,
+        },
+    )
+
+
+def _one_partition(folder: Path, models: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name, path, feeds, shape in _subjects(folder, models):
+        for device, rule in (("cpu", "all-cpu"), (chains.ACCELERATOR, "all-accelerator")):
+            for threads in (1, 0):
+                say(f"run_overhead: {name} on {device}, threads {threads or 'as many as cores'}")
+                model = hetpart.partition(path, hardware=chains.HARDWARE, placement=rule, shape=shape, threads=threads)
+                if len(model.plan.partitions) == 1:
+                    subject = _subject(model, path, feeds, threads)
+                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subject, rounds)})
+    return rows
+
+
+def _subjects(folder: Path, models: Sequence[str]) -> list[tuple[str, Path, dict[str, Any], dict[str, int]]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    tiny = _tiny(folder / "matmul-64.onnx")
+    rows = [("matmul-64", tiny, {"x": np.ones((1, 64), np.float32)}, {})]
+    for name in models:
+        path = zoo.prepare(name, folder)
+        rows.append((name, path, dict(zoo.random_feeds(name, path)), dict(zoo.ZOO[name].shape)))
+    return rows
+
+
+def _tiny(path: Path) -> Path:
+    """One product of a vector of 64 floats with a matrix."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "xy")
+    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((64, 64), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul")], "tiny", [x], [y], [weight]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _subject(model: PartitionedModel, path: Path, feeds: dict[str, Any], threads: int) -> Subject:
+    from hetpart.plan.cut_models import cut_models
+
+    settings = SessionSettings(emulate=True, threads=threads)
+    (own,) = cut_models(model.imported.proto, model.plan)
+    rivals = {
+        "the partition's model": _bare(own.SerializeToString(), settings, path.parent),
+        "the uncut file": _bare(str(path), settings, None),
+    }
+    return Subject(model.session(emulate=True), rivals, feeds)
+
+
+def _bare(model: str | bytes, settings: SessionSettings, weights: Path | None) -> onnxruntime.InferenceSession:
+    options = session_options(settings, weights)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _compared(subject: Subject, rounds: int) -> dict[str, Any]:
+    runs = [partial(subject.session.run, None, subject.feeds)]
+    runs += [partial(session.run, None, subject.feeds) for session in subject.rivals.values()]
+    ours, *theirs = _microseconds(runs, rounds)
+    rivals = {name: _beside(ours, samples) for name, samples in zip(subject.rivals, theirs, strict=True)}
+    return {
+        "hetpart_microseconds": Spread.of(ours),
+        "beside": rivals,
+        "reached": all(row["reached"] for row in rivals.values()),
+    }
+
+
+def _microseconds(runs: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    interleaved(runs, WARM_UP)
+    return [[1e6 * seconds for seconds in samples] for samples in interleaved(runs, rounds)]
+
+
+def _beside(ours: list[float], theirs: list[float]) -> dict[str, Any]:
+    added = median(ours) - median(theirs)
+    return {
+        "bare_microseconds": Spread.of(theirs),
+        "added_microseconds": round(added, 2),
+        "added_share": round(added / median(theirs), 5),
+        "reached": added <= max(REACH_MICROSECONDS, REACH_SHARE * median(theirs)),
+    }
+
+
+def _partitions(name: str, device: str, width: int, rounds: int) -> dict[str, Any]:
+    """The cost of one more partition, by least squares over the medians of two and more: one runs in another way."""
+    say(f"run_overhead: one more partition, {name}")
+    counts = [count for count in PARTITIONS if device or count > 1]
+    sessions = [
+        chains.one_device(width, count, device) if device else chains.taking_turns(width, count) for count in counts
+    ]
+    feeds = {"v0": np.arange(width, dtype=np.float32)}
+    for session in sessions:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], feeds["v0"] + 0.5 * chains.OPS)
+    samples = _microseconds([partial(session.run, None, feeds) for session in sessions], rounds)
+    medians = dict(zip(counts, map(median, samples), strict=True))
+    slope, error = _slope(medians)
+    return {
+        "microseconds": round(slope, 2),
+        "standard_error": round(error, 2),
+        "from_one_to_two_microseconds": round(medians[2] - medians[1], 2) if 1 in medians else None,
+        "run_microseconds": dict(zip(counts, map(Spread.of, samples), strict=True)),
+    }
+
+
+def _slope(medians: dict[int, float]) -> tuple[float, float]:
+    counts = [count for count in medians if count > 1]
+    (slope, _), covariance = np.polyfit(counts, [medians[count] for count in counts], 1, cov=True)
+    return float(slope), float(np.sqrt(covariance[0, 0]))
+
+
+if __name__ == "__main__":
+    main()
