@@ -45,6 +45,12 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic] | None:
         return None
 
 
+def is_builtin(dtype: str) -> bool:
+    """Whether NumPy has the type by itself, so that ONNX Runtime takes and gives arrays of it."""
+    known = numpy_dtype(dtype)
+    return known is not None and known.isbuiltin == 1
+
+
 def session_type(dtype: str) -> str:
     """The type as ``onnxruntime``'s ``NodeArg.type`` spells it, such as ``tensor(float)``."""
     return f"tensor({_SESSION_NAMES.get(dtype, dtype)})"

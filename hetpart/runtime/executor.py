@@ -9,7 +9,9 @@ import numpy as np
 
 from hetpart.errors import ExecutionError
 from hetpart.plan.model import Transfer, ValueForm
+from hetpart.runtime.dtypes import onnx_number
 from hetpart.runtime.frame import Frame, Layout, Place, Stage, fresh_array
+from hetpart.runtime.values import allocate, extent, to_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,19 +66,14 @@ def _copy_bytes(layout: Layout, source: Place, target: Place, extent: tuple[int,
 
 
 def _copied_value(frame: Frame, source: Place, target: Place) -> Any:
-    """A value of unknown size on another device, as its own OrtValue."""
-    import onnxruntime
-
-    memory = frame.layout.memories[target[1]]
-    array = _as_array(frame.arrays[source])
-    if target[1] == frame.layout.host:
-        return array
-    copy = np.array(array) if memory.device_type == "cpu" else array
-    return onnxruntime.OrtValue.ortvalue_from_numpy(copy, memory.device_type, memory.device_id)
-
-
-def _as_array(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray) else value.numpy()
+    """A value of unknown size on another device, as an OrtValue of its own."""
+    layout = frame.layout
+    spec, value = layout.specs[source[0]], frame.arrays[source]
+    lies = extent(spec, value)
+    copy = allocate(spec, lies.shape, layout.memories[target[1]])
+    if lies.nbytes:
+        _copy_bytes(layout, source, target, (copy.data_ptr(), lies.address, lies.nbytes))
+    return copy
 
 
 def _run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
@@ -115,17 +112,17 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
 
 
 def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
-    import onnxruntime
-
     layout = frame.layout
-    if layout.specs[place[0]].form is ValueForm.STATIC:
+    spec = layout.specs[place[0]]
+    if spec.form is ValueForm.STATIC:
         stage.bind_input(layout, place, frame.address(place))
         return
     value = frame.arrays[place]
-    if isinstance(value, np.ndarray):
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(value)
     assert stage.binding is not None
-    stage.binding.bind_ortvalue_input(place[0], value)
+    if isinstance(value, np.ndarray):
+        stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, value.ctypes.data)
+    else:
+        stage.binding.bind_ortvalue_input(place[0], value)
 
 
 def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
@@ -137,20 +134,29 @@ def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
 
 
 def _python_value(frame: Frame, place: Place) -> Any:
-    if place not in frame.addresses:
-        value = frame.arrays[place]
-        return value if isinstance(value, np.ndarray | list | dict) or value is None else value.numpy()
-    array = fresh_array(frame.layout.specs[place[0]])
-    frame.layout.memories[place[1]].copy_out(array.ctypes.data, frame.addresses[place], array.nbytes)
-    return array
+    """What ``session.run`` takes: an object of Python's, or an OrtValue, which holds every type of tensor."""
+    layout = frame.layout
+    spec, memory = layout.specs[place[0]], layout.memories[place[1]]
+    if spec.form is not ValueForm.STATIC:
+        return frame.arrays[place]
+    copy = allocate(spec, [size or 0 for size in spec.shape or ()], layout.memories[layout.host])
+    memory.copy_out(copy.data_ptr(), frame.address(place), spec.nbytes)
+    return copy
 
 
 def _keep_python(frame: Frame, place: Place, value: Any) -> None:
-    if place not in frame.addresses:
+    spec = frame.layout.specs[place[0]]
+    if spec.form is not ValueForm.STATIC:
         frame.arrays[place] = value
         return
-    array = np.ascontiguousarray(value)
-    frame.layout.memories[place[1]].copy_in(frame.addresses[place], array.ctypes.data, array.nbytes)
+    array = np.asarray(value, order="C")
+    if array.shape != spec.shape:
+        # A buffer of the planned size waits for it, here or on another device.
+        raise ValueError(f"the value {place[0]!r} has shape {list(array.shape)}, planned was {list(spec.shape or ())}")
+    if place in frame.addresses:
+        frame.layout.memories[place[1]].copy_in(frame.addresses[place], array.ctypes.data, array.nbytes)
+    else:
+        frame.arrays[place] = array
 
 
 def _result(frame: Frame, name: str) -> Any:
@@ -158,5 +164,5 @@ def _result(frame: Frame, name: str) -> Any:
     if name in layout.plan.passthrough:
         fed = frame.arrays[layout.plan.passthrough[name], layout.host]
         return np.array(fed) if isinstance(fed, np.ndarray) else fed
-    value = frame.arrays[name, layout.host]
-    return value if isinstance(value, np.ndarray | list | dict) or value is None else value.numpy()
+    spec, value = layout.specs[name], frame.arrays[name, layout.host]
+    return value if spec.form is ValueForm.OPAQUE else to_array(spec, value, layout.memories[layout.host])

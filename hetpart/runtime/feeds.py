@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,21 +40,44 @@ def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:
 def _checked(spec: ValueSpec, given: Any) -> Any:
     if spec.form is ValueForm.OPAQUE:
         return _strings(given) if spec.shape is not None and spec.dtype == "string" else given
-    array = np.asarray(given)
     wanted = numpy_dtype(spec.dtype)
-    if wanted is not None and array.dtype != wanted:
+    array = np.asarray(given)
+    if wanted is None:
+        return _packed(spec, array)
+    if _is_same(array, wanted, given):
+        array = array.astype(wanted, copy=False)
+    if array.dtype != wanted:
         raise InvalidFeedError(
             f"input {spec.name!r} has dtype {array.dtype}, planned was {spec.dtype}",
             hint=f"convert it with .astype({str(wanted)!r})",
         )
-    if wanted is None:
-        return _packed(spec, array)
     if spec.shape is not None and not _fits(array.shape, spec.shape):
         raise InvalidFeedError(
             f"input {spec.name!r} has shape {list(array.shape)}, planned was {_shape_text(spec)}",
             hint="a plan is made for fixed sizes: feed them, or partition again with another --shape",
         )
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return np.asarray(array, order="C")
+
+
+def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> bool:
+    """Whether only the byte order differs, or ``given`` is a list of Python's numbers, which have no dtype."""
+    if isinstance(given, list):
+        return np.can_cast(array.dtype, wanted, "same_kind")
+    return not array.dtype.isnative and array.dtype.newbyteorder("=") == wanted
+
+
+def in_native_order(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``feeds`` with arrays in this machine's byte order. ONNX Runtime takes foreign bytes for numbers of its own."""
+    foreign = {name: _native(array) for name, array in feeds.items() if _is_foreign(array)}
+    return {**feeds, **foreign} if foreign else feeds
+
+
+def _is_foreign(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and not cast("np.ndarray[Any, Any]", value).dtype.isnative
+
+
+def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -63,7 +86,7 @@ def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
             f"input {spec.name!r} has {array.nbytes} bytes, its {spec.dtype} elements take {spec.nbytes} packed",
             hint="feed the packed bytes as uint8",
         )
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _strings(given: Any) -> np.ndarray[Any, Any]:

@@ -41,7 +41,10 @@ class Layout:
     @classmethod
     def of(cls, plan: Plan, *, emulate: bool) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
-        memories = {use.device: _memory(use.device, use.provider, emulate=emulate) for use in plan.devices}
+        used = {plan.devices[HOST].device, *plan.used_devices}
+        memories = {
+            use.device: _memory(use.device, use.provider, emulate=emulate) for use in plan.devices if use.device in used
+        }
         offsets = {(buffer.value, buffer.device): buffer.offset for buffer in plan.buffers}
         return cls(plan, plan.devices[HOST].device, specs, memories, offsets)
 

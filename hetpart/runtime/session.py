@@ -13,14 +13,16 @@ from hetpart.devices import HOST, Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm, ValueSpec
-from hetpart.runtime.dtypes import session_type
+from hetpart.runtime.dtypes import is_builtin, session_type
 from hetpart.runtime.executor import run_plan
-from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.feeds import checked_feeds, in_native_order
 from hetpart.runtime.frame import Frame, Layout
 from hetpart.runtime.sessions import SessionSettings, cuda_answers, open_sessions, require_runtime
 
 if TYPE_CHECKING:
     from os import PathLike
+
+    import onnxruntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class NodeArg:
 
     name: str
     type: str
-    shape: list[int | None]
+    shape: list[int | str | None]
 
 
 class Session:
@@ -66,18 +68,21 @@ class Session:
         self._sessions = open_sessions(opened, settings)
         self._layout = Layout.of(self.plan, emulate=emulate)
         self._output_names = [spec.name for spec in self.plan.outputs]
+        self._described = _described(self._sessions)
         self._direct = self._direct_run()
         self._frame: Frame | None = None
         self._turn = Lock()
+        self._closed = False
 
     def _direct_run(self) -> Any:
         """The one session's own ``run`` for a plan that is a single partition on the host: nothing to add to it."""
-        host = self.plan.devices[HOST].device
-        if len(self._sessions) == 1 and self.plan.partitions[0].device == host and not self.plan.passthrough:
-            inputs = set(self.plan.partitions[0].inputs)
-            if inputs == {spec.name for spec in self.plan.inputs}:
-                return self._sessions[0].run
-        return None
+        if len(self._sessions) != 1 or self.plan.passthrough:
+            return None
+        partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
+        on_host = partition.device == self.plan.devices[HOST].device
+        complete = set(partition.inputs) == {spec.name for spec in self.plan.inputs}
+        known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
+        return self._sessions[0].run if on_host and complete and known else None
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -86,11 +91,12 @@ class Session:
 
         Raises:
             InvalidFeedError: A feed's name, dtype or shape is not the planned one, or an output is unknown.
-            ExecutionError: A partition failed.
+            ExecutionError: A partition failed, or the session is closed.
         """
-        if self._direct is not None:
+        direct = self._direct
+        if direct is not None:
             try:
-                return self._direct(output_names or self._output_names, input_feed, run_options)
+                return direct(output_names or self._output_names, in_native_order(input_feed), run_options)
             except Exception as error:
                 raise self._explained(error, output_names, input_feed) from error
         self._check_outputs(output_names)
@@ -100,6 +106,8 @@ class Session:
         return [results[name] for name in output_names or self._output_names]
 
     def _own_frame(self) -> Frame:
+        if self._closed:
+            raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
         if self._frame is None:
             self._frame = Frame.of(self._layout, self._sessions)
         return self._frame
@@ -116,6 +124,8 @@ class Session:
         return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {error}")
 
     def _check_outputs(self, names: Sequence[str] | None) -> None:
+        if isinstance(names, str):
+            raise InvalidFeedError(f"the outputs asked for are the text {names!r}", hint=f"ask for a list: [{names!r}]")
         unknown = [name for name in names or () if name not in self._output_names]
         if unknown:
             raise InvalidFeedError(
@@ -125,11 +135,11 @@ class Session:
 
     def get_inputs(self) -> list[NodeArg]:
         """The model's inputs, as ``onnxruntime`` describes them."""
-        return [_node_arg(spec) for spec in self.plan.inputs]
+        return [self._described.get(spec.name) or _node_arg(spec) for spec in self.plan.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """The model's outputs, as ``onnxruntime`` describes them."""
-        return [_node_arg(spec) for spec in self.plan.outputs]
+        return [self._described.get(spec.name) or _node_arg(spec) for spec in self.plan.outputs]
 
     def get_providers(self) -> list[str]:
         """Providers that take part, accelerators first."""
@@ -142,10 +152,12 @@ class Session:
         return tuple((f"{copy.source}->{copy.target}", copy.nbytes) for copy in made)
 
     def close(self) -> None:
-        """Free the sessions and buffers; the Session cannot run afterwards."""
-        self._frame = None
-        self._direct = None
-        self._sessions = []
+        """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""
+        with self._turn:
+            self._closed = True
+            self._frame = None
+            self._direct = None
+            self._sessions = []
 
     def __enter__(self) -> Self:
         return self
@@ -154,9 +166,15 @@ class Session:
         self.close()
 
 
+def _described(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:
+    """Every value at a partition's border, as ONNX Runtime describes it there."""
+    found = [arg for session in sessions for arg in (*session.get_inputs(), *session.get_outputs())]
+    return {arg.name: NodeArg(arg.name, arg.type, arg.shape) for arg in found}
+
+
 def _node_arg(spec: ValueSpec) -> NodeArg:
-    kind = session_type(spec.dtype) if spec.form is not ValueForm.OPAQUE or spec.dtype == "string" else spec.dtype
-    return NodeArg(spec.name, kind, list(spec.shape or ()))
+    """An input that no partition reads."""
+    return NodeArg(spec.name, session_type(spec.dtype), list(spec.shape or ()))
 
 
 def _require_devices(plan: Plan, *, emulate: bool) -> None:

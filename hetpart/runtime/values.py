@@ -1,0 +1,68 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""Tensors whose size only a run can tell: arrays of the caller's and OrtValues that ONNX Runtime allocated.
+
+Both are read and written by address, so that types NumPy has no name for, which ``OrtValue.numpy`` refuses, pass too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.graph.ir import DTYPE_BITS
+from hetpart.runtime.dtypes import is_builtin, numpy_dtype, onnx_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnxruntime
+
+    from hetpart.plan.model import ValueSpec
+    from hetpart.runtime.transport import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a tensor's bytes lie, in a memory that the caller knows."""
+
+    address: int
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
+    """Bytes of a tensor; 4-bit and 2-bit types are packed."""
+    return -(-prod(shape) * DTYPE_BITS[dtype] // 8)
+
+
+def extent(spec: ValueSpec, value: Any) -> Extent:
+    """The extent of an array or OrtValue."""
+    if isinstance(value, np.ndarray):
+        return Extent(value.ctypes.data, value.shape, value.nbytes)
+    shape = tuple(value.shape())
+    return Extent(value.data_ptr(), shape, tensor_bytes(spec.dtype, shape))
+
+
+def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxruntime.OrtValue:
+    """A new OrtValue in ``memory``, its content undefined."""
+    import onnxruntime
+
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+        list(shape), onnx_number(spec.dtype), memory.device_type, memory.device_id
+    )
+
+
+def to_array(spec: ValueSpec, value: Any, memory: Memory) -> np.ndarray[Any, Any]:
+    """A host array of a tensor in ``memory``; packed types are given as bytes."""
+    if isinstance(value, np.ndarray):
+        return value
+    if is_builtin(spec.dtype):
+        return value.numpy()
+    dtype = numpy_dtype(spec.dtype)
+    lies = extent(spec, value)
+    array = np.empty(lies.nbytes, np.uint8) if dtype is None else np.empty(lies.shape, dtype)
+    memory.copy_out(array.ctypes.data, lies.address, lies.nbytes)
+    return array
