@@ -6,6 +6,8 @@ from functools import cache
 
 import numpy as np
 
+from hetpart.graph.ir import DTYPE_BITS
+
 _ONNX_NUMBERS = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9,
     "float16": 10, "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15, "bfloat16": 16,
@@ -39,10 +41,8 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic] | None:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, _EXTENSION_NAMES[dtype]))
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        return None
+    # Asked by name, NumPy knows `int4` once ml_dtypes is imported, an element a byte; ONNX Runtime packs two.
+    return np.dtype(dtype) if DTYPE_BITS.get(dtype, 0) >= 8 else None
 
 
 def is_builtin(dtype: str) -> bool:
