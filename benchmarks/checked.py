@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,6 @@ class Journal:
         return self.rows[key]
 
 
-def chosen_models(names: list[str], *, tiny: bool) -> Iterator[str]:
-    """The models asked for; those of tests where ``tiny``, else the full ones."""
-    yield from names or (name for name in zoo.ZOO if name.endswith("-tiny") == tiny)
+def chosen_models(names: list[str], *, tiny: bool) -> list[str]:
+    """The models asked for, by default those of tests where ``tiny``, else the full ones."""
+    return names or [name for name in zoo.ZOO if name.endswith("-tiny") == tiny]

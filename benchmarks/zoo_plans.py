@@ -40,7 +40,7 @@ def main() -> None:
     arguments = parser.parse_args()
     facts = machine_facts()
     journal = Journal.of(arguments.journal)
-    names = list(chosen_models(arguments.models, tiny=arguments.tiny))
+    names = chosen_models(arguments.models, tiny=arguments.tiny)
     rows = [row for name in names for row in _model_rows(name, arguments, journal)]
     verdict = _verdict(rows)
     emit("zoo_plans", {"machine": facts, **verdict, "plans": rows})
