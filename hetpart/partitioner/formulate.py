@@ -42,10 +42,11 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
     sizes = np.array([aligned(value.nbytes) for value in values], np.int64)
     returned = set(graph.outputs)
     left = {op.outputs[slot] for op in graph.ops for slot in costs.ops[op.id].host_outputs if slot < len(op.outputs)}
+    seconds = _seconds(graph, costs, pins)
     problem = PlacementProblem(
         devices=tuple(device.name for device in machine.devices),
-        seconds=_seconds(graph, costs, pins),
-        groups=np.array(costs.groups, np.int32),
+        seconds=seconds,
+        groups=_groups(costs, np.isfinite(seconds)),
         scratch_bytes=np.array([cost.work.scratch for cost in costs.ops], np.int64),
         value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
         value_left_on_host=np.array([value.id in left for value in values], np.bool_),
@@ -78,6 +79,16 @@ def _seconds(graph: Graph, costs: Costs, pins: Mapping[int, str]) -> NDArray[np.
             else "replace the operator before export, or use an opset that ONNX Runtime has kernels for",
         )
     return seconds
+
+
+def _groups(costs: Costs, allowed: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Group of every op. Where pins leave no device to a whole group its ops stand alone: pins outrank fusion."""
+    groups = np.array(costs.groups, np.int32)
+    together = np.ones_like(allowed)
+    for device, possible in enumerate(allowed):
+        np.logical_and.at(together[device], groups, possible)
+    torn = np.logical_not(together.any(axis=0))[groups]
+    return np.where(torn, np.arange(len(groups), dtype=np.int32), groups)
 
 
 def _uses(graph: Graph, costs: Costs, edges: tuple[Value, ...]) -> Uses:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetpart.errors import ExecutionError
-from hetpart.plan.model import Transfer, ValueForm
+from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import onnx_number
-from hetpart.runtime.frame import Frame, Layout, Place, Stage, fresh_array
+from hetpart.runtime.frame import Frame, Move, Place, Stage, fresh_array
 from hetpart.runtime.values import allocate, extent, to_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hetpart.plan.model import ValueSpec
 
 
 def run_plan(frame: Frame, feeds: Mapping[str, Any], run_options: Any = None) -> dict[str, Any]:
@@ -23,56 +25,45 @@ def run_plan(frame: Frame, feeds: Mapping[str, Any], run_options: Any = None) ->
     Raises:
         ExecutionError: a partition failed; it is named, and the frame can be used again.
     """
-    layout = frame.layout
+    host = frame.layout.host
     frame.copied.clear()
     try:
-        frame.arrays.update(((name, layout.host), value) for name, value in feeds.items())
-        pending = list(reversed(layout.plan.transfers))
-        for step, stage in enumerate(frame.stages):
-            _copy_until(frame, pending, step)
+        for name, value in feeds.items():
+            frame.arrays[name, host] = value
+        for moves, stage in zip(frame.moves, frame.stages, strict=False):
+            for move in moves:
+                _move(frame, move)
             _run_stage(frame, stage, run_options)
-        _copy_until(frame, pending, len(frame.stages))
-        return {spec.name: _result(frame, spec.name) for spec in layout.plan.outputs}
+        for move in frame.moves[-1]:
+            _move(frame, move)
+        return {spec.name: _result(frame, spec) for spec in frame.layout.plan.outputs}
     finally:
         frame.arrays.clear()
 
 
-def _copy_until(frame: Frame, pending: list[Transfer], step: int) -> None:
-    while pending and pending[-1].step <= step:
-        _copy(frame, pending.pop())
-
-
-def _copy(frame: Frame, transfer: Transfer) -> None:
-    layout = frame.layout
-    frame.copied.append(transfer)
-    spec = layout.specs[transfer.value]
-    source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
-    if spec.form is ValueForm.OPAQUE:
-        frame.arrays[target] = frame.arrays[source]
-    elif spec.form is ValueForm.DYNAMIC:
-        frame.arrays[target] = _copied_value(frame, source, target)
+def _move(frame: Frame, move: Move) -> None:
+    frame.copied.append(move.transfer)
+    form = move.spec.form
+    if form is ValueForm.STATIC:
+        source, target = move.source_address, move.target_address
+        if source is None:
+            source = frame.address(move.source)
+        if target is None:
+            frame.arrays[move.target] = array = fresh_array(move.spec)
+            target = array.ctypes.data
+        move.copy(target, source, move.spec.nbytes)
+    elif form is ValueForm.OPAQUE:
+        frame.arrays[move.target] = frame.arrays[move.source]
     else:
-        if target not in frame.addresses:
-            frame.arrays[target] = fresh_array(spec)
-        _copy_bytes(layout, source, target, (frame.address(target), frame.address(source), spec.nbytes))
+        frame.arrays[move.target] = _copied_value(frame, move)
 
 
-def _copy_bytes(layout: Layout, source: Place, target: Place, extent: tuple[int, int, int]) -> None:
-    """One end of every copy is the host."""
-    if target[1] == layout.host:
-        layout.memories[source[1]].copy_out(*extent)
-    else:
-        layout.memories[target[1]].copy_in(*extent)
-
-
-def _copied_value(frame: Frame, source: Place, target: Place) -> Any:
+def _copied_value(frame: Frame, move: Move) -> Any:
     """A value of unknown size on another device, as an OrtValue of its own."""
-    layout = frame.layout
-    spec, value = layout.specs[source[0]], frame.arrays[source]
-    lies = extent(spec, value)
-    copy = allocate(spec, lies.shape, layout.memories[target[1]])
+    lies = extent(move.spec, frame.arrays[move.source])
+    copy = allocate(move.spec, lies.shape, frame.layout.memories[move.target[1]])
     if lies.nbytes:
-        _copy_bytes(layout, source, target, (copy.data_ptr(), lies.address, lies.nbytes))
+        move.copy(copy.data_ptr(), lies.address, lies.nbytes)
     return copy
 
 
@@ -101,7 +92,7 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
         _bind_renewed(frame, stage, place)
     for place in stage.renewed_outputs:
         frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
-        stage.bind_output(layout, place, array.ctypes.data)
+        stage.renew_output(layout, place, array.ctypes.data)
     for _, place in stage.allocated_outputs:
         stage.let_allocate(layout, place)
     stage.session.run_with_iobinding(binding, run_options)
@@ -115,7 +106,7 @@ def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
     layout = frame.layout
     spec = layout.specs[place[0]]
     if spec.form is ValueForm.STATIC:
-        stage.bind_input(layout, place, frame.address(place))
+        stage.renew_input(layout, place, frame.address(place))
         return
     value = frame.arrays[place]
     assert stage.binding is not None
@@ -159,10 +150,10 @@ def _keep_python(frame: Frame, place: Place, value: Any) -> None:
         frame.arrays[place] = array
 
 
-def _result(frame: Frame, name: str) -> Any:
+def _result(frame: Frame, spec: ValueSpec) -> Any:
     layout = frame.layout
-    if name in layout.plan.passthrough:
-        fed = frame.arrays[layout.plan.passthrough[name], layout.host]
+    if spec.name in layout.plan.passthrough:
+        fed = frame.arrays[layout.plan.passthrough[spec.name], layout.host]
         return np.array(fed) if isinstance(fed, np.ndarray) else fed
-    spec, value = layout.specs[name], frame.arrays[name, layout.host]
+    value = frame.arrays[spec.name, layout.host]
     return value if spec.form is ValueForm.OPAQUE else to_array(spec, value, layout.memories[layout.host])

@@ -41,6 +41,8 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     if spec.form is ValueForm.OPAQUE:
         return _strings(given) if spec.shape is not None and spec.dtype == "string" else given
     wanted = numpy_dtype(spec.dtype)
+    if type(given) is np.ndarray and given.dtype == wanted and given.shape == spec.shape and given.flags.c_contiguous:
+        return given
     array = np.asarray(given)
     if wanted is None:
         return _packed(spec, array)

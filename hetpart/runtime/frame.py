@@ -2,8 +2,8 @@
 """What one run of a plan works in: arenas, and for every partition a binding of its values to places in them.
 
 A value of known size between partitions has one address for as long as the frame lives, so it is bound once. Graph
-inputs are the caller's arrays and outputs are new ones in every run, so those are bound in every run; so is a value
-whose size only a run can tell, which ONNX Runtime allocates.
+inputs are the caller's arrays and outputs are new ones in every run, so those are bound again where their address
+changed; a value whose size only a run can tell, which ONNX Runtime allocates, is bound in every run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.transport import Block, CudaMemory, HostMemory, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import onnxruntime
 
@@ -74,6 +74,8 @@ class Frame:
 
     layout: Layout
     stages: list[Stage]
+    moves: list[list[Move]]
+    """Copies before every stage, in order, and those after the last."""
     blocks: dict[str, Block]
     addresses: dict[Place, int]
     arrays: dict[Place, Any] = field(default_factory=dict[Place, Any])
@@ -89,13 +91,40 @@ class Frame:
             Stage.of(layout, partition, session, addresses)
             for partition, session in zip(layout.plan.partitions, sessions, strict=True)
         ]
-        return cls(layout, stages, blocks, addresses)
+        moves = [
+            [Move.of(layout, transfer, addresses) for transfer in layout.plan.transfers if transfer.step == step]
+            for step in range(len(stages) + 1)
+        ]
+        return cls(layout, stages, moves, blocks, addresses)
 
     def address(self, place: Place) -> int:
         """Where the bytes of a value of known size lie in this run."""
         if place in self.addresses:
             return self.addresses[place]
         return self.arrays[place].ctypes.data
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A planned copy, and what of it every run has in common."""
+
+    transfer: Transfer
+    spec: ValueSpec
+    source: Place
+    target: Place
+    copy: Callable[[int, int, int], None]
+    """From one address to another: one end of every copy is the host, the other end's memory knows how."""
+    source_address: int | None
+    """``None`` for a place that has no fixed one."""
+    target_address: int | None
+
+    @classmethod
+    def of(cls, layout: Layout, transfer: Transfer, addresses: Mapping[Place, int]) -> Move:
+        source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
+        to_host = transfer.target == layout.host
+        copy = layout.memories[transfer.source].copy_out if to_host else layout.memories[transfer.target].copy_in
+        spec = layout.specs[transfer.value]
+        return cls(transfer, spec, source, target, copy, addresses.get(source), addresses.get(target))
 
 
 @dataclass(slots=True)
@@ -111,6 +140,8 @@ class Stage:
     """Outputs of known size that the caller gets: a new array in every run."""
     allocated_outputs: list[tuple[int, Place]]
     """Outputs that ONNX Runtime allocates, by their position."""
+    bound: dict[Place, int] = field(default_factory=dict[Place, int])
+    """Addresses that renewed inputs and outputs of known size were last bound to."""
 
     @classmethod
     def of(
@@ -148,6 +179,18 @@ class Stage:
                 self.bind_output(layout, place, addresses[place])
             else:
                 self.let_allocate(layout, place)
+
+    def renew_input(self, layout: Layout, place: Place, address: int) -> None:
+        """Read ``place`` from ``address`` from now on."""
+        if self.bound.get(place) != address:
+            self.bind_input(layout, place, address)
+            self.bound[place] = address
+
+    def renew_output(self, layout: Layout, place: Place, address: int) -> None:
+        """Write ``place`` to ``address`` from now on."""
+        if self.bound.get(place) != address:
+            self.bind_output(layout, place, address)
+            self.bound[place] = address
 
     def bind_input(self, layout: Layout, place: Place, address: int) -> None:
         """Read ``place`` from ``address``."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from hetpart.plan.bundle import Bundle
     from hetpart.plan.model import Partition
 
-_ERROR = 3
-"""ONNX Runtime's log severity: errors and worse."""
+_ERROR, _FATAL = 3, 4
+"""ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
 _CUDA_DRIVER = "libcuda.so.1"
 _CUDA_OPTIONS = {
     # Workspaces are part of the budget: an exhaustive search allocates far more than it keeps.
@@ -90,6 +90,7 @@ def open_session(
     wanted = Provider.CPU if settings.emulate else Provider(provider)
     options = session_options(settings, weights)
     if wanted is Provider.CUDA:
+        options.log_severity_level = _ERROR
         runtime.preload_dlls()
     try:
         session = runtime.InferenceSession(
@@ -115,7 +116,7 @@ def session_options(settings: SessionSettings, weights: Path | None) -> onnxrunt
     """Options that every session of hetpart has."""
     runtime = require_runtime()
     options = runtime.SessionOptions()
-    options.log_severity_level = _ERROR
+    options.log_severity_level = _FATAL
     if not settings.optimize:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if settings.threads:
