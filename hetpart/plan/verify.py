@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import prod
 
+from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
 
@@ -85,8 +87,39 @@ def _least_bytes(spec: ValueSpec) -> int:
 def _shapeless(plan: Plan) -> Iterator[str]:
     for spec in _specs(plan).values():
         known = spec.shape is not None and None not in spec.shape and spec.dtype in DTYPE_BITS
-        if spec.form is ValueForm.STATIC and not known:
+        if spec.form is ValueForm.STATIC and not (known and spec.nbytes == _least_bytes(spec)):
             yield spec.name
+
+
+def _contradictions(plan: Plan) -> Iterator[str]:
+    """A value may be listed at the model's border and between partitions; both say the same of it."""
+    specs = _specs(plan)
+    listed = (*plan.inputs, *plan.outputs, *plan.values)
+    yield from (spec.name for spec in listed if replace(spec, range=None) != replace(specs[spec.name], range=None))
+
+
+def _absent(plan: Plan) -> Iterator[str]:
+    """What a partition or copy reads from a device that the value is not on by then, in the order of a run."""
+    host = next((use.device for use in plan.devices), "")
+    present = {(spec.name, host) for spec in plan.inputs}
+    waiting = list(reversed(plan.transfers))
+    for step in range(len(plan.partitions) + 1):
+        while waiting and waiting[-1].step <= step:
+            copy = waiting.pop()
+            yield from _unless((copy.value, copy.source), present)
+            present.add((copy.value, copy.target))
+        for partition in plan.partitions[step : step + 1]:
+            for name in partition.inputs:
+                yield from _unless((name, host if name in partition.host_inputs else partition.device), present)
+            on_host = partition.host_outputs
+            present.update((name, host if name in on_host else partition.device) for name in partition.outputs)
+    for spec in plan.outputs:
+        yield from _unless((plan.passthrough.get(spec.name, spec.name), host), present)
+
+
+def _unless(place: tuple[str, str], present: set[tuple[str, str]]) -> Iterator[str]:
+    if place not in present:
+        yield f"{place[0]} on {place[1]}"
 
 
 def _overlaps(plan: Plan) -> Iterator[str]:
@@ -112,12 +145,15 @@ RULES: tuple[tuple[str, Offenders], ...] = (
     ("a plan has a host", lambda plan: () if plan.devices else ("no device",)),
     ("devices have names of their own", lambda plan: _repeated(use.device for use in plan.devices)),
     ("devices are listed", lambda plan: _outside(_devices_used(plan), (use.device for use in plan.devices))),
+    ("providers are known", lambda plan: _outside((use.provider for use in plan.devices), tuple(Provider))),
     ("values are listed", lambda plan: _outside(_values_used(plan), _specs(plan))),
     ("partitions have numbers of their own", lambda plan: _repeated(f"{p.id}" for p in plan.partitions)),
     ("values are made before they are used", _unmade_inputs),
     ("host inputs are inputs", lambda plan: (name for p in plan.partitions for name in _strangers(p))),
     ("copies and buffers lie within the run", _bad_steps),
+    ("values are on a device before they are read there", _absent),
     ("values of planned size have one", _shapeless),
+    ("a value is described in one way", _contradictions),
     ("buffers hold their values", _small_buffers),
     ("buffers in use do not overlap", _overlaps),
     ("sizes are not negative", _negative_sizes),

@@ -29,7 +29,7 @@ def test_the_published_schema_is_current() -> None:
 
 def test_plans_obey_the_schema(validator: jsonschema.Draft202012Validator) -> None:
     validator.validate(CONTENT)
-    validator.validate(json.loads(write_plan(replace(wide_and_deep_plan(), transfers=(), notes=()))))
+    validator.validate(json.loads(write_plan(replace(wide_and_deep_plan(), baselines=(), notes=()))))
     validator.validate({**CONTENT, "of_a_newer_revision": 1})
 
 

@@ -18,14 +18,17 @@ BROKEN: dict[str, Plan] = {
     "a plan has a host": replace(PLAN, devices=()),
     "devices have names of their own": replace(PLAN, devices=PLAN.devices * 2),
     "devices are listed": replace(PLAN, transfers=(replace(PLAN.transfers[0], target="cuda:1"),)),
+    "providers are known": replace(PLAN, devices=(replace(PLAN.devices[0], provider="Abacus"), PLAN.devices[1])),
     "values are listed": replace(PLAN, transfers=(Transfer("nowhere", "cpu", "cuda:0", 1, 0.0, 1),)),
     "partitions have numbers of their own": replace(PLAN, partitions=(FIRST, replace(SECOND, id=0))),
     "values are made before they are used": replace(PLAN, partitions=(SECOND, FIRST)),
+    "values are on a device before they are read there": replace(PLAN, transfers=PLAN.transfers[1:]),
     "host inputs are inputs": replace(PLAN, partitions=(FIRST, replace(SECOND, host_inputs=("score",)))),
     "copies and buffers lie within the run": replace(PLAN, transfers=(replace(PLAN.transfers[0], step=3),)),
     "values of planned size have one": replace(
         PLAN, values=(replace(PLAN.values[0], shape=(None, 3120)), PLAN.values[1])
     ),
+    "a value is described in one way": replace(PLAN, values=(*PLAN.values, replace(PLAN.outputs[0], dtype="int32"))),
     "buffers hold their values": replace(PLAN, buffers=(replace(EMBEDDED, nbytes=798_719), WIDE, SCORE)),
     "buffers in use do not overlap": replace(PLAN, buffers=(EMBEDDED, replace(WIDE, offset=798_719), SCORE)),
     "sizes are not negative": replace(PLAN, transfers=(replace(PLAN.transfers[0], nbytes=-1),)),
@@ -63,7 +66,7 @@ def test_steps_before_the_start_or_out_of_order_are_found(step: Plan) -> None:
 
 
 def test_an_output_that_nothing_makes_is_found() -> None:
-    plan = replace(PLAN, partitions=(FIRST, replace(SECOND, outputs=())))
+    plan = replace(PLAN, partitions=(FIRST, replace(SECOND, outputs=())), transfers=PLAN.transfers[:2])
     assert "values are made before they are used: score" in violations(plan)
     assert list(violations(replace(plan, passthrough={"score": "ids"}))) == []
 
@@ -82,6 +85,6 @@ def test_bytes_may_be_shared_at_different_times_and_on_different_devices() -> No
     [("float32", (3, 5), 60), ("int4", (3,), 2), ("float16", (), 2), ("int64", (0, 7), 0), ("float8e4m3fn", (9,), 9)],
 )
 def test_a_buffer_is_as_large_as_its_value(dtype: str, shape: tuple[int, ...], nbytes: int) -> None:
-    values = (PLAN.values[0], replace(PLAN.values[1], dtype=dtype, shape=shape))
+    values = (PLAN.values[0], replace(PLAN.values[1], dtype=dtype, shape=shape, nbytes=nbytes))
     assert list(violations(replace(PLAN, values=values, buffers=(replace(WIDE, nbytes=nbytes),)))) == []
     assert list(violations(replace(PLAN, values=values, buffers=(replace(WIDE, nbytes=nbytes - 1),))))

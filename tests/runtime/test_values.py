@@ -205,4 +205,4 @@ def test_packed_types_are_fed_and_returned_as_their_bytes() -> None:
         with cut(proto, accelerated) as session:
             f, y = session.run(None, {"x": packed})
             assert f.tolist() == [0.5, 1, 3.5, -0.5, -4]
-            assert y.tolist() == packed.tolist()
+            assert (y & [0xFF, 0xFF, 0x0F]).tolist() == packed.tolist()  # nothing lies in the last half
