@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetpart.partitioner.baselines import all_accelerator
 from hetpart.partitioner.explore import Outlook, explore, limit_of
+from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.polish import merged
@@ -40,7 +44,7 @@ class _Search:
     expired: Callable[[], bool]
 
     def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
-        seen = steered(self.scorer.problem, pressure, self.price)
+        seen = steered(self.wiring.problem, pressure, self.price)
         return seen, self.wiring.seen(seen, pressure.of_op)
 
     def promise(self, found: Scored) -> tuple[float, int, bytes]:
@@ -54,7 +58,7 @@ class _Search:
 
     def explored(self, whole: Scored, starts: list[Scored]) -> list[Scored]:
         """Improved placements under the most promising splits of the budget into weights and activations."""
-        outlooks = [Outlook.of(*self.view(pressure)) for pressure in levels(self.scorer.problem, whole)]
+        outlooks = [Outlook.of(*self.view(pressure)) for pressure in levels(self.wiring.problem, whole)]
         found: list[Scored] = []
         for outlook in sorted(outlooks, key=lambda outlook: outlook.search.bound)[:EXPLORED]:
             if not self.expired():
@@ -103,8 +107,10 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     problem = scorer.problem
     fallback = scorer.score(forced_placement(problem))
     known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
-    run = _Search(scorer, Wiring.of(problem), _price(search, scorer.score(search.met[1]), fallback), expired)
-    known += run.explored(baselines["all-accelerator"], [run.nearest(known)])
+    within = without_misfits(problem)
+    run = _Search(scorer, Wiring.of(within), _price(search, scorer.score(search.met[1]), fallback), expired)
+    known = [found for found in known if np.isfinite(within.cost(found.placement))]
+    known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
     known += [run.settled(candidate) for candidate in run.promising(known)]
     best = run.nearest(known)
     if not best.fits:

@@ -12,6 +12,7 @@ from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 from hetpart.partitioner.chance import fitted, random_placement
+from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.mincut import CutNetwork
 from hetpart.partitioner.optimise import optimise
 from hetpart.partitioner.price import PriceSearch, search_price
@@ -127,7 +128,7 @@ def _require_solvable(problem: PlacementProblem) -> None:
 def _certified(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
     problem = scorer.problem
     baselines = {name: scorer.score(rule(problem)) for name, rule in BASELINES.items()}
-    return search_price(problem, CutNetwork.of(problem)), baselines
+    return search_price(problem, CutNetwork.of(without_misfits(problem))), baselines
 
 
 def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
