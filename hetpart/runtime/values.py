@@ -57,12 +57,20 @@ def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxrunti
 
 def to_array(spec: ValueSpec, value: Any, memory: Memory) -> np.ndarray[Any, Any]:
     """A host array of a tensor in ``memory``; packed types are given as bytes."""
-    if isinstance(value, np.ndarray):
-        return value
     if is_builtin(spec.dtype):
-        return value.numpy()
+        return value if isinstance(value, np.ndarray) else value.numpy()
     dtype = numpy_dtype(spec.dtype)
+    if isinstance(value, np.ndarray):
+        return value if dtype else _without_spare_bits(value, spec.dtype, [size or 0 for size in spec.shape or ()])
     lies = extent(spec, value)
     array = np.empty(lies.nbytes, np.uint8) if dtype is None else np.empty(lies.shape, dtype)
     memory.copy_out(array.ctypes.data, lies.address, lies.nbytes)
-    return array
+    return array if dtype else _without_spare_bits(array, spec.dtype, lies.shape)
+
+
+def _without_spare_bits(packed: np.ndarray[Any, Any], dtype: str, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """``packed`` with zeros where its last byte holds no element: kernels leave there whatever was there before."""
+    used = prod(shape) * DTYPE_BITS[dtype] % 8
+    if used:
+        packed[-1] &= (1 << used) - 1
+    return packed
