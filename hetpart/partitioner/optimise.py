@@ -14,7 +14,7 @@ from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.polish import merged
 from hetpart.partitioner.pressure import Pressure, levels, steered
-from hetpart.partitioner.refine import Effort, improve
+from hetpart.partitioner.refine import Effort, drop, improve
 from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
@@ -31,7 +31,9 @@ SETTLED = 4
 """Candidates worth settling."""
 NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
-MOST_STEPS = 8
+MOST_REPAIRS = 40
+"""Peaks one candidate may have to be taken down."""
+MOST_STEPS = 5
 """Steps one candidate is given."""
 
 
@@ -41,6 +43,8 @@ class _Search:
     wiring: Wiring
     price: float
     """Seconds a byte is worth while searching."""
+    exchange: float
+    """Seconds a byte over the budget is held against a candidate."""
     expired: Callable[[], bool]
 
     def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
@@ -50,7 +54,7 @@ class _Search:
     def promise(self, found: Scored) -> tuple[float, int, bytes]:
         """Seconds, with every byte over the budgets paid for at the price; least first."""
         seconds, partitions, key = found.rank
-        return seconds + self.price * found.excess, partitions, key
+        return seconds + self.exchange * found.excess, partitions, key
 
     def nearest(self, known: list[Scored]) -> Scored:
         """Least seconds of those that fit; else the one nearest to fitting."""
@@ -66,24 +70,39 @@ class _Search:
                 found += [self.scorer.score(placement) for placement in placements]
         return found
 
-    def settled(self, start: Scored) -> Scored:
-        """``start`` improved step by step, each step steered by the pressure the last one truly has.
-
-        What the peak has overshot stays in reserve: moving ops off makes buffers that no step foresees.
-        """
-        best, reserve = start, 0
-        for _ in range(MOST_STEPS):
-            if self.expired():
+    def repaired(self, start: Scored) -> Scored:
+        """``start`` with groups taken off the accelerator, peak after peak, until it fits."""
+        for _ in range(MOST_REPAIRS):
+            if start.fits or self.expired():
                 break
             seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
             ledger = Ledger(wiring, start.placement)
-            improve(ledger, self.price, limit_of(seen) - reserve, Effort())
+            drop(ledger, limit_of(seen))
             found = self.scorer.score(ledger.placement())
             if found is start:
                 break
-            best, start = self.nearest([best, found]), found
-            reserve += found.excess
-        return best
+            start = found
+        return start
+
+    def settled(self, start: Scored) -> Scored:
+        """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
+        return self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
+
+    def stepped(self, start: Scored) -> Scored:
+        """``start`` improved under the pressure it truly has, then made to fit."""
+        seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
+        ledger = Ledger(wiring, start.placement)
+        improve(ledger, self.price, limit_of(seen), Effort())
+        return self.repaired(self.scorer.score(ledger.placement()))
+
+    def climbed(self, start: Scored) -> Scored:
+        """``start`` improved step by step."""
+        for _ in range(MOST_STEPS):
+            found = start if self.expired() else self.stepped(start)
+            if found.fit_rank >= start.fit_rank:
+                break
+            start = found
+        return start
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""
@@ -108,7 +127,8 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     fallback = scorer.score(forced_placement(problem))
     known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     within = without_misfits(problem)
-    run = _Search(scorer, Wiring.of(within), _price(search, scorer.score(search.met[1]), fallback), expired)
+    average = _average_price(scorer.score(search.met[1]), fallback)
+    run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
     known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
     known += [run.settled(candidate) for candidate in run.promising(known)]
@@ -118,7 +138,6 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     return run.nearest([best, run.settled(merged(scorer, run.wiring, best))]) if best.fits else best
 
 
-def _price(search: PriceSearch, free: Scored, fallback: Scored) -> float:
-    """The shadow price; where weights alone do not bind, what a byte saves on average."""
-    average = (fallback.cost - free.cost) / max(1, int(free.usage.peak[ACCELERATOR]))
-    return search.price or max(0.0, average)
+def _average_price(free: Scored, fallback: Scored) -> float:
+    """Seconds a byte saves from all it can be to nothing at all."""
+    return max(0.0, (fallback.cost - free.cost) / max(1, int(free.usage.peak[ACCELERATOR])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +36,32 @@ def improve(ledger: Ledger, price: float, limit: int, effort: Effort) -> None:
             return
         if not fitted and ledger.nbytes > limit:
             return
+
+
+def drop(ledger: Ledger, limit: int) -> None:
+    """Take groups off the accelerator, least seconds lost per byte first, until ``limit`` holds or none frees any."""
+    queue = [(_loss(ledger, group), group) for group in ledger.wiring.movable if ledger.side[group]]
+    heapify(queue)
+    while queue and ledger.nbytes > limit:
+        loss, group = heappop(queue)
+        if not ledger.side[group] or loss == inf:
+            continue
+        now = _loss(ledger, group)
+        if now > loss + TINY:
+            heappush(queue, (now, group))
+            continue
+        ledger.flip(group)
+        for near in ledger.wiring.neighbours[group]:
+            if ledger.side[near]:
+                heappush(queue, (_loss(ledger, near), near))
+
+
+def _loss(ledger: Ledger, group: int) -> float:
+    """Seconds lost per byte freed. What frees nothing goes only where it saves seconds, and then at once."""
+    seconds, nbytes = ledger.delta(group)
+    if nbytes < 0:
+        return -seconds / nbytes
+    return -inf if seconds < -TINY else inf
 
 
 @dataclass(slots=True)
