@@ -50,4 +50,7 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
     for node in graph:
         node.metadata_props[_DEVICE_KEY] = partition.device
     version = max(whole.ir_version, _LOWEST_IR_VERSION)
-    return ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
+    proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
+    # The extraction gathers them in a set: their order is that of addresses in memory.
+    proto.graph.initializer.sort(key=lambda tensor: tensor.name)
+    return proto

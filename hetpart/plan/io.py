@@ -53,6 +53,14 @@ def read_plan(data: bytes, where: str) -> Plan:
     return plan
 
 
+def is_plan(data: bytes) -> bool:
+    """Whether ``data`` calls itself a plan, of whichever version."""
+    try:
+        return _decode(data, _Header, "").schema == PLAN_SCHEMA
+    except InvalidBundleError:
+        return False
+
+
 def load_plan(path: Path) -> Plan:
     """The plan of the bundle at ``path``, or in the plan file at ``path``.
 
@@ -65,6 +73,8 @@ def load_plan(path: Path) -> Plan:
     except FileNotFoundError:
         what = f"is not a bundle: it has no {PLAN_FILE}" if path.is_dir() else "does not exist"
         raise InvalidBundleError(f"{str(path)!r} {what}", hint="make a bundle with `hetpart partition MODEL`") from None
+    except OSError as error:
+        raise InvalidBundleError(f"cannot read {str(file)!r}: {error.strerror or error}") from error
     return read_plan(data, str(file))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 from typing import TYPE_CHECKING, BinaryIO
 
 import onnx
 
+from hetpart.graph.types import dtype_name, nbytes_of
 from hetpart.plan.fingerprint import describe_file
 
 if TYPE_CHECKING:
@@ -22,17 +23,19 @@ _CHUNK = 16 * 2**20
 
 
 def external_tensors(models: Iterable[onnx.ModelProto]) -> Iterator[onnx.TensorProto]:
-    """Every initializer that refers to a file, subgraphs included."""
+    """Every initializer and constant that refers to a file, subgraphs included."""
     for model in models:
         yield from _graph_tensors(model.graph)
 
 
 def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from (tensor for tensor in graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL)
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _graph_tensors(body)
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    for tensor in (*graph.initializer, *(attribute.t for attribute in attributes if attribute.HasField("t"))):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            yield tensor
+    for attribute in attributes:
+        for body in (attribute.g, *attribute.graphs):
+            yield from _graph_tensors(body)
 
 
 def reference_of(tensor: onnx.TensorProto) -> dict[str, str]:
@@ -48,18 +51,19 @@ def weight_files(models: Iterable[onnx.ModelProto], folder: Path, *, full: bool 
 
 def gather_weights(models: Iterable[onnx.ModelProto], source: Path, target: Path) -> None:
     """Copy the tensors that ``models`` refer to into one file in ``target``, each once, and refer to that."""
-    placed: dict[tuple[str, str, str], tuple[int, int]] = {}
+    placed: dict[tuple[str, int, int], int] = {}
     with (target / GATHERED_FILE).open("wb") as out:
         for tensor in external_tensors(models):
             entries = reference_of(tensor)
-            key = (entries["location"], entries.get("offset", "0"), entries.get("length", ""))
-            if key not in placed:
+            length = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
+            extent = entries["location"], int(entries.get("offset", "0")), length
+            if extent not in placed:
                 out.write(b"\0" * (-out.tell() % _ALIGNMENT))
-                start = out.tell()
-                _copy(source / key[0], int(key[1]), int(key[2] or -1), out)
-                placed[key] = start, out.tell() - start
-            offset, length = placed[key]
-            _refer(tensor, offset, length)
+                placed[extent] = out.tell()
+                _copy(source / extent[0], extent[1], length, out)
+            _refer(tensor, placed[extent], length)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _refer(tensor: onnx.TensorProto, offset: int, length: int) -> None:
@@ -69,6 +73,6 @@ def _refer(tensor: onnx.TensorProto, offset: int, length: int) -> None:
 
 
 def _copy(path: Path, offset: int, length: int, out: BinaryIO) -> None:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        end = len(data) if length < 0 else offset + length
-        out.writelines(data[start : min(start + _CHUNK, end)] for start in range(offset, end, _CHUNK))
+    with path.open("rb") as file:
+        file.seek(offset)
+        out.writelines(file.read(min(_CHUNK, length - start)) for start in range(0, length, _CHUNK))
