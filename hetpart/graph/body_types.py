@@ -48,5 +48,5 @@ def _infer_alone(
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexError, MemoryError):
         return None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import onnx
 
+from hetpart.errors import InvalidModelError
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captures
-from hetpart.graph.load import subgraphs
+from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
+from hetpart.graph.walk import subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,17 +49,24 @@ class GraphBuilder:
             return self.ids[name]
         type_ = self.types.get(name, onnx.TypeProto())
         kind, dtype, shape = kind_of(type_), dtype_of(type_), shape_of(type_)
-        size = self._nbytes(kind, dtype, shape, inputs)
+        size = self._nbytes(name, kind, dtype, shape, inputs)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
         made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources)
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
 
-    def _nbytes(self, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[int]) -> int:
+    def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[int]) -> int:
         """Bytes, estimated as those of the largest input where a dimension is unknown."""
         if kind is ValueKind.TENSOR and shape is not None and None not in shape:
-            return nbytes_of(dtype, [size for size in shape if size is not None])
+            sizes = [size for size in shape if size is not None]
+            nbytes = nbytes_of(dtype, sizes)
+            if nbytes > MOST_BYTES:
+                raise InvalidModelError(
+                    f"value {name!r} of {self.name!r} has shape {shape_text(sizes)}, more than any machine holds",
+                    hint="bind smaller dimensions with --shape, or export the model again",
+                )
+            return nbytes
         return max((self.values[value].nbytes for value in inputs), default=_UNKNOWN_BYTES)
 
     def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:

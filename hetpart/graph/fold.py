@@ -8,6 +8,7 @@ alone is *derived*: constant, of known type, and never computed here.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError, infer_node_outputs
 
+from hetpart.errors import InvalidModelError
 from hetpart.graph.body_types import control_flow_types
 from hetpart.graph.contrib_types import contrib_types
 from hetpart.graph.legality import captures
-from hetpart.graph.load import subgraphs
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
+from hetpart.graph.walk import subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,11 +34,25 @@ if TYPE_CHECKING:
 EVALUATED_LIMIT = 4096
 """Elements up to which a constant's content is worth knowing: shapes, axes, indices, small masks."""
 _INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+_EVALUATED = frozenset(
+    {
+        "Abs", "Add", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+        "Cast", "CastLike", "Ceil", "Clip", "Compress", "Concat", "ConstantOfShape", "CumSum", "Div", "Equal", "Expand",
+        "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity",
+        "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "OneHot", "Or", "Pad", "Pow",
+        "Range", "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Scatter",
+        "ScatterElements", "ScatterND", "Sign", "Slice", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Trilu",
+        "Unsqueeze", "Where", "Xor",
+    }
+)  # fmt: skip
+"""Ops of shape arithmetic, whose results are exact and no larger on the way than at the end."""
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
 
 
+_INFERENCE_ERRORS = (InferenceError, RuntimeError, ValueError, TypeError, IndexError, MemoryError)
+"""What ``onnx`` raises where types do not fit an operator, or it has no answer."""
 _KEPT = frozenset({"DequantizeLinear"})
 """Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
 
@@ -110,10 +128,10 @@ def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
         return None
     if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx"):
         return _FROM_TYPES[node.op_type](facts, node)
-    if node.op_type == "Constant" and not node.domain:
+    if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
         return _constant_content(node)
     inputs = {name: facts.contents.get(name) for name in node.input if name}
-    if not inputs or any(content is None for content in inputs.values()):
+    if node.op_type not in _EVALUATED or not inputs or any(content is None for content in inputs.values()):
         return None
     return _run(facts, node, inputs)
 
@@ -125,9 +143,9 @@ def _is_plain(node: onnx.NodeProto) -> bool:
 
 
 def _is_constant(facts: Facts, node: onnx.NodeProto) -> bool:
-    not_returned = facts.returned.isdisjoint(node.output)
-    if node.op_type in _KEPT:
+    if node.op_type in _KEPT or not (node.input or node.op_type == "Constant"):
         return False
+    not_returned = facts.returned.isdisjoint(node.output)
     return not_returned and _is_plain(node) and all(name in facts.constant for name in node.input if name)
 
 
@@ -186,7 +204,8 @@ def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] |
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs)
     graph.output.add().name = node.output[0]
     try:
-        result = ReferenceEvaluator(graph, opsets=facts.opsets).run(None, dict(inputs))
+        with np.errstate(all="raise"):  # a run is where to find out what a division by zero gives
+            result = ReferenceEvaluator(graph, opsets=facts.opsets).run(None, dict(inputs))
     except Exception:  # noqa: BLE001 - the evaluator raises anything on what it does not implement: then it is not folded
         return None
     content = result[0] if isinstance(result, list) else None
@@ -221,15 +240,29 @@ def _schema_types(
     version = facts.opsets.get(domain, 1)
     if not onnx.defs.has(node.op_type, version, domain):
         return {}
-    from onnx.shape_inference import InferenceError, infer_node_outputs
-
     schema = onnx.defs.get_schema(node.op_type, version, domain)
     data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
     imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in facts.opsets.items()]
     try:
         return infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
-    except (InferenceError, RuntimeError, ValueError, TypeError):
+    except ValidationError:
+        _require_form(schema, node, imports)
         return {}
+    except _INFERENCE_ERRORS:
+        return {}
+
+
+def _require_form(schema: onnx.defs.OpSchema, node: onnx.NodeProto, imports: list[onnx.OperatorSetIdProto]) -> None:
+    """Refuse a node that its operator does not allow whatever the types: ONNX Runtime reports those that do not fit."""
+    unknown = {name: onnx.TypeProto() for name in node.input if name}
+    with suppress(*_INFERENCE_ERRORS):
+        try:
+            infer_node_outputs(schema, node, unknown, opset_imports=imports)
+        except ValidationError as error:
+            raise InvalidModelError(
+                f"node {node.name!r} is no {node.op_type} of opset {schema.since_version}: {error}",
+                hint="the exporter or a later edit broke the node; `onnx.checker.check_model` shows the same",
+            ) from error
 
 
 def _better(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from hetpart.errors import InvalidModelError
 from hetpart.graph import rewrite
 from hetpart.graph.build import GraphBuilder
+from hetpart.graph.constants import settle_constants
 from hetpart.graph.fold import Facts, evaluate
+from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
 from hetpart.graph.ir import Graph, ValueRole
 from hetpart.graph.legality import name_nodes, require_legal, sort_nodes
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,18 +51,14 @@ def import_onnx(
 ) -> ImportedModel:
     """Read, check, bind, fold and type ``model``.
 
+    An input that has an initializer is a weight: its value in the file is what a plan runs with.
+
     Raises:
         InvalidModelError: it cannot be read or breaks a rule of ONNX.
         UnboundDimensionsError: ``dimensions`` leaves an input dimension without a number.
+        InvalidOptionError: ``dimensions`` names one that the model does not have.
     """
-    loaded = load(model)
-    notes: list[str] = []
-    loaded = _inline_functions(loaded)
-    require_legal(loaded)
-    sort_nodes(loaded)
-    renamed = name_nodes(loaded.proto)
-    if renamed:
-        notes.append(f"{renamed} node{'s' if renamed > 1 else ''} had no name of their own and got one")
+    loaded, notes = _legal(load(model))
     bound = bind_dimensions(loaded.proto, dimensions or {})
     returned = tuple(value.name for value in loaded.proto.graph.output)
     passed = rewrite.detach_outputs(loaded.proto)
@@ -77,19 +76,21 @@ def import_onnx(
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
 
 
-def _inline_functions(loaded: LoadedModel) -> LoadedModel:
-    """Put the bodies of local functions where they are called, so that placement sees the ops inside them."""
-    if not loaded.proto.functions:
-        return loaded
-    from onnx import inliner
-
-    try:
-        inlined = inliner.inline_local_functions(loaded.proto)
-    except RuntimeError as error:
-        raise InvalidModelError(
-            f"{loaded.path or loaded.name}: a local function cannot be inlined: {error}", hint="export the model again"
-        ) from error
-    return replace(loaded, proto=inlined)
+def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
+    """The model in the one form that the rest reads, and what the user should know of the difference."""
+    loaded = inline_functions(loaded)
+    settle_constants(loaded)
+    require_legal(loaded)
+    sort_nodes(loaded)
+    notes: list[str] = []
+    renamed = name_nodes(loaded.proto)
+    if renamed:
+        notes.append(f"{renamed} node{'s' if renamed > 1 else ''} had no name of their own and got one")
+    defaults = rewrite.fix_defaults(loaded.proto)
+    if defaults:
+        listed = ", ".join(defaults[:_SHOWN]) + (", …" if len(defaults) > _SHOWN else "")
+        notes.append(f"inputs with a default value in the file keep it and cannot be fed: {listed}")
+    return loaded, notes
 
 
 def _graph(loaded: LoadedModel, facts: Facts) -> Graph:

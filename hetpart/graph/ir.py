@@ -15,7 +15,7 @@ DTYPE_BITS: Mapping[str, int] = {
     "bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64,
     "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128,
     "float8e4m3fn": 8, "float8e4m3fnuz": 8, "float8e5m2": 8, "float8e5m2fnuz": 8, "float8e8m0": 8,
-    "int4": 4, "uint4": 4, "float4e2m1": 4, "int2": 2, "uint2": 2,
+    "float6e2m3": 6, "float6e3m2": 6, "int4": 4, "uint4": 4, "float4e2m1": 4, "int2": 2, "uint2": 2,
     "string": 256,
 }  # fmt: skip
 """Bits an element takes in memory. A string's size is not in its type: 32 bytes is ``sizeof(std::string)``."""

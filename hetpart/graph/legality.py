@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 import onnx
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.load import subgraphs
+from hetpart.graph.tensor_rules import damaged_tensor_names, impossible_shapes, unknown_types, wrong_lengths
+from hetpart.graph.walk import all_graphs, all_nodes, fresh_name, subgraphs
 
 if TYPE_CHECKING:
     from hetpart.graph.load import LoadedModel
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+_MOST_VERSION = 2**31
+_MOST_AXES = 1000
+_ANY = (-(2**63), 2**63 - 1)
+_LIMITS: dict[str, tuple[int, int]] = {"axis": (-_MOST_AXES, _MOST_AXES), "batch_dims": (0, _MOST_AXES)}
 _SHOWN = 5
 
 
@@ -26,8 +31,21 @@ def require_legal(loaded: LoadedModel) -> None:
     Raises:
         InvalidModelError: the graph is not legal.
     """
+    _require(loaded, RULES)
+
+
+def require_readable(loaded: LoadedModel) -> None:
+    """The same for the rules that must hold before anything can be asked of the model.
+
+    Raises:
+        InvalidModelError: names are no text, or versions no versions.
+    """
+    _require(loaded, FIRST_RULES)
+
+
+def _require(loaded: LoadedModel, rules: Rules) -> None:
     where = str(loaded.path or loaded.name)
-    for rule, find in RULES:
+    for rule, find in rules:
         found = list(find(loaded.proto))
         if found:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -35,6 +53,39 @@ def require_legal(loaded: LoadedModel) -> None:
                 f"{where}: {rule}: {', '.join(found[:_SHOWN])}{more}",
                 hint="the exporter or a later edit broke the graph; `onnx.checker.check_model` shows the same",
             )
+
+
+def _damaged_names(model: onnx.ModelProto) -> Iterator[str]:
+    # protobuf hands text that is not UTF-8 out as bytes
+    for graph in (*all_graphs(model.graph), *model.functions):
+        yield from (repr(name) for name in _graph_names(graph) if not isinstance(name, str))
+        for node in graph.node:
+            yield from (repr(name) for name in _node_names(node) if not isinstance(name, str))
+
+
+def _graph_names(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[object]:
+    yield graph.name
+    if isinstance(graph, onnx.FunctionProto):
+        yield from (graph.domain, graph.overload, *graph.input, *graph.output)
+        return
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    yield from (tensor.name for tensor in graph.initializer)
+
+
+def _node_names(node: onnx.NodeProto) -> Iterator[object]:
+    yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield from (attribute.name, attribute.ref_attr_name)
+
+
+def _impossible_versions(model: onnx.ModelProto) -> Iterator[str]:
+    imports = (*model.opset_import, *(entry for function in model.functions for entry in function.opset_import))
+    opsets: list[tuple[object, int]] = [(entry.domain, entry.version) for entry in imports]
+    for domain, version in opsets:
+        if not isinstance(domain, str) or not 0 < version < _MOST_VERSION:
+            yield f"{domain or 'ai.onnx'!r} version {version}"
 
 
 def _repeated_values(model: onnx.ModelProto) -> Iterator[str]:
@@ -64,6 +115,16 @@ def _unknown_operators(model: onnx.ModelProto) -> Iterator[str]:
             yield f"{node.op_type!r} ({node.name!r}) in opset {version}"
 
 
+def _wild_attributes(model: onnx.ModelProto) -> Iterator[str]:
+    # onnx's own inference takes these for indices without a look: it crashes
+    for node in all_nodes(model.graph.node):
+        limits = _LIMITS | ({"num_outputs": (len(node.output),) * 2} if node.op_type == "Split" else {})
+        for attribute in node.attribute if node.domain in STANDARD_DOMAINS else ():
+            low, high = limits.get(attribute.name, _ANY)
+            if not low <= attribute.i <= high:
+                yield f"{attribute.name} = {attribute.i} of {node.name or node.op_type!r}"
+
+
 def _missing_values(model: onnx.ModelProto) -> Iterator[str]:
     graph = model.graph
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -74,11 +135,21 @@ def _missing_values(model: onnx.ModelProto) -> Iterator[str]:
     yield from (f"output {value.name!r}" for value in graph.output if value.name not in known)
 
 
-RULES: tuple[tuple[str, Callable[[onnx.ModelProto], Iterable[str]]], ...] = (
+Rules = tuple[tuple[str, Callable[[onnx.ModelProto], Iterable[str]]], ...]
+FIRST_RULES: Rules = (
+    ("names are not UTF-8 text", _damaged_names),
+    ("names are not UTF-8 text", damaged_tensor_names),
+    ("operator sets have impossible versions", _impossible_versions),
+    ("tensors have no known type", unknown_types),
+    ("tensors have impossible shapes", impossible_shapes),
+    ("tensors are damaged", wrong_lengths),
+)
+RULES: Rules = (
     ("values are made more than once", _repeated_values),
     ("values are used but never made", _missing_values),
     ("operator sets are used but not imported", _unknown_domains),
     ("operators do not exist", _unknown_operators),
+    ("attributes are out of range", _wild_attributes),
 )
 
 
@@ -135,15 +206,7 @@ def name_nodes(model: onnx.ModelProto) -> int:
         if node.name and node.name not in seen:
             seen.add(node.name)
             continue
-        node.name = _free_name(f"{node.name or node.op_type}_{position}", taken)
-        taken.add(node.name)
+        node.name = fresh_name(f"{node.name or node.op_type}_{position}", taken)
         seen.add(node.name)
         renamed += 1
     return renamed
-
-
-def _free_name(wanted: str, taken: set[str]) -> str:
-    name, attempt = wanted, 1
-    while name in taken:
-        name, attempt = f"{wanted}_{attempt}", attempt + 1
-    return name

@@ -12,6 +12,9 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph.legality import require_readable
+from hetpart.graph.types import dtype_name, nbytes_of
+from hetpart.graph.walk import all_tensors
 from hetpart.graph.wire import WireError, skeleton
 
 if TYPE_CHECKING:
@@ -107,6 +110,7 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
         raise InvalidModelError(
             f"{loaded.path or loaded.name} does not say which opset it uses", hint="export the model again"
         )
+    require_readable(loaded)
     problems = list(external_problems(loaded))
     if problems:
         more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
@@ -119,7 +123,7 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
 
 def external_problems(loaded: LoadedModel) -> Iterator[str]:
     """Why external tensors cannot be read, a line each."""
-    for tensor in all_tensors(loaded.proto.graph):
+    for tensor in all_tensors(loaded.proto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             problem = _external_problem(tensor, loaded.folder)
             if problem:
@@ -144,7 +148,7 @@ def _extent_problem(tensor: onnx.TensorProto, entries: dict[str, str], path: Pat
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
     except ValueError:
         return "has an offset or length that is not a number"
-    needed = tensor_bytes(tensor)
+    needed = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
     if offset < 0 or (length >= 0 and length != needed):
         return f"says {length} bytes at offset {offset}, but its shape needs {needed}"
     size = path.stat().st_size
@@ -160,35 +164,3 @@ def inside(folder: Path, location: str) -> Path | None:
         return None
     root, path = folder.resolve(), (folder / location).resolve()
     return folder / location if path.is_relative_to(root) else None
-
-
-def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """Bytes the tensor's elements take, by its shape and type.
-
-    Raises:
-        InvalidModelError: a negative dimension, or a type without a fixed size.
-    """
-    from hetpart.graph.types import dtype_name, nbytes_of
-
-    if any(dim < 0 for dim in tensor.dims):
-        raise InvalidModelError(f"weight {tensor.name!r} has shape {list(tensor.dims)}", hint="export the model again")
-    return nbytes_of(dtype_name(tensor.data_type), tensor.dims)
-
-
-def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and tensor attributes, subgraphs included."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
-            for body in subgraphs(attribute):
-                yield from all_tensors(body)
-
-
-def subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    """The subgraphs an attribute holds."""
-    if attribute.type == onnx.AttributeProto.GRAPH:
-        yield attribute.g
-    elif attribute.type == onnx.AttributeProto.GRAPHS:
-        yield from attribute.graphs

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnx import helper, numpy_helper
 
 from hetpart.graph.legality import uses
+from hetpart.graph.walk import all_nodes, fresh_name, replace_items, subgraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     import onnx
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
-    from google.protobuf.message import Message
 
     from hetpart.graph.fold import Facts
+
+
+_OVERRIDABLE_SINCE = 4
+"""IR version since which an initializer that is an input is its default; before, every initializer had to be one."""
+
+
+def fix_defaults(model: onnx.ModelProto) -> list[str]:
+    """Take the inputs that have an initializer out of the graph inputs: a plan fixes them, like every weight.
+
+    Returns the names of those that a caller of the model could have fed; before IR version 4 there are none.
+    """
+    graph = model.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    defaults = [value.name for value in graph.input if value.name in weights]
+    if defaults:
+        replace_items(graph.input, [value for value in graph.input if value.name not in weights])
+    return defaults if model.ir_version >= _OVERRIDABLE_SINCE else []
 
 
 def detach_outputs(model: onnx.ModelProto) -> dict[str, str]:
@@ -25,39 +41,39 @@ def detach_outputs(model: onnx.ModelProto) -> dict[str, str]:
     """
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
-    inputs = {value.name for value in graph.input} - set(weights)
+    inputs = {value.name for value in graph.input}
+    taken = set(weights) | {name for node in all_nodes(graph.node) for name in (*node.input, *node.output)}
+    renamed: dict[str, str] = {}
     for name in dict.fromkeys(value.name for value in graph.output if value.name in weights):
-        inner = f"{name}__weight"
-        weights[name].name = inner
+        renamed[name] = weights[name].name = fresh_name(f"{name}__weight", taken)
+    if renamed:
         for node in graph.node:
-            _rename(node, name, inner)
+            _rename(node, renamed)
+    for name, inner in renamed.items():
         graph.node.append(helper.make_node("Identity", [inner], [name], name=f"{name}__identity"))
     passed = {value.name: value.name for value in graph.output if value.name in inputs}
     kept = [value for value in graph.output if value.name not in passed]
-    _replace(graph.output, kept)
+    replace_items(graph.output, kept)
     return passed
 
 
-def _rename(node: onnx.NodeProto, old: str, new: str) -> None:
-    from hetpart.graph.load import subgraphs
-
+def _rename(node: onnx.NodeProto, renamed: Mapping[str, str]) -> None:
+    """Rename what the node reads, in its subgraphs too where they have nothing of that name themselves."""
     for position, name in enumerate(node.input):
-        if name == old:
-            node.input[position] = new
+        node.input[position] = renamed.get(name, name)
     for attribute in node.attribute:
         for body in subgraphs(attribute):
+            own = {value.name for value in (*body.input, *body.initializer)}
+            own.update(name for inner in body.node for name in inner.output)
+            outer = {old: new for old, new in renamed.items() if old not in own}
             for inner in body.node:
-                _rename(inner, old, new)
+                _rename(inner, outer)
             for value in body.output:
-                if value.name == old:
-                    value.name = new
+                value.name = outer.get(value.name, value.name)
 
 
 def apply(model: onnx.ModelProto, facts: Facts) -> int:
-    """Rewrite ``model`` by ``facts``; returns how many nodes went away.
-
-    Weights leave the graph inputs: what a plan fixes is no longer fed.
-    """
+    """Rewrite ``model`` by ``facts``; returns how many nodes went away."""
     graph = model.graph
     kept, needed = _live(model, facts)
     removed = len(graph.node) - len(kept)
@@ -65,9 +81,8 @@ def apply(model: onnx.ModelProto, facts: Facts) -> int:
     present = {tensor.name for tensor in graph.initializer}
     folded = sorted((facts.folded & needed) - present)
     weights += [numpy_helper.from_array(facts.contents[name], name) for name in folded]
-    _replace(graph.node, kept)
-    _replace(graph.initializer, weights)
-    _replace(graph.input, [value for value in graph.input if value.name not in present])
+    replace_items(graph.node, kept)
+    replace_items(graph.initializer, weights)
     _declare_types(model, facts)
     return removed
 
@@ -98,10 +113,3 @@ def _declare_types(model: onnx.ModelProto, facts: Facts) -> None:
         found = facts.types.get(value.name)
         if found is not None and found.WhichOneof("value"):
             value.type.CopyFrom(found)
-
-
-def _replace(field: RepeatedCompositeFieldContainer[Any], items: Sequence[Message]) -> None:
-    """Set a repeated field. Items may be the field's own: they are copied before it is emptied."""
-    copies = [type(item).FromString(item.SerializeToString()) for item in items]
-    del field[:]
-    field.extend(copies)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SPLIT_TAKES_INPUT = 13
 """Opset since which ``Split`` takes its sizes as an input."""
+_MOST_PARTS = 10_000
+"""A longer axis is not taken apart: sizes are lists here, and a dimension may claim anything."""
 
 
 def unsequence(model: onnx.ModelProto, facts: Facts) -> int:
@@ -61,7 +63,7 @@ def _sizes(node: onnx.NodeProto, facts: Facts) -> list[int] | None:
     shape = shape_of(facts.types[node.input[0]]) if node.input[0] in facts.types else None
     axis = attributes.get("axis", 0)
     length = shape[axis] if shape and -len(shape) <= axis < len(shape) else None
-    if length is None:
+    if length is None or length > _MOST_PARTS:
         return None
     if len(node.input) < 2 or not node.input[1]:
         return [1] * length if attributes.get("keepdims", 1) else None

@@ -1,7 +1,7 @@
 """Read an ONNX file's structure without its weights.
 
 An ``.onnx`` file may hold gigabytes of weights inside its protobuf message. Planning needs none of those bytes, so this
-module walks the wire format over a memory map and rebuilds the message with every large ``raw_data`` replaced by a
+module walks the wire format over a memory map and rebuilds the message with every large tensor's elements replaced by a
 reference to external data: this very file, at the offset where the bytes already lie. ONNX Runtime reads such
 references like any other.
 
@@ -12,23 +12,30 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_MODEL_GRAPH = 7
-_GRAPH_INITIALIZER = 5
-_TENSOR_RAW_DATA = 9
+_TENSOR_DATA_TYPE = 2
 _TENSOR_EXTERNAL_DATA = 13
 _TENSOR_DATA_LOCATION = 14
+_ELEMENTS_IN_A_ROW = {9: None, 4: 1, 10: 11}
+"""Fields whose payload is the elements one after another, as an external file has them: raw_data, and where they hold a
+type of their own, float_data and double_data."""
+_NODE_OP_TYPE = 4
 _EXTERNAL = 1
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_WIDTH = {_FIXED64: 8, _FIXED32: 4}
 
 INLINE_LIMIT = 4096
 """Tensors up to this many bytes stay in the message: shape arithmetic reads them."""
+_MOST_NESTED = 100
+"""Protobuf's own limit on messages inside messages."""
+_MOST_PIECES = 1000
+"""A tensor of more fields than this, one per element, stays in the message: no exporter writes them."""
 
 
 class WireError(ValueError):
@@ -37,6 +44,36 @@ class WireError(ValueError):
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(f"{problem} at byte {offset}")
         self.offset = offset
+
+
+class _Kind(Enum):
+    """Messages in which a large tensor can lie."""
+
+    MODEL = auto()
+    GRAPH = auto()
+    FUNCTION = auto()
+    NODE = auto()
+    CONSTANT = auto()
+    """The node of a ``Constant``: of other operators' attributes ONNX Runtime reads no external data."""
+    VALUE = auto()
+    """An attribute of a ``Constant``."""
+    BODY = auto()
+    """An attribute of another node."""
+    SPARSE = auto()
+    TENSOR = auto()
+
+
+_INSIDE: dict[_Kind, dict[int, _Kind]] = {
+    _Kind.MODEL: {7: _Kind.GRAPH, 25: _Kind.FUNCTION},
+    _Kind.GRAPH: {1: _Kind.NODE, 5: _Kind.TENSOR, 15: _Kind.SPARSE},
+    _Kind.FUNCTION: {7: _Kind.NODE},
+    _Kind.NODE: {5: _Kind.BODY},
+    _Kind.CONSTANT: {5: _Kind.VALUE},
+    _Kind.VALUE: {5: _Kind.TENSOR, 22: _Kind.SPARSE},
+    _Kind.BODY: {6: _Kind.GRAPH, 11: _Kind.GRAPH},
+    _Kind.SPARSE: {1: _Kind.TENSOR, 2: _Kind.TENSOR},
+}
+"""For every kind of message, which of its fields to look into, and as what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +86,16 @@ class _Field:
     """Where the payload begins."""
     end: int
 
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.body
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _File:
+    data: mmap.mmap
+    name: str
+
 
 def skeleton(path: Path) -> bytes:
     """The ``ModelProto`` message of ``path`` with its large inline tensors made external references to ``path``.
@@ -56,37 +103,62 @@ def skeleton(path: Path) -> bytes:
     Raises:
         WireError: the file is truncated or is not a protobuf message.
     """
+    if path.stat().st_size == 0:
+        raise WireError("the file is empty", 0)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return b"".join(_model(data, path.name))
+        whole = _Field(0, _DELIMITED, 0, 0, len(data))
+        return b"".join(_message(_File(data, path.name), whole, _Kind.MODEL, 0))
 
 
-def _model(data: mmap.mmap, name: str) -> Iterator[bytes]:
-    for field in _fields(data, 0, len(data)):
-        if field.number == _MODEL_GRAPH and field.wire == _DELIMITED:
-            yield _delimited(_MODEL_GRAPH, b"".join(_graph(data, field, name)))
+def _message(file: _File, message: _Field, kind: _Kind, depth: int) -> Iterator[bytes]:
+    """The fields of ``message``, large tensors inside replaced."""
+    if depth > _MOST_NESTED:
+        raise WireError(f"messages are nested more than {_MOST_NESTED} deep", message.start)
+    if kind is _Kind.NODE and _op_type(file, message) == b"Constant":
+        kind = _Kind.CONSTANT
+    inside = _INSIDE[kind]
+    for field in _fields(file.data, message):
+        inner = inside.get(field.number)
+        if inner is None or field.wire != _DELIMITED or field.nbytes <= INLINE_LIMIT:
+            yield file.data[field.start : field.end]
+        elif inner is _Kind.TENSOR:
+            yield _delimited(field.number, _tensor(file, field))
         else:
-            yield data[field.start : field.end]
+            yield _delimited(field.number, b"".join(_message(file, field, inner, depth + 1)))
 
 
-def _graph(data: mmap.mmap, graph: _Field, name: str) -> Iterator[bytes]:
-    for field in _fields(data, graph.body, graph.end):
-        large = field.end - field.body > INLINE_LIMIT
-        if large and field.number == _GRAPH_INITIALIZER and field.wire == _DELIMITED:
-            yield _delimited(_GRAPH_INITIALIZER, b"".join(_tensor(data, field, name)))
-        else:
-            yield data[field.start : field.end]
+def _op_type(file: _File, node: _Field) -> bytes:
+    named = (field for field in _fields(file.data, node) if field.number == _NODE_OP_TYPE)
+    return b"".join(file.data[field.body : min(field.end, field.body + 16)] for field in named)
 
 
-def _tensor(data: mmap.mmap, tensor: _Field, name: str) -> Iterator[bytes]:
-    for field in _fields(data, tensor.body, tensor.end):
-        if field.number == _TENSOR_RAW_DATA and field.wire == _DELIMITED and field.end - field.body > INLINE_LIMIT:
-            yield _reference(name, field.body, field.end - field.body)
-        else:
-            yield data[field.start : field.end]
+def _tensor(file: _File, tensor: _Field) -> bytes:
+    """The tensor, its elements replaced where they are many and lie in a row."""
+    pieces: list[_Field] = []
+    for field in _fields(file.data, tensor):
+        pieces.append(field)
+        if len(pieces) > _MOST_PIECES:
+            return file.data[tensor.body : tensor.end]
+    dtype = _data_type(file, pieces)
+    return b"".join(
+        _reference(file.name, field) if _is_row(field, dtype) else file.data[field.start : field.end]
+        for field in pieces
+    )
 
 
-def _reference(name: str, offset: int, length: int) -> bytes:
-    entries = (("location", name), ("offset", str(offset)), ("length", str(length)))
+def _data_type(file: _File, pieces: list[_Field]) -> int | None:
+    numbers = [field for field in pieces if field.number == _TENSOR_DATA_TYPE and field.wire == _VARINT]
+    return _read_varint(file.data, numbers[-1].body, numbers[-1].end)[0] if numbers else None
+
+
+def _is_row(field: _Field, dtype: int | None) -> bool:
+    if field.wire != _DELIMITED or field.nbytes <= INLINE_LIMIT or field.number not in _ELEMENTS_IN_A_ROW:
+        return False
+    return _ELEMENTS_IN_A_ROW[field.number] in (None, dtype)
+
+
+def _reference(name: str, elements: _Field) -> bytes:
+    entries = (("location", name), ("offset", str(elements.body)), ("length", str(elements.nbytes)))
     encoded = (
         _delimited(_TENSOR_EXTERNAL_DATA, _delimited(1, key.encode()) + _delimited(2, value.encode()))
         for key, value in entries
@@ -94,8 +166,8 @@ def _reference(name: str, offset: int, length: int) -> bytes:
     return b"".join(encoded) + _varint(_TENSOR_DATA_LOCATION << 3 | _VARINT) + _varint(_EXTERNAL)
 
 
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
-    position = start
+def _fields(data: mmap.mmap, message: _Field) -> Iterator[_Field]:
+    position, end = message.body, message.end
     while position < end:
         tag, body = _read_varint(data, position, end)
         number, wire = tag >> 3, tag & 7
