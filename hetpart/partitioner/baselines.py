@@ -60,6 +60,12 @@ class Groups:
     def __len__(self) -> int:
         return len(self.may_accelerate)
 
+    def sums(self, of_op: NDArray[np.int64]) -> list[int]:
+        """The sum over each group's ops."""
+        total = np.zeros(len(self), np.int64)
+        np.add.at(total, self.of_op, of_op)
+        return total.tolist()
+
     def place(self, chosen: Iterable[int]) -> Placement:
         """``chosen`` groups on the accelerator as far as they may, the rest on the host as far as they may."""
         side = self.must_accelerate.copy()

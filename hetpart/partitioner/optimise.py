@@ -12,6 +12,7 @@ from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
+from hetpart.partitioner.peaks import Peaks
 from hetpart.partitioner.polish import merged
 from hetpart.partitioner.pressure import Pressure, levels, steered
 from hetpart.partitioner.refine import Effort, drop, improve
@@ -31,8 +32,9 @@ SETTLED = 4
 """Candidates worth settling."""
 NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
-MOST_REPAIRS = 40
-"""Peaks one candidate may have to be taken down."""
+MOST_REPAIRS = 24
+MOMENTS = 12
+"""Moments over the budget that one repair looks at."""
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -71,18 +73,26 @@ class _Search:
         return found
 
     def repaired(self, start: Scored) -> Scored:
-        """``start`` with groups taken off the accelerator, peak after peak, until it fits."""
+        """``start`` with groups taken off the accelerator, the worst moments of each run first, until it fits."""
+        ledger = None
         for _ in range(MOST_REPAIRS):
             if start.fits or self.expired():
                 break
-            seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
-            ledger = Ledger(wiring, start.placement)
-            drop(ledger, limit_of(seen))
+            ledger = ledger or Ledger(self.view(Pressure.none(self.scorer.problem))[1], start.placement)
+            self._relieve(ledger, start)
             found = self.scorer.score(ledger.placement())
             if found is start:
                 break
             start = found
         return start
+
+    def _relieve(self, ledger: Ledger, start: Scored) -> None:
+        taken: list[int] = []
+        before = ledger.nbytes
+        for overload in Peaks.of(self.scorer.problem, start).overloads(MOMENTS):
+            pressure = self.wiring.groups.sums(overload.of_op)
+            freed = before - ledger.nbytes + sum(pressure[group] for group in taken)
+            taken += drop(ledger, pressure, overload.excess - freed)
 
     def settled(self, start: Scored) -> Scored:
         """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.liveness import Buffers, Inside, buffers, crossing_values, inside
 from hetpart.partitioner.mincut import ACCELERATOR
+from hetpart.partitioner.peaks import Peaks
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, Uses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetpart.partitioner.scoring import Scored
-
 
 FINEST_SPLIT = 24
 """Activation levels closer than this share of the budget are one."""
@@ -36,12 +35,13 @@ class Pressure:
     """Bytes that go with no single op: sessions."""
 
     @classmethod
+    def none(cls, problem: PlacementProblem) -> Pressure:
+        return cls(np.zeros(problem.ops, np.int64), 0)
+
+    @classmethod
     def of(cls, problem: PlacementProblem, scored: Scored) -> Pressure:
         """What ``scored`` holds at its peak."""
-        crossing = crossing_values(problem, scored.cut)
-        held = buffers(problem, scored.placement, scored.cut, crossing)
-        of_op = _of_buffers(problem, scored, held) + _of_inside(problem, scored, inside(problem, scored.cut, crossing))
-        return cls(of_op, int(scored.usage.sessions[ACCELERATOR]))
+        return cls(Peaks.of(problem, scored).at_peak, int(scored.usage.sessions[ACCELERATOR]))
 
 
 def levels(problem: PlacementProblem, whole: Scored) -> list[Pressure]:
@@ -52,12 +52,11 @@ def levels(problem: PlacementProblem, whole: Scored) -> list[Pressure]:
     """
     budget = int(problem.budgets[ACCELERATOR])
     if budget == NO_BUDGET:
-        return [Pressure(np.zeros(problem.ops, np.int64), 0)]
-    crossing = crossing_values(problem, whole.cut)
-    borders = _of_buffers(problem, whole, buffers(problem, whole.placement, whole.cut, crossing))
-    held = inside(problem, whole.cut, crossing)
+        return [Pressure.none(problem)]
+    peaks = Peaks.of(problem, whole)
+    borders = peaks.buffered(int(peaks.live.argmax()))
     alive = np.zeros(problem.ops, np.int64)
-    alive[held.order] = held.alive
+    alive[peaks.inner.order] = peaks.inner.alive
     may = problem.legal().all(axis=0)
     session = int(problem.session_bytes[ACCELERATOR])
     rooms = _apart(np.unique(alive[may & (alive <= budget)]).tolist(), budget // FINEST_SPLIT)
@@ -71,39 +70,6 @@ def _apart(rooms: list[int], finest: int) -> list[int]:
         if not taken or taken[-1] - room >= max(finest, taken[0] // MOST_LEVELS):
             taken.append(room)
     return taken
-
-
-def _of_buffers(problem: PlacementProblem, scored: Scored, held: Buffers) -> NDArray[np.int64]:
-    """A buffer goes with the op that makes its value there, or is shared by the ops it was copied there for."""
-    live = held.live(len(problem.devices), scored.cut.partitions)[ACCELERATOR]
-    step = int(live.argmax())
-    there = (held.device == ACCELERATOR) & (held.first <= step) & (step <= held.last)
-    alive = np.zeros(problem.values, np.bool_)
-    alive[held.value[there]] = True
-    made_there = problem.home(scored.placement) == ACCELERATOR
-    of_op = np.zeros(problem.ops, np.int64)
-    made = np.flatnonzero(alive & made_there)
-    np.add.at(of_op, problem.value_producer[made], problem.value_bytes[made])
-    uses = problem.value_uses
-    copied = (alive & ~made_there)[uses.rows] & ~uses.on_host & (scored.placement[uses.ops] == ACCELERATOR)
-    readers = np.bincount(uses.rows[copied], minlength=problem.values)
-    np.add.at(of_op, uses.ops[copied], (problem.value_bytes // np.maximum(readers, 1))[uses.rows[copied]])
-    return of_op
-
-
-def _of_inside(problem: PlacementProblem, scored: Scored, held: Inside) -> NDArray[np.int64]:
-    """What is alive in the fullest partition goes with the ops that made it."""
-    of_op = np.zeros(problem.ops, np.int64)
-    here = scored.cut.devices == ACCELERATOR
-    if not here.any():
-        return of_op
-    partition = int(np.where(here, held.peaks, -1).argmax())
-    end = held.starts[partition + 1] if partition + 1 < len(held.starts) else problem.ops
-    position = int(held.starts[partition] + held.alive[held.starts[partition] : end].argmax())
-    alive = held.value[(held.first <= position) & (position <= held.last)]
-    np.add.at(of_op, problem.value_producer[alive], problem.value_bytes[alive])
-    of_op[held.order[position]] += problem.scratch_bytes[held.order[position]]
-    return of_op
 
 
 def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> PlacementProblem:

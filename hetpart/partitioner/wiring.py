@@ -80,12 +80,11 @@ class Wiring:
 
         Where ``view`` shuts an op out its seconds stay: a placement that must give it up still has a cost.
         """
-        more = np.zeros(len(self.groups), np.int64)
-        np.add.at(more, self.groups.of_op, pressure_bytes)
+        more = self.groups.sums(pressure_bytes)
         return replace(
             self,
             problem=replace(view, seconds=self.problem.seconds),
-            own_bytes=tuple((np.array(self.own_bytes, np.int64) + more).tolist()),
+            own_bytes=tuple(own + pressure for own, pressure in zip(self.own_bytes, more, strict=True)),
             down=tuple(view.copy_seconds[ACCELERATOR, HOST].tolist()),
             up=tuple(view.copy_seconds[HOST, ACCELERATOR].tolist()),
         )
