@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser
+from onnx.backend.test.case.node import collect_testcases
 
 from benchmarks.models.control_flow import build as build_control_flow
 
 EXTERNAL_FILE = "weights.bin"
-SHAPE = {"batch": 2, "seq": 4, "past": 3}
-"""What the symbolic dimensions are bound to."""
+_LARGEST_BAKED = 16
+_LARGEST_SEED = 20_000
 
 _TEXTS = {
     "mlp": """<ir_version: 8, opset_import: ["": 17]>
         mlp (float[batch, 64] x) => (float[batch, 64] y, float[batch, 64] h)
         <float[64, 64] w1, float[64, 64] w2, float[64] b>
-        { a = MatMul (x, w1)  s = Add (a, b)  h = Relu (s)  wt = Transpose <perm = [1, 0]> (w2)  y = MatMul (h, wt) }""",
+        { a = MatMul (x, w1)  s = Add (a, b)  h = Relu (s)
+          wt = Transpose <perm = [1, 0]> (w2)  y = MatMul (h, wt) }""",
     "shapes": """<ir_version: 8, opset_import: ["": 18]>
         shapes (float[batch, seq, 8] x, int64[batch, past] ids, float[N, total] mask) => (float[a, b, c, d] y, float z)
         <float[50, 8] table, int64[1] one = {1}, int64[1] two = {2}, int64[1] four = {4}, int64 zero = {0}>
@@ -77,7 +81,9 @@ def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     for value in model.graph.value_info:
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        model.graph.initializer.append(numpy_helper.from_array((rng.standard_normal(shape) * 9).astype(dtype), value.name))
+        model.graph.initializer.append(
+            numpy_helper.from_array((rng.standard_normal(shape) * 9).astype(dtype), value.name)
+        )
     del model.graph.value_info[:]
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
@@ -89,7 +95,6 @@ def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 def _external(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    made.graph.name = "external"
     with (folder / EXTERNAL_FILE).open("wb") as file:
         for tensor in made.graph.initializer:
             raw = numpy_helper.to_array(tensor).tobytes()
@@ -116,3 +121,34 @@ def _sparse() -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info("x", 1, ["batch", 3])], [helper.make_tensor_value_info("y", 1, ["batch", 4])]
     graph = helper.make_graph(nodes, "sparse", *ends, sparse_initializer=[sparse("v", [1, 6])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def node_models() -> dict[str, onnx.ModelProto]:
+    """The models of ONNX's node tests, which know every operator and attribute."""
+    with warnings.catch_warnings(action="ignore"):  # NumPy warns while the tests' data are made
+        return {case.name: case.model for case in collect_testcases(None)}
+
+
+def baked_models() -> dict[str, onnx.ModelProto]:
+    """The same with their small integer inputs as initializers: axes, shapes and indices that inference looks into."""
+    with warnings.catch_warnings(action="ignore"):
+        return {case.name: _baked(case.model, case.data_sets[0][0]) for case in collect_testcases(None)}
+
+
+def _baked(model: onnx.ModelProto, inputs: Sequence[object]) -> onnx.ModelProto:
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for value, content in zip(model.graph.input, inputs, strict=False):
+        if isinstance(content, np.ndarray) and content.dtype.kind in "iub" and content.size <= _LARGEST_BAKED:
+            made.graph.initializer.append(numpy_helper.from_array(content, value.name))
+    return made
+
+
+def plant(folder: Path) -> None:
+    """Write every model to damage below ``folder``, in a folder for each kind."""
+    kinds = {"whole": small_models(folder), "nodes": node_models(), "baked": baked_models()}
+    for kind, models in kinds.items():
+        (folder / kind).mkdir()
+        for name, model in models.items():
+            if model.ByteSize() <= _LARGEST_SEED:
+                (folder / kind / f"{name}.onnx").write_bytes(model.SerializeToString())

@@ -74,6 +74,11 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def _say(**told: object) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
 def main(folder: Path, first: int, count: int) -> None:
     """Try ``count`` mutants from ``first`` on and print a line of JSON before and after each."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
@@ -82,12 +87,12 @@ def main(folder: Path, first: int, count: int) -> None:
     for number in range(first, first + count):
         source, data = mutant(number, folder)
         path.write_bytes(data)
-        print(json.dumps({"number": number, "source": source}), flush=True)
+        _say(number=number, source=source)
         faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
         before = _peak_bytes()
         outcome = attempt(path, number)
         faulthandler.cancel_dump_traceback_later()
-        print(json.dumps({"outcome": outcome, "grown": _peak_bytes() - before}), flush=True)
+        _say(outcome=outcome, grown=_peak_bytes() - before)
 
 
 if __name__ == "__main__":
