@@ -133,15 +133,16 @@ def _op_type(file: _File, node: _Field) -> bytes:
 
 
 def _tensor(file: _File, tensor: _Field) -> bytes:
-    """The tensor, its elements replaced where they are many and lie in a row."""
+    """The tensor, its elements replaced where they are many and lie in one row."""
     pieces: list[_Field] = []
     for field in _fields(file.data, tensor):
         pieces.append(field)
         if len(pieces) > _MOST_PIECES:
             return file.data[tensor.body : tensor.end]
-    dtype = _data_type(file, pieces)
+    rows = [field for field in pieces if field.number in _ELEMENTS_IN_A_ROW]
+    in_one = len(rows) == 1 and _is_row(rows[0], _data_type(file, pieces))
     return b"".join(
-        _reference(file.name, field) if _is_row(field, dtype) else file.data[field.start : field.end]
+        _reference(file.name, field) if in_one and field is rows[0] else file.data[field.start : field.end]
         for field in pieces
     )
 
@@ -152,9 +153,9 @@ def _data_type(file: _File, pieces: list[_Field]) -> int | None:
 
 
 def _is_row(field: _Field, dtype: int | None) -> bool:
-    if field.wire != _DELIMITED or field.nbytes <= INLINE_LIMIT or field.number not in _ELEMENTS_IN_A_ROW:
-        return False
-    return _ELEMENTS_IN_A_ROW[field.number] in (None, dtype)
+    return (
+        field.wire == _DELIMITED and field.nbytes > INLINE_LIMIT and _ELEMENTS_IN_A_ROW[field.number] in (None, dtype)
+    )
 
 
 def _reference(name: str, elements: _Field) -> bytes:
