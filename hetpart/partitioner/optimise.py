@@ -12,10 +12,10 @@ from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.peaks import Peaks
 from hetpart.partitioner.polish import merged
 from hetpart.partitioner.pressure import Pressure, levels, steered
-from hetpart.partitioner.refine import Effort, drop, improve
+from hetpart.partitioner.refine import Effort, improve
+from hetpart.partitioner.repair import repaired
 from hetpart.partitioner.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
@@ -30,11 +30,11 @@ EXPLORED = 2
 """Splits of the budget worth exploring."""
 SETTLED = 4
 """Candidates worth settling."""
+WORTHWHILE = 1e-4
+"""Relative; a step that gains less is the last."""
 NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
 MOST_REPAIRS = 24
-MOMENTS = 12
-"""Moments over the budget that one repair looks at."""
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -73,26 +73,11 @@ class _Search:
         return found
 
     def repaired(self, start: Scored) -> Scored:
-        """``start`` with groups taken off the accelerator, the worst moments of each run first, until it fits."""
-        ledger = None
-        for _ in range(MOST_REPAIRS):
-            if start.fits or self.expired():
-                break
-            ledger = ledger or Ledger(self.view(Pressure.none(self.scorer.problem))[1], start.placement)
-            self._relieve(ledger, start)
-            found = self.scorer.score(ledger.placement())
-            if found is start:
-                break
-            start = found
-        return start
-
-    def _relieve(self, ledger: Ledger, start: Scored) -> None:
-        taken: list[int] = []
-        before = ledger.nbytes
-        for overload in Peaks.of(self.scorer.problem, start).overloads(MOMENTS):
-            pressure = self.wiring.groups.sums(overload.of_op)
-            freed = before - ledger.nbytes + sum(pressure[group] for group in taken)
-            taken += drop(ledger, pressure, overload.excess - freed)
+        """``start`` with groups taken off the accelerator until it fits."""
+        if start.fits or self.expired():
+            return start
+        _, wiring = self.view(Pressure.none(self.scorer.problem))
+        return repaired(self.scorer, start, Ledger(wiring, start.placement), MOST_REPAIRS)
 
     def settled(self, start: Scored) -> Scored:
         """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
@@ -111,7 +96,10 @@ class _Search:
             found = start if self.expired() else self.stepped(start)
             if found.fit_rank >= start.fit_rank:
                 break
+            gained = start.total_seconds - found.total_seconds
             start = found
+            if start.fits and gained < start.total_seconds * WORTHWHILE:
+                break
         return start
 
     def promising(self, known: list[Scored]) -> list[Scored]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from math import inf, isclose
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,41 +35,6 @@ def improve(ledger: Ledger, price: float, limit: int, effort: Effort) -> None:
             return
         if not fitted and ledger.nbytes > limit:
             return
-
-
-def drop(ledger: Ledger, pressure: Sequence[int], needed: int) -> list[int]:
-    """Take groups off the accelerator, least seconds lost per byte first, until ``needed`` bytes are free.
-
-    ``pressure`` holds the bytes beside its weights that each group frees. Returns the groups taken off.
-    """
-    taken: list[int] = []
-    queue = [(_loss(ledger, group, pressure), group) for group in ledger.wiring.movable if ledger.side[group]]
-    heapify(queue)
-    while queue and needed > 0:
-        loss, group = heappop(queue)
-        if not ledger.side[group] or loss == inf:
-            continue
-        now = _loss(ledger, group, pressure)
-        if now > loss + TINY * abs(loss):  # a negative loss must not be put back for ever
-            heappush(queue, (now, group))
-            continue
-        before = ledger.nbytes
-        ledger.flip(group)
-        taken.append(group)
-        needed -= before - ledger.nbytes + pressure[group]
-        for near in ledger.wiring.neighbours[group]:
-            if ledger.side[near]:
-                heappush(queue, (_loss(ledger, near, pressure), near))
-    return taken
-
-
-def _loss(ledger: Ledger, group: int, pressure: Sequence[int]) -> float:
-    """Seconds lost per byte freed. What frees nothing goes only where it saves seconds, and then at once."""
-    seconds, nbytes = ledger.delta(group)
-    freed = pressure[group] - nbytes
-    if freed > 0:
-        return seconds / freed
-    return -inf if seconds < -TINY else inf
 
 
 @dataclass(slots=True)
