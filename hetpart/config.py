@@ -17,6 +17,8 @@ _DEVICE_ALIASES = {"cuda": "cuda:0", "host": "cpu"}
 _DEVICE_PATTERN = re.compile(r"[a-z][a-z0-9_-]*(:\d{1,4})?")
 _SHARE_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%", re.ASCII)
 _COUNT_PATTERN = re.compile(r"[0-9]{1,18}")
+_ONE_SHAPE = re.compile(r"(?:\([^()=]*\)|[^,])+")
+"""Text between commas, but for those in a dimension's own name: ``max(a, b)=8``."""
 _AUTO_SHARE = Fraction(95, 100)
 _BUDGET_HINT = "write --budget 16GB, --budget 80%, --budget auto, --budget 0 or --budget cuda:0=16GB"
 _SHAPE_HINT = "write --shape batch=8,seq=128"
@@ -224,7 +226,7 @@ def _bindings(shapes: Mapping[str, int] | Sequence[str] | str | None) -> list[tu
     if isinstance(shapes, Mapping):
         return [(name, _size_of(str(size), f"{name}={size}")) for name, size in shapes.items()]
     texts = [shapes] if isinstance(shapes, str) else shapes or []
-    return [_binding(part.strip()) for text in texts for part in text.split(",") if part.strip()]
+    return [_binding(part.strip()) for text in texts for part in _ONE_SHAPE.findall(text) if part.strip()]
 
 
 def _binding(text: str) -> tuple[str, int]:

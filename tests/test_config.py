@@ -179,6 +179,8 @@ def test_a_budget_without_an_accelerator_is_refused_unless_it_is_zero() -> None:
         (["batch=8", "seq=128"], {"batch": 8, "seq": 128}),
         ({"seq": 128, "batch": 8}, {"batch": 8, "seq": 128}),
         ("past + 1=5", {"past + 1": 5}),
+        ("max(a, b)=5,c=6", {"max(a, b)": 5, "c": 6}),
+        ("(=5,)=6", {"(": 5, ")": 6}),
         ("batch=8,batch=8", {"batch": 8}),
         ("past=0", {"past": 0}),
         (None, {}),

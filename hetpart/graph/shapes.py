@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: lambda a, b: a // b,
 }
 _EXPRESSION_LIMIT = 200
+_HYPHENATED = re.compile(r"\w+(-\w+)+")
+"""A name such as ``seq-len``, which only looks like an expression: exporters put spaces around a minus."""
+_LARGEST = 2**63 - 1
 _SHOWN = 3
 
 
@@ -41,12 +45,12 @@ def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict
         name = dim.dim_param or f"{value.name}.{axis}"
         names |= {name, *_symbols(name)}
         size = _evaluate(name, bindings)
-        if size is None:
+        if size is None or not 0 <= size <= _LARGEST:
             unbound.setdefault(name, []).append(f"{value.name}[{axis}]")
         else:
             dim.dim_value = bound[name] = size
     _refuse_unknown(bindings, names)
-    _refuse_unbound(unbound)
+    _refuse_unbound(unbound, bindings)
     return bound
 
 
@@ -72,16 +76,30 @@ def _refuse_unknown(bindings: Mapping[str, int], names: set[str]) -> None:
         )
 
 
-def _refuse_unbound(unbound: Mapping[str, list[str]]) -> None:
+def _refuse_unbound(unbound: Mapping[str, list[str]], bindings: Mapping[str, int]) -> None:
     if not unbound:
         return
-    listed = ", ".join(f"{name} (of {_few(where)})" for name, where in sorted(unbound.items()))
-    needed = sorted({symbol for name in unbound for symbol in _symbols(name) or (name,)})
+    listed = ", ".join(f"{_outcome(name, bindings)} (of {_few(where)})" for name, where in sorted(unbound.items()))
+    needed = sorted({symbol for name in unbound for symbol in _needed(name)})
     example = ",".join(f"{name}=1" for name in needed)
     raise UnboundDimensionsError(
         f"{len(unbound)} dimension{'s have' if len(unbound) > 1 else ' has'} no number: {listed}",
         hint=f"give the sizes it will run with, for example --shape {example}",
     )
+
+
+def _outcome(name: str, bindings: Mapping[str, int]) -> str:
+    """The dimension, and what it comes to where that is no size."""
+    size = _evaluate(name, bindings)
+    if size is None:
+        return name
+    return f"{name} = {size}" if abs(size) <= _LARGEST else f"{name}, over 2^63"
+
+
+def _needed(name: str) -> tuple[str, ...]:
+    """What to give a number so that the dimension has one: the names in it, or its own where those do not suffice."""
+    symbols = () if _HYPHENATED.fullmatch(name) else _symbols(name)
+    return symbols if symbols and _evaluate(name, dict.fromkeys(symbols, 1)) is not None else (name,)
 
 
 def _few(names: list[str]) -> str:
@@ -105,8 +123,7 @@ def _evaluate(expression: str, bindings: Mapping[str, int]) -> int | None:
     if expression in bindings:
         return bindings[expression]
     tree = _parsed(expression)
-    size = None if tree is None else _value(tree, bindings)
-    return size if size is not None and size >= 0 else None
+    return None if tree is None else _value(tree, bindings)
 
 
 def _value(tree: ast.expr, bindings: Mapping[str, int]) -> int | None:

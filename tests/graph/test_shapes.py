@@ -67,9 +67,41 @@ def test_a_name_the_model_lacks_is_refused_with_the_nearest() -> None:
     assert "'batch'" in caught.value.hint
 
 
-def test_a_negative_result_is_no_size() -> None:
-    with pytest.raises(UnboundDimensionsError):
-        bind_dimensions(model(["a - b"]), {"a": 1, "b": 2})
+@pytest.mark.parametrize(
+    ("expression", "bindings", "said"),
+    [
+        ("a - b", {"a": 1, "b": 2}, "a - b = -1 (of x0[0])"),
+        ("a*a*a*a", {"a": 10**17}, "a*a*a*a, over 2^63 (of x0[0])"),
+        ("a", {"a": 10**400}, "a, over 2^63 (of x0[0])"),
+    ],
+)
+def test_a_result_that_is_no_size_is_told(expression: str, bindings: dict[str, int], said: str) -> None:
+    with pytest.raises(UnboundDimensionsError) as caught:
+        bind_dimensions(model([expression]), bindings)
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [("f(a, b)", "f(a, b)=1"), ("a ** b", "a ** b=1"), ("seq-len", "seq-len=1"), ("seq - len", "len=1,seq=1")],
+)
+def test_the_flag_to_give_suffices(name: str, flag: str) -> None:
+    with pytest.raises(UnboundDimensionsError) as caught:
+        bind_dimensions(model([name]), {})
+    assert caught.value.hint.endswith(f"--shape {flag}")
+
+
+def test_what_has_no_shape_has_no_dimension() -> None:
+    bound = model()
+    bound.graph.input.append(helper.make_tensor_sequence_value_info("s", 1, ["n"]))
+    bound.graph.input.append(onnx.ValueInfoProto(name="untyped"))
+    assert bind_dimensions(bound, {}) == {}
+
+
+def test_a_negative_dimension_is_an_open_one() -> None:
+    bound = model([-1, 3])
+    assert bind_dimensions(bound, {"x0.0": 5}) == {"x0.0": 5}
+    assert sizes(bound) == [[5, 3]]
 
 
 def test_weights_among_the_inputs_need_no_size() -> None:
