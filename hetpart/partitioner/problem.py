@@ -7,7 +7,7 @@ many ops use it there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,12 @@ class Uses:
     ops: NDArray[np.int32]
     on_host: NDArray[np.bool_]
     """Per use: the op's accelerator kernel reads this operand from host memory."""
+    rows: NDArray[np.int64] = field(init=False)
+    """The hyperedge each use belongs to, parallel to ``ops``."""
+
+    def __post_init__(self) -> None:
+        rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        object.__setattr__(self, "rows", rows)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[tuple[int, bool]]]) -> Uses:
@@ -46,11 +52,6 @@ class Uses:
             np.array([op for op, _ in flat], np.int32),
             np.array([host for _, host in flat], np.bool_),
         )
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The hyperedge each use belongs to, parallel to ``ops``."""
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
