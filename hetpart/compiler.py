@@ -118,7 +118,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     pins = resolve_pins(parse_pins(pin), imported.graph, machine)
     formulation = formulate(imported.graph, costs, pins, budgets.nbytes)
     say("placing them")
-    source = read_source(placement, imported.graph, formulation.problem.devices)
+    source = read_source(placement, imported.graph, formulation.problem)
     assembly = place(imported.graph, costs, formulation, source, pins, time_limit)
     say("fingerprinting the weights")
     options = {

@@ -6,29 +6,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.assemble import Assembly, arena
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.plan.model import AliveValue, DeviceUse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetpart.partitioner.assemble import Assembly
+
 _ALIVE_SHOWN = 10
 
 
 def device_uses(assembly: Assembly) -> tuple[DeviceUse, ...]:
     """What each device holds at its peak, everything counted, and how long it computes."""
-    _, arenas = arena(assembly)
-    return tuple(_device_use(assembly, index, arenas[name]) for index, name in enumerate(assembly.device_names))
+    return tuple(_device_use(assembly, index) for index in range(len(assembly.device_names)))
 
 
-def _device_use(assembly: Assembly, index: int, arena_bytes: int) -> DeviceUse:
+def _device_use(assembly: Assembly, index: int) -> DeviceUse:
     device = assembly.costs.machine.devices[index]
     problem, solution = assembly.formulation.problem, assembly.solution
     used = solution.usage
     mine = solution.placement == index
     budget = int(problem.budgets[index])
-    held_bytes = max(arena_bytes, int(used.buffers[index]))
+    held_bytes = assembly.arenas[index].held_bytes
     peak_partition, alive = _alive_at_peak(assembly, index)
     return DeviceUse(
         device=device.name,

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement
+    from hetpart.partitioner.solve import Solution
 
 _ATTEMPTS = 4
 _OPS_SHOWN = 3
+_SMALLEST = "the smallest budget found that would do is {device}={nbytes}; or loosen the pins"
 
 
 def place(
@@ -35,35 +37,51 @@ def place(
     """The solved placement, whose arenas fit the budgets.
 
     A packed arena can be a little larger than the most bytes alive at once. Where that breaks a budget the problem is
-    solved again with the excess taken off.
+    solved again with the excess taken off; the certificate stays that of the whole budget.
 
     Raises:
         InfeasibleError: nothing fits.
     """
     problem = formulation.problem
-    excess = np.zeros_like(problem.budgets)
+    tried: list[Assembly] = []
     for _ in range(_ATTEMPTS):
         try:
             solution = solve(problem, source=source, time_limit=time_limit)
         except NothingFitsError as error:
-            raise _worded(error, graph, formulation) from error
-        assembly = Assembly.of(graph, costs, formulation, solution, pins)
-        excess = _excess(assembly, formulation.problem.budgets)
-        if not excess.any():
-            return assembly
-        problem = replace(
-            problem, budgets=np.where(excess > 0, np.maximum(problem.budgets - excess, 0), problem.budgets)
-        )
-    raise InfeasibleError(
-        f"values between partitions of {graph.name!r} cannot be packed into the budget",
-        required_bytes=int(formulation.problem.budgets.max() + excess.max()),
-        hint=f"raise the budget by {format_bytes(int(excess.max()))}",
-    )
+            raise (_unpackable(tried[-1]) if tried else _worded(error, graph, formulation)) from error
+        tried.append(Assembly.of(graph, costs, formulation, _certified(solution, tried), pins))
+        over = _excess(tried[-1])
+        if not over.any():
+            return tried[-1]
+        problem = replace(problem, budgets=np.where(over > 0, np.maximum(problem.budgets - over, 0), problem.budgets))
+    raise _unpackable(tried[-1])
 
 
-def _excess(assembly: Assembly, budgets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _certified(solution: Solution, earlier: list[Assembly]) -> Solution:
+    """``solution`` with the certificate of the first, whose budgets were whole."""
+    if not earlier:
+        return solution
+    first = earlier[0].solution
+    bound = min(first.lower_bound, solution.cost)
+    gap = (solution.cost - bound) / solution.cost if solution.cost > 0 else 0.0
+    return replace(solution, lower_bound=bound, gap=gap, price=first.price)
+
+
+def _excess(assembly: Assembly) -> NDArray[np.int64]:
+    budgets = assembly.formulation.problem.budgets
     peaks = np.array([use.peak_bytes for use in device_uses(assembly)], np.int64)
     return np.where(budgets == NO_BUDGET, 0, np.maximum(peaks - budgets, 0))
+
+
+def _unpackable(assembly: Assembly) -> InfeasibleError:
+    """What no attempt could pack into its budget."""
+    use = device_uses(assembly)[int(_excess(assembly).argmax())]
+    return InfeasibleError(
+        f"{assembly.graph.name!r} needs {use.peak_bytes:,} bytes ({format_bytes(use.peak_bytes)}) on {use.device} once "
+        f"the values between partitions are packed, its budget is {use.budget_bytes:,}",
+        required_bytes=use.peak_bytes,
+        hint=_SMALLEST.format(device=use.device, nbytes=use.peak_bytes),
+    )
 
 
 def _worded(error: NothingFitsError, graph: Graph, formulation: Formulation) -> InfeasibleError:
@@ -78,6 +96,6 @@ def _worded(error: NothingFitsError, graph: Graph, formulation: Formulation) -> 
     return InfeasibleError(
         f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {device}, "
         f"its budget is {budget:,} ({format_bytes(budget)}){why}",
-        required_bytes=shortage.required_bytes,
-        hint=f"the smallest budget found that would do is {device}={shortage.required_bytes}; or loosen the pins",
+        required_bytes=needed,
+        hint=_SMALLEST.format(device=device, nbytes=needed),
     )

@@ -12,21 +12,21 @@ from hetpart.errors import InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from hetpart.graph.ir import Graph
-    from hetpart.partitioner.problem import Placement
+    from hetpart.partitioner.problem import Placement, PlacementProblem
 
 _SHOWN = 3
 _FORM = 'write {"op name": "cpu", …}, or give a plan.json or a bundle'
 
 
-def read_source(source: str | PathLike[str], graph: Graph, devices: tuple[str, ...]) -> str | Placement:
+def read_source(source: str | PathLike[str], graph: Graph, problem: PlacementProblem) -> str | Placement:
     """``source`` as the solver takes it: a rule's name as it is, a file's content as device indices.
 
     Raises:
-        InvalidOptionError: neither a rule nor a file that places every op of ``graph``.
+        InvalidOptionError: neither a rule nor a file that places every op of ``graph`` where it may run.
     """
     text = str(source)
     if text in ("optimal", *BASELINES) or text.startswith("random:"):
@@ -39,12 +39,16 @@ def read_source(source: str | PathLike[str], graph: Graph, devices: tuple[str, .
             f"{text!r} is neither a placement rule nor a file",
             hint=f"one of optimal, random:SEED, {', '.join(BASELINES)}, or a file: {_FORM}",
         )
-    return _indices(_named_devices(path), graph, devices, path)
+    placement = _indices(_named_devices(path), graph, problem.devices, path)
+    _require_legal(placement, graph, problem, path)
+    return placement
 
 
 def _named_devices(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InvalidOptionError(f"the placement file {path} cannot be read: {error.strerror}", hint=_FORM) from error
     except (ValueError, RecursionError) as error:
         raise InvalidOptionError(f"the placement file {path} is not JSON: {error}", hint=_FORM) from error
     if not isinstance(content, dict):
@@ -58,13 +62,27 @@ def _named_devices(path: Path) -> Mapping[str, Any]:
 
 
 def _indices(named: Mapping[str, Any], graph: Graph, devices: tuple[str, ...], path: Path) -> Placement:
-    missing = [op.name for op in graph.ops if op.name not in named]
-    wrong = sorted({str(device) for device in named.values() if device not in devices})
+    missing = [repr(op.name) for op in graph.ops if op.name not in named]
+    wrong = sorted({repr(device) for device in named.values() if device not in devices})
+    hint = f"every op needs one of {', '.join(devices)}; {_FORM}"
     for problem, found in (("places no device for", missing), ("names devices the machine lacks:", wrong)):
         if found:
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            raise InvalidOptionError(
-                f"the placement file {path} {problem} {', '.join(map(repr, found[:_SHOWN]))}{more}",
-                hint=f"every op needs one of {', '.join(devices)}; {_FORM}",
-            )
+            raise InvalidOptionError(f"the placement file {path} {problem} {_few(found)}", hint=hint)
     return np.array([devices.index(named[op.name]) for op in graph.ops], np.int8)
+
+
+def _require_legal(placement: Placement, graph: Graph, problem: PlacementProblem, path: Path) -> None:
+    legal = problem.legal()[placement, np.arange(problem.ops)]
+    wrong = [graph.ops[int(op)] for op in np.flatnonzero(np.logical_not(legal))]
+    if wrong:
+        named = [f"{op.name!r} ({op.op_type}) on {problem.devices[placement[op.id]]}" for op in wrong]
+        raise InvalidOptionError(
+            f"the placement file {path} puts ops where they cannot run: {_few(named)}",
+            hint="there is no kernel there, or a pin, or a fusion with an op that cannot run there, is against it",
+        )
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first of ``texts``, and how many more there are."""
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more

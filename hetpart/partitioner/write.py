@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner import assemble
+from hetpart.partitioner.assemble import crossing_specs, residencies, transfers
+from hetpart.partitioner.borders import partitions
 from hetpart.partitioner.device_use import device_uses
+from hetpart.partitioner.explain import decisions
+from hetpart.partitioner.specs import value_spec
 from hetpart.plan.model import (
     Baseline,
     Certificate,
@@ -33,7 +36,6 @@ _UNKNOWN_SHOWN = 5
 def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelReference, options: dict[str, str]) -> Plan:
     """Everything known of the placement, as the contract between deciding and doing."""
     solution = assembly.solution
-    buffers, _ = assemble.arena(assembly)
     return Plan(
         model=reference,
         machine=machine_reference(assembly.costs.machine),
@@ -41,12 +43,12 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         devices=device_uses(assembly),
         inputs=_inputs(assembly),
         outputs=_outputs(assembly, imported),
-        values=assemble.crossing_specs(assembly),
-        partitions=assemble.partitions(assembly),
-        transfers=assemble.transfers(assembly),
-        buffers=buffers,
-        residencies=assemble.residencies(assembly),
-        decisions=assemble.decisions(assembly),
+        values=crossing_specs(assembly),
+        partitions=partitions(assembly),
+        transfers=transfers(assembly),
+        buffers=tuple(buffer for arena in assembly.arenas for buffer in arena.buffers),
+        residencies=residencies(assembly),
+        decisions=decisions(assembly),
         prediction=_prediction(assembly),
         certificate=Certificate(solution.cost, solution.lower_bound, solution.gap, solution.price),
         baselines=_baselines(assembly),
@@ -82,12 +84,12 @@ def machine_reference(machine: Machine) -> MachineReference:
 def _inputs(assembly: Assembly) -> tuple[ValueSpec, ...]:
     graph = assembly.graph
     values = [graph.values[index] for index in graph.inputs]
-    return tuple(assemble.value_spec(value, graph.index_ranges.get(value.name)) for value in values)
+    return tuple(value_spec(value, graph.index_ranges.get(value.name)) for value in values)
 
 
 def _outputs(assembly: Assembly, imported: ImportedModel) -> tuple[ValueSpec, ...]:
     by_name = {value.name: value for value in assembly.graph.values}
-    return tuple(assemble.value_spec(by_name[name]) for name in imported.returned)
+    return tuple(value_spec(by_name[name]) for name in imported.returned)
 
 
 def _prediction(assembly: Assembly) -> Prediction:
