@@ -9,6 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+BENCH ?= help_time plan_time huge_weights run_overhead zoo_plans random_placements conformance
 SAY := @printf '==> %s\n'
 comma := ,
 
@@ -30,7 +31,7 @@ help:
 	@echo 'make test    ruff, pyright and pytest, as CI runs them'
 	@echo 'make lint    ruff and pyright alone'
 	@echo 'make format  let ruff rewrite the code'
-	@echo 'make bench   build the model zoo into build/zoo and run each model once'
+	@echo 'make bench   build the model zoo, run every benchmark and keep its JSON in build/bench (BENCH: which)'
 	@echo 'make clean   remove $(VENV) and build'
 
 demo: $(VENV)/.demo-$(RUNTIME)
@@ -55,7 +56,12 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(SAY) 'zoo: building every model into build/zoo'
-	@$(BIN)/python benchmarks/zoo.py --verify $$($(BIN)/python benchmarks/zoo.py --list | cut -d ' ' -f 1)
+	@$(BIN)/python benchmarks/zoo.py $$($(BIN)/python benchmarks/zoo.py --list | cut -d ' ' -f 1)
+	@mkdir -p build/bench
+	@for name in $(BENCH); do \
+	  echo "==> benchmarks/$$name.py, into build/bench/$$name.json"; \
+	  $(BIN)/python -m benchmarks.$$name >build/bench/$$name.json; \
+	done
 
 clean:
 	rm -rf $(VENV) build
