@@ -96,15 +96,16 @@ def _row(budget: str, processes: list[list[dict[str, Any]]]) -> dict[str, Any]:
         "gap": firsts[0]["gap"],
         "first_seconds": Spread.of([plan["seconds"] for plan in firsts]),
         "first_cpu_seconds": Spread.of([plan["cpu_seconds"] for plan in firsts]),
-        "first_phases": _phases(firsts),
+        "first_phases": _phases(firsts, "phases"),
+        "first_cpu_phases": _phases(firsts, "cpu_phases"),
         "later_seconds": Spread.of([plan["seconds"] for plan in later]),
-        "later_phases": _phases(later),
+        "later_phases": _phases(later, "phases"),
     }
 
 
-def _phases(plans: list[dict[str, Any]]) -> dict[str, float]:
+def _phases(plans: list[dict[str, Any]], kind: str) -> dict[str, float]:
     """Median seconds of every phase."""
-    return {phase: round(median(plan["phases"][phase] for plan in plans), 4) for phase in plans[0]["phases"]}
+    return {phase: round(median(plan[kind][phase] for plan in plans), 4) for phase in plans[0][kind]}
 
 
 def _plans(model: str, folder: Path, budget: str, imports: Sequence[str]) -> dict[str, Any]:
@@ -120,23 +121,24 @@ def _plan(model: str, folder: Path, budget: str) -> dict[str, Any]:
     import hetpart
     from hetpart.plan.cut_models import cut_models
 
-    busy = process_time()
-    marks: list[tuple[str, float]] = [("options", perf_counter())]
+    marks: list[tuple[str, float, float]] = []
+
+    def mark(stage: str) -> None:
+        marks.append((stage, perf_counter(), process_time()))
+
+    mark("options")
     planned = hetpart.partition(
-        folder / f"{model}.onnx",
-        budget=budget,
-        hardware=HARDWARE,
-        shape=zoo.ZOO[model].shape,
-        progress=lambda stage: marks.append((stage, perf_counter())),
+        folder / f"{model}.onnx", budget=budget, hardware=HARDWARE, shape=zoo.ZOO[model].shape, progress=mark
     )
-    marks.append(("cutting", perf_counter()))
+    mark("cutting")
     models = [proto.SerializeToString() for proto in cut_models(planned.imported.proto, planned.plan)]
-    marks.append(("", perf_counter()))
+    mark("")
     assert len(models) == len(planned.plan.partitions)
     return {
         "seconds": marks[-1][1] - marks[0][1],
-        "cpu_seconds": process_time() - busy,
-        "phases": {name: end - start for (name, start), (_, end) in pairwise(marks)},
+        "cpu_seconds": marks[-1][2] - marks[0][2],
+        "phases": {name: end - start for (name, start, _), (_, end, _) in pairwise(marks)},
+        "cpu_phases": {name: end - start for (name, _, start), (_, _, end) in pairwise(marks)},
         "ops": planned.plan.model.ops,
         "partitions": len(models),
         "gap": planned.plan.certificate.gap,
