@@ -22,7 +22,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from hetpart.errors import InvalidModelError
 from hetpart.graph.body_types import control_flow_types
 from hetpart.graph.contrib_types import contrib_types
-from hetpart.graph.legality import captures
+from hetpart.graph.legality import uses
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
 from hetpart.graph.walk import subgraphs
 
@@ -223,8 +223,9 @@ def output_types(
     inputs = {name: facts.types.get(name, onnx.TypeProto()) for name in node.input if name}
     contents = {name: facts.contents[name] for name in inputs if name in facts.contents}
     if any(True for attribute in node.attribute for _ in subgraphs(attribute)):
-        outer = inputs | {name: facts.types.get(name, onnx.TypeProto()) for name in captures(node)}
-        found = control_flow_types(node, outer, contents, facts.opsets)
+        outer = {name: facts.types.get(name, onnx.TypeProto()) for name in uses(node)}
+        known = {name: facts.contents[name] for name in outer if name in facts.contents}
+        found = control_flow_types(node, outer, known, facts.opsets)
     else:
         found = _schema_types(facts, node, inputs, contents) or contrib_types(node, inputs)
     return {name: _better(found.get(name), declared.get(name)) for name in node.output if name}
