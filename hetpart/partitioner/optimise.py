@@ -12,7 +12,7 @@ from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.polish import merged
+from hetpart.partitioner.polish import merged, nudged
 from hetpart.partitioner.pressure import Pressure, levels, steered
 from hetpart.partitioner.refine import Effort, improve
 from hetpart.partitioner.repair import repaired
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 EXPLORED = 2
 """Splits of the budget worth exploring."""
-SETTLED = 4
-"""Candidates worth settling."""
+MOST_SETTLED = 4
+SETTLED_OPS = 8000
+"""Ops of the candidates settled, all together: large models get fewer, and at least one."""
 WORTHWHILE = 1e-4
 """Relative; a step that gains less is the last."""
 NEARLY_SAME = 0.02
@@ -109,7 +110,7 @@ class _Search:
             apart = (int((found.placement != other.placement).sum()) for other in taken)
             if all(ops > self.scorer.problem.ops * NEARLY_SAME for ops in apart):
                 taken.append(found)
-        return taken[:SETTLED]
+        return taken[: max(1, min(MOST_SETTLED, SETTLED_OPS // max(1, self.scorer.problem.ops)))]
 
 
 def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]) -> Scored:
@@ -133,7 +134,19 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     best = run.nearest(known)
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)
-    return run.nearest([best, run.settled(merged(scorer, run.wiring, best))]) if best.fits else best
+    if not best.fits:
+        return _least(scorer, fallback, baselines)
+    best = run.nearest([best, run.settled(merged(scorer, run.wiring, best))])
+    return best if expired() else nudged(scorer, run.wiring, best)
+
+
+def _least(scorer: Scorer, fallback: Scored, baselines: dict[str, Scored]) -> Scored:
+    """The placement nearest to the budgets of those that are found whatever the budgets are.
+
+    Its peak is a budget that will do: asked again with it, the search meets this placement again.
+    """
+    known = [squeezed(scorer, Wiring.of(scorer.problem), fallback), baselines["all-cpu"], baselines["all-accelerator"]]
+    return min(known, key=lambda found: found.fit_rank)
 
 
 def _average_price(free: Scored, fallback: Scored) -> float:

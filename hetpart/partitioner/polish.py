@@ -1,4 +1,4 @@
-"""Last touches with session overheads counted: small partitions merged into their neighbours."""
+"""Last touches, judged by the true peak and with session overheads: partitions merged, groups moved one by one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scoring import Scored, Scorer
 
 MOST_MERGES_TRIED = 64
+NUDGED_OPS = 20_000
+"""Ops scored in single moves, all together: small models try every move again and again, large ones hardly any."""
 
 
 def merged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
@@ -60,3 +62,18 @@ def flipped(wiring: Wiring, placement: Placement, groups: Sequence[int]) -> Plac
     turned = np.zeros(len(wiring.groups), np.bool_)
     turned[list(groups)] = True
     return placement ^ turned[wiring.groups.of_op].astype(np.int8)
+
+
+def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
+    """``best`` with single groups moved as long as one of the most promising moves helps."""
+    left = NUDGED_OPS // max(1, scorer.problem.ops)
+    while left > 0:
+        ledger = Ledger(wiring, best.placement)
+        promising = sorted(wiring.movable, key=lambda group: (ledger.delta(group)[0], group))[:left]
+        left -= len(promising)
+        moves = (scorer.score(flipped(wiring, best.placement, [group])) for group in promising)
+        better = min(moves, key=lambda found: found.fit_rank, default=best)
+        if better.fit_rank >= best.fit_rank:
+            break
+        best = better
+    return best

@@ -12,7 +12,7 @@ from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 from hetpart.partitioner.chance import fitted, random_placement
-from hetpart.partitioner.fixing import without_misfits
+from hetpart.partitioner.fixing import least_bytes, without_misfits
 from hetpart.partitioner.mincut import CutNetwork
 from hetpart.partitioner.optimise import optimise
 from hetpart.partitioner.price import PriceSearch, search_price
@@ -72,9 +72,9 @@ class Shortage:
     device: int
     budget_bytes: int
     required_bytes: int
-    """The smallest peak found on the device."""
+    """A budget of the device that would do, the others' kept."""
     ops: tuple[int, ...]
-    """Ops that must run on the device, the most bytes of weights first."""
+    """Ops that must run on the device, those that need the most bytes first."""
 
 
 class NothingFitsError(InfeasibleError):
@@ -180,8 +180,9 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
     limited = problem.budgets != NO_BUDGET
     excess = np.where(limited, found.usage.peak - problem.budgets, -1)
     device = int(excess.argmax())
-    forced = np.flatnonzero(problem.legal().sum(axis=0) == 1)
-    there = forced[problem.legal()[device, forced]]
+    legal = problem.legal()
+    forced = np.flatnonzero(legal[device] & (legal.sum(axis=0) == 1))
+    there = forced[np.argsort(-least_bytes(problem)[forced], kind="stable")]
     shortage = Shortage(device, int(problem.budgets[device]), int(found.usage.peak[device]), tuple(there.tolist()))
     return NothingFitsError(
         f"{problem.devices[device]} needs {shortage.required_bytes:,} bytes, its budget is {shortage.budget_bytes:,}",
