@@ -65,7 +65,7 @@ class Solution:
     """``solver``, the name of the baseline that won, or the source that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shortage:
     """Why nothing fits."""
 
@@ -183,7 +183,8 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
     legal = problem.legal()
     forced = np.flatnonzero(legal[device] & (legal.sum(axis=0) == 1))
     there = forced[np.argsort(-least_bytes(problem)[forced], kind="stable")]
-    shortage = Shortage(device, int(problem.budgets[device]), int(found.usage.peak[device]), tuple(there.tolist()))
+    required = int(found.usage.peak[device])
+    shortage = Shortage(device, int(problem.budgets[device]), required, tuple(there.tolist()), found.placement)
     return NothingFitsError(
         f"{problem.devices[device]} needs {shortage.required_bytes:,} bytes, its budget is {shortage.budget_bytes:,}",
         shortage,
