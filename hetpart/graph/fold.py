@@ -104,13 +104,14 @@ def _add_node(facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.Ty
     known = _known_content(facts, node)
     if known is not None:
         _add_content(facts, node.output[0], known)
-        return
-    for name, found in output_types(facts, node, declared).items():
-        facts.types[name] = found
-    if _is_constant(facts, node):
-        facts.constant.update(filter(None, node.output))
-        made_from = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in node.input))
-        facts.origins.update(dict.fromkeys(filter(None, node.output), made_from))
+    else:
+        facts.types.update(output_types(facts, node, declared))
+        if _is_constant(facts, node):
+            facts.constant.update(filter(None, node.output))
+    made = [name for name in node.output if name in facts.constant]
+    if made:
+        sources = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in node.input))
+        facts.origins.update(dict.fromkeys(made, sources))
 
 
 def _add_content(facts: Facts, name: str, content: NDArray[Any]) -> None:
@@ -198,6 +199,8 @@ def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] |
     inferred = output_types(facts, node, {}).get(node.output[0])
     if not is_static(inferred) or prod(d or 0 for d in shape_of(inferred) or ()) > EVALUATED_LIMIT:  # pyright: ignore[reportArgumentType]
         return None
+    if node.op_type == "Div" and all(_is_integer(content) for content in inputs.values() if content is not None):
+        return _quotient(*(inputs[name] for name in node.input))
     from onnx.reference import ReferenceEvaluator
 
     graph = onnx.GraphProto(node=[node], name="fold")
@@ -210,6 +213,13 @@ def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] |
         return None
     content = result[0] if isinstance(result, list) else None
     return content if isinstance(content, np.ndarray) and content.dtype.kind in "biuf" else None
+
+
+def _quotient(dividend: NDArray[Any] | None, divisor: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Integer division towards zero, as ONNX Runtime does it; versions of the evaluator differ for negative numbers."""
+    if dividend is None or divisor is None or not divisor.all():
+        return None
+    return np.asarray(np.sign(dividend) * np.sign(divisor) * (np.abs(dividend) // np.abs(divisor)), dividend.dtype)
 
 
 def _is_integer(content: NDArray[Any]) -> bool:
