@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir
 
+_SHOWN_LETTERS = 100
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -57,6 +58,11 @@ def load_ir(model: onnx_ir.Model) -> LoadedModel:
     """The same for an ``onnx_ir`` model in memory; its external tensors must share one folder."""
     import onnx_ir as ir
 
+    if not isinstance(model, ir.Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidModelError(
+            f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}",
+            hint="read bytes with onnx.ModelProto.FromString",
+        )
     folders = {
         Path(os.fspath(tensor.base_dir))
         for value in model.graph.initializers.values()
@@ -73,21 +79,32 @@ def load_ir(model: onnx_ir.Model) -> LoadedModel:
 
 def load_file(path: Path) -> LoadedModel:
     """The same for a file."""
-    _check_file(path)
     try:
+        _check_file(path)
         proto = onnx.ModelProto.FromString(skeleton(path))
     except (WireError, DecodeError) as error:
+        problem = error if isinstance(error, WireError) else "it holds no ModelProto"
         raise InvalidModelError(
-            f"{path} is not an ONNX model: {error} of {path.stat().st_size}",
+            f"{path} of {path.stat().st_size:,} bytes is not an ONNX model: {problem}",
             hint="the file is truncated or of another kind; download or export it again",
+        ) from error
+    except OSError as error:
+        raise InvalidModelError(
+            f"{path} cannot be read: {error.strerror}", hint="choose a file that you may read"
         ) from error
     return _checked(LoadedModel(proto, path.stem, path, path.parent))
 
 
 def _check_file(path: Path) -> None:
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+        what = "is a folder" if path.is_dir() else "is no plain file" if path.exists() else "does not exist"
         raise InvalidModelError(f"{path} {what}", hint="give the path of an .onnx file")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidModelError(
+            f"the name {str(path)!r} is not valid UTF-8", hint="rename the file or the folder"
+        ) from None
     if path.stat().st_size == 0:
         raise InvalidModelError(f"{path} is empty (0 bytes)", hint="download or export it again")
     _refuse_lfs_pointer(path)
@@ -137,9 +154,9 @@ def _external_problem(tensor: onnx.TensorProto, folder: Path | None) -> str | No
         return f"lies in {location!r}, but a model in memory has no folder"
     path = inside(folder, location)
     if path is None:
-        return f"points outside the model's folder: {location!r}"
-    if not path.is_file():
-        return f"needs {location!r}, which does not exist"
+        return f"points outside the model's folder: {location[:_SHOWN_LETTERS]!r}"
+    if not os.path.isfile(path):  # where a name is too long to be one, Path.is_file raises
+        return f"needs {location[:_SHOWN_LETTERS]!r}, which does not exist"
     return _extent_problem(tensor, entries, path)
 
 
@@ -162,5 +179,5 @@ def inside(folder: Path, location: str) -> Path | None:
     """``folder / location`` if that stays in ``folder``, links followed; else ``None``."""
     if not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts:
         return None
-    root, path = folder.resolve(), (folder / location).resolve()
+    root, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / location))
     return folder / location if path.is_relative_to(root) else None
