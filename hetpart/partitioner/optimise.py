@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EXPLORED = 2
 """Splits of the budget worth exploring."""
+MOST_TIGHTENED = 3
+"""Times a split is explored, with less room each time."""
 MOST_SETTLED = 4
 SETTLED_OPS = 8000
 """Ops of the candidates settled, all together: large models get fewer, and at least one."""
@@ -51,7 +53,7 @@ class _Search:
     expired: Callable[[], bool]
 
     def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
-        seen = steered(self.wiring.problem, pressure, self.price)
+        seen = steered(self.wiring.problem, pressure, self.exchange)
         return seen, self.wiring.seen(seen, pressure.of_op)
 
     def promise(self, found: Scored) -> tuple[float, int, bytes]:
@@ -65,12 +67,25 @@ class _Search:
 
     def explored(self, whole: Scored, starts: list[Scored]) -> list[Scored]:
         """Improved placements under the most promising splits of the budget into weights and activations."""
-        outlooks = [Outlook.of(*self.view(pressure)) for pressure in levels(self.wiring.problem, whole)]
+        splits = [(pressure, Outlook.of(*self.view(pressure))) for pressure in levels(self.wiring.problem, whole)]
         found: list[Scored] = []
-        for outlook in sorted(outlooks, key=lambda outlook: outlook.search.bound)[:EXPLORED]:
-            if not self.expired():
-                placements = explore(outlook, [start.placement for start in starts], Effort())
-                found += [self.scorer.score(placement) for placement in placements]
+        for pressure, outlook in sorted(splits, key=lambda split: split[1].search.bound)[:EXPLORED]:
+            found += self._explored_until_fit(pressure, outlook, starts)
+        return found
+
+    def _explored_until_fit(self, pressure: Pressure, outlook: Outlook, starts: list[Scored]) -> list[Scored]:
+        """Explored with less and less room, by what the cheapest placement found would still exceed."""
+        found: list[Scored] = []
+        for _ in range(MOST_TIGHTENED):
+            if self.expired():
+                break
+            placements = explore(outlook, [start.placement for start in starts], Effort())
+            fresh = [self.scorer.score(placement) for placement in placements]
+            found += fresh
+            if fresh[0].fits:
+                break
+            pressure = replace(pressure, reserve=pressure.reserve + fresh[0].excess)
+            outlook = Outlook.of(*self.view(pressure))
         return found
 
     def repaired(self, start: Scored) -> Scored:
