@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from hetpart.cost_model.annotate import Costs
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
-    from hetpart.partitioner.problem import Placement
-    from hetpart.partitioner.solve import Solution
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.solve import Shortage, Solution
 
-_ATTEMPTS = 4
+_ATTEMPTS, _HASTE = 5, 4
 _OPS_SHOWN = 3
-_SMALLEST = "the smallest budget found that would do is {device}={nbytes}; or loosen the pins"
 
 
 def place(
@@ -36,32 +35,46 @@ def place(
 ) -> Assembly:  # fmt: skip
     """The solved placement, whose arenas fit the budgets.
 
-    A packed arena can be a little larger than the most bytes alive at once. Where that breaks a budget the problem is
-    solved again with the excess taken off; the certificate stays that of the whole budget.
+    What is packed into real arenas can be a little larger than the most bytes alive at once. Where that breaks a budget
+    the problem is solved again with the excess taken off, more every time; the certificate stays that of the whole.
 
     Raises:
         InfeasibleError: nothing fits.
     """
     problem = formulation.problem
-    tried: list[Assembly] = []
-    for _ in range(_ATTEMPTS):
+    tried: list[Solution] = []
+
+    def assembled(solution: Solution) -> Assembly:
+        return Assembly.of(graph, costs, formulation, solution, pins)
+
+    for attempt in range(_ATTEMPTS):
         try:
-            solution = solve(problem, source=source, time_limit=time_limit)
+            tried.append(solve(problem, source=source, time_limit=time_limit))
         except NothingFitsError as error:
-            raise (_unpackable(tried[-1]) if tried else _worded(error, graph, formulation)) from error
-        tried.append(Assembly.of(graph, costs, formulation, _certified(solution, tried), pins))
-        over = _excess(tried[-1])
+            least = assembled(_unlimited(formulation.problem, error.shortage.placement))
+            if tried and not _excess(least).any():
+                return replace(least, solution=_certified(least.solution, tried))
+            raise _refused(least, error.shortage) from error
+        found = assembled(_certified(tried[-1], tried))
+        over = _excess(found)
         if not over.any():
-            return tried[-1]
-        problem = replace(problem, budgets=np.where(over > 0, np.maximum(problem.budgets - over, 0), problem.budgets))
-    raise _unpackable(tried[-1])
+            return found
+        problem = _tightened(problem, over * _HASTE**attempt, last=attempt == _ATTEMPTS - 2)
+    raise AssertionError("with nothing on a device nothing is over its budget")
 
 
-def _certified(solution: Solution, earlier: list[Assembly]) -> Solution:
+def _tightened(problem: PlacementProblem, over: NDArray[np.int64], *, last: bool) -> PlacementProblem:
+    less = np.zeros_like(over) if last else np.maximum(problem.budgets - over, 0)
+    return replace(problem, budgets=np.where(over > 0, less, problem.budgets))
+
+
+def _unlimited(problem: PlacementProblem, placement: Placement) -> Solution:
+    return solve(replace(problem, budgets=np.full_like(problem.budgets, NO_BUDGET)), source=placement)
+
+
+def _certified(solution: Solution, tried: list[Solution]) -> Solution:
     """``solution`` with the certificate of the first, whose budgets were whole."""
-    if not earlier:
-        return solution
-    first = earlier[0].solution
+    first = tried[0]
     bound = min(first.lower_bound, solution.cost)
     gap = (solution.cost - bound) / solution.cost if solution.cost > 0 else 0.0
     return replace(solution, lower_bound=bound, gap=gap, price=first.price)
@@ -73,29 +86,17 @@ def _excess(assembly: Assembly) -> NDArray[np.int64]:
     return np.where(budgets == NO_BUDGET, 0, np.maximum(peaks - budgets, 0))
 
 
-def _unpackable(assembly: Assembly) -> InfeasibleError:
-    """What no attempt could pack into its budget."""
-    use = device_uses(assembly)[int(_excess(assembly).argmax())]
-    return InfeasibleError(
-        f"{assembly.graph.name!r} needs {use.peak_bytes:,} bytes ({format_bytes(use.peak_bytes)}) on {use.device} once "
-        f"the values between partitions are packed, its budget is {use.budget_bytes:,}",
-        required_bytes=use.peak_bytes,
-        hint=_SMALLEST.format(device=use.device, nbytes=use.peak_bytes),
-    )
-
-
-def _worded(error: NothingFitsError, graph: Graph, formulation: Formulation) -> InfeasibleError:
-    """The solver's refusal with names in place of numbers."""
-    shortage = error.shortage
-    device = formulation.problem.devices[shortage.device]
-    ops = [graph.ops[op] for op in shortage.ops]
+def _refused(least: Assembly, shortage: Shortage) -> InfeasibleError:
+    """What the placement that takes least needs on the device it fits worst, packed, and why it needs it."""
+    graph, use = least.graph, device_uses(least)[int(_excess(least).argmax())]
+    ops = [graph.ops[op] for op in shortage.ops if use.device == least.device_names[shortage.device]]
     named = ", ".join(f"{op.name!r} ({op.op_type})" for op in ops[:_OPS_SHOWN])
     more = f" and {len(ops) - _OPS_SHOWN} more" if len(ops) > _OPS_SHOWN else ""
     why = f"; it must hold {named}{more}" if ops else ""
-    needed, budget = shortage.required_bytes, shortage.budget_bytes
+    needed, budget = use.peak_bytes, use.budget_bytes or 0
     return InfeasibleError(
-        f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {device}, "
+        f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {use.device}, "
         f"its budget is {budget:,} ({format_bytes(budget)}){why}",
         required_bytes=needed,
-        hint=_SMALLEST.format(device=device, nbytes=needed),
+        hint=f"the smallest budget found that would do is {use.device}={needed}; or loosen the pins",
     )

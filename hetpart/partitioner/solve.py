@@ -75,6 +75,8 @@ class Shortage:
     """A budget of the device that would do, the others' kept."""
     ops: tuple[int, ...]
     """Ops that must run on the device, those that need the most bytes first."""
+    placement: Placement
+    """One that would fit then."""
 
 
 class NothingFitsError(InfeasibleError):
