@@ -1,0 +1,98 @@
+"""What a plan takes on every device, op by op, from the plan's own records and the graph alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hetpart.compiler import PartitionedModel
+from hetpart.graph.ir import Graph
+from hetpart.plan.model import Plan
+
+Place = tuple[str, str]
+
+
+@dataclass
+class Run:
+    """A run of a plan that only counts."""
+
+    plan: Plan
+    graph: Graph
+    scratch: dict[str, int]
+    peaks: dict[str, int] = field(default_factory=dict)
+    present: set[Place] = field(default_factory=set)
+    """Values across borders that are in memory, outside the arenas."""
+
+    def __post_init__(self) -> None:
+        self.values = {value.name: value for value in self.graph.values}
+        self.ops = {op.name: op for op in self.graph.ops}
+        self.host = self.plan.devices[0].device
+        self.in_arena = {(buffer.value, buffer.device) for buffer in self.plan.buffers}
+        self.reads = self._reads()
+
+    def _reads(self) -> dict[Place, int]:
+        """The last step at which each value is read from each device, copies away included."""
+        last: dict[Place, int] = {}
+        for step, partition in enumerate(self.plan.partitions):
+            for name in partition.inputs:
+                last[name, self.host if name in partition.host_inputs else partition.device] = step
+        for copy in self.plan.transfers:
+            place = copy.value, copy.source
+            last[place] = max(last.get(place, 0), copy.step)
+        for spec in self.plan.outputs:
+            last[spec.name, self.host] = len(self.plan.partitions)
+        return last
+
+    def base(self, device: str) -> int:
+        """What is held all the time: weights, sessions and the arena."""
+        weights = sum(held.nbytes for held in self.plan.residencies if held.device == device)
+        arena = max(
+            (buffer.offset + buffer.nbytes for buffer in self.plan.buffers if buffer.device == device), default=0
+        )
+        return weights + arena + self.plan.device(device).session_bytes
+
+    def take(self, device: str, inside: int) -> None:
+        beside = sum(self.values[name].nbytes for name, where in self.present - self.in_arena if where == device)
+        self.peaks[device] = max(self.peaks.get(device, 0), self.base(device) + beside + inside)
+
+    def everywhere(self) -> None:
+        for use in self.plan.devices:
+            self.take(use.device, 0)
+
+    def simulate(self) -> dict[str, int]:
+        self.present = {(spec.name, self.host) for spec in self.plan.inputs}
+        waiting = list(self.plan.transfers)
+        for step in range(len(self.plan.partitions) + 1):
+            while waiting and waiting[0].step <= step:
+                copy = waiting.pop(0)
+                assert (copy.value, copy.source) in self.present
+                self.present.add((copy.value, copy.target))
+                self.everywhere()
+            if step < len(self.plan.partitions):
+                self._partition(step)
+            self.present = {place for place in self.present if self.reads.get(place, -1) > step}
+        return self.peaks
+
+    def _partition(self, step: int) -> None:
+        partition = self.plan.partitions[step]
+        for name in partition.inputs:
+            assert (name, self.host if name in partition.host_inputs else partition.device) in self.present
+        ops = [self.ops[name] for name in partition.ops]
+        self.present |= {
+            (name, self.host if name in partition.host_outputs else partition.device) for name in partition.outputs
+        }
+        outside = set(partition.outputs) | set(partition.inputs)
+        alive: set[int] = set()
+        for position, op in enumerate(ops):
+            alive |= {value for value in op.results if self.values_name(value) not in outside}
+            self.take(partition.device, sum(self.graph.values[v].nbytes for v in alive) + self.scratch[op.name])
+            later = {value for other in ops[position + 1 :] for value in other.uses}
+            alive &= later
+
+    def values_name(self, value: int) -> str:
+        return self.graph.values[value].name
+
+
+def simulated_peaks(model: PartitionedModel) -> dict[str, int]:
+    """Most bytes on every device at any moment of a run."""
+    scratch = {op.name: model.costs.ops[op.id].work.scratch for op in model.graph.ops}
+    return Run(model.plan, model.graph, scratch).simulate()

@@ -1,0 +1,144 @@
+"""Whatever is asked for, what is returned fits, and what is refused says what would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hetpart
+from hetpart.errors import InfeasibleError
+from hetpart.partitioner import arenas
+from tests.partitioner.simulate import simulated_peaks
+from tests.runtime.graphs import models
+from tests.runtime.models import model
+
+SOURCES = ["optimal", "random:1", "random:2", "all-accelerator", "fill-in-order", "all-cpu"]
+
+
+def assert_fits(partitioned: hetpart.PartitionedModel) -> None:
+    simulated = simulated_peaks(partitioned)
+    for use in partitioned.plan.devices:
+        arena = max((b.offset + b.nbytes for b in partitioned.plan.buffers if b.device == use.device), default=0)
+        assert use.weight_bytes + use.session_bytes + arena <= use.peak_bytes
+        assert simulated.get(use.device, 0) <= use.peak_bytes
+        assert use.budget_bytes is None or use.peak_bytes <= use.budget_bytes
+
+
+def least_budget(proto: onnx.ModelProto, budget: int, **options: Any) -> int:
+    """``budget`` where that does, else what the refusal says would."""
+    try:
+        hetpart.partition(proto, hardware="emulated", budget=budget, **options)
+    except InfeasibleError as error:
+        refused = error
+    else:
+        return budget
+    assert refused.required_bytes > budget
+    assert f"cuda:0={refused.required_bytes}" in refused.hint
+    return refused.required_bytes
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(proto=models(), source=st.sampled_from(SOURCES), share=st.floats(0, 1.2))
+def test_what_is_returned_fits_and_what_is_refused_says_what_would_do(
+    proto: onnx.ModelProto, source: str, share: float
+) -> None:
+    free = hetpart.partition(proto, hardware="emulated", placement=source)
+    assert_fits(free)
+    budget = int(free.plan.footprint_bytes * share)
+    least = least_budget(proto, budget, placement=source)
+    assert least == budget or source in ("all-accelerator", "fill-in-order")
+    assert_fits(hetpart.partition(proto, hardware="emulated", placement=source, budget=least))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(proto=models(), share=st.floats(0, 1), data=st.data())
+def test_pins_that_do_not_fit_say_what_would_do(proto: onnx.ModelProto, share: float, data: st.DataObject) -> None:
+    pinned = data.draw(st.sets(st.sampled_from([node.name for node in proto.graph.node]), min_size=1, max_size=4))
+    pins = [f"node:{name}=cuda" for name in sorted(pinned)]
+    free = hetpart.partition(proto, hardware="emulated", pin=pins)
+    budget = int(free.plan.device("cuda:0").peak_bytes * share)
+    partitioned = hetpart.partition(proto, hardware="emulated", pin=pins, budget=least_budget(proto, budget, pin=pins))
+    assert_fits(partitioned)
+    assert {d.op for d in partitioned.plan.decisions if d.device == "cuda:0"} >= pinned
+
+
+CHAIN = model("""g (float[1000] x) => (float[1000] z) {
+    [a] a = Neg(x) [b] b = Abs(a) [c] c = Neg(b) [d] d = Abs(c) [e] z = Add(d, a)
+}""")
+
+
+def test_the_host_has_a_budget_too() -> None:
+    partitioned = hetpart.partition(CHAIN, hardware="emulated", placement="all-cpu", budget=["cpu=3MB", "cuda:0=0"])
+    assert partitioned.plan.device("cpu").budget_bytes == 3_000_000
+    with pytest.raises(InfeasibleError, match="on cpu") as refused:
+        hetpart.partition(CHAIN, hardware="emulated", placement="all-cpu", budget=["cpu=2MB", "cuda:0=0"])
+    least = [f"cpu={refused.value.required_bytes}", "cuda:0=0"]
+    assert_fits(hetpart.partition(CHAIN, hardware="emulated", placement="all-cpu", budget=least))
+
+
+def test_a_refusal_names_the_op_that_must_be_there() -> None:
+    with pytest.raises(InfeasibleError, match=r"'arithmetic|'g'") as refused:
+        hetpart.partition(CHAIN, hardware="emulated", pin="node:c=cuda", budget=100)
+    assert "'c' (Neg)" in refused.value.message
+    assert "its budget is 100" in refused.value.message
+    assert f"cuda:0={refused.value.required_bytes}" in refused.value.hint
+    assert refused.value.exit_code == 1
+
+
+def waste(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
+    """Every arena with something in it is ``nbytes`` larger than it need be."""
+    pack = arenas.pack
+    monkeypatch.setattr(
+        arenas, "pack", lambda held: replace(found := pack(held), nbytes=found.nbytes + nbytes * bool(held))
+    )
+
+
+def test_what_packs_badly_is_placed_again_under_the_first_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"hardware": "emulated", "pin": ["node:b=cuda", "node:d=cuda"]}
+    for budget in range(12_288, 24_577, 2048):
+        monkeypatch.undo()
+        packed = hetpart.partition(CHAIN, **options, budget=budget)
+        waste(monkeypatch, 4096)
+        again = hetpart.partition(CHAIN, **options, budget=budget)
+        assert_fits(again)
+        assert again.plan.certificate.lower_bound == pytest.approx(packed.plan.certificate.lower_bound)
+        assert again.plan.prediction.seconds >= packed.plan.prediction.seconds
+
+
+def test_what_cannot_be_packed_says_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {
+        "hardware": "emulated",
+        "pin": [f"node:{n}={'cuda' if n in 'bd' else 'cpu'}" for n in "abcde"],
+    }
+    peak = hetpart.partition(CHAIN, **options).plan.device("cuda:0").peak_bytes
+    assert_fits(hetpart.partition(CHAIN, **options, budget=peak))
+    waste(monkeypatch, 512)
+    with pytest.raises(InfeasibleError) as refused:
+        hetpart.partition(CHAIN, **options, budget=peak)
+    assert refused.value.required_bytes == peak + 512
+    assert_fits(hetpart.partition(CHAIN, **options, budget=peak + 512))
+
+
+def test_placements_by_chance_are_seeded() -> None:
+    seeds = [[p.device for p in _decisions(seed)] for seed in (3, 3, 4, 5, 6, 7)]
+    assert seeds[0] == seeds[1]
+    assert len({tuple(devices) for devices in seeds}) > 2
+
+
+def _decisions(seed: int) -> tuple[hetpart.plan.model.Decision, ...]:
+    return hetpart.partition(CHAIN, hardware="emulated", placement=f"random:{seed}").plan.decisions
+
+
+def test_budgets_only_ever_help() -> None:
+    footprint = hetpart.partition(CHAIN, hardware="emulated").plan.footprint_bytes
+    seconds = [
+        hetpart.partition(CHAIN, hardware="emulated", budget=int(footprint * share)).plan.prediction.seconds
+        for share in np.linspace(0, 1.5, 7)
+    ]
+    assert seconds == sorted(seconds, reverse=True)
