@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import graphlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import onnx
@@ -21,6 +22,7 @@ Key = tuple[str, str, str]
 """Domain, name and overload: what a call and a function have in common."""
 MOST_NODES = 1_000_000
 """Nodes after inlining. Twenty functions that each call the next twice make a million from twenty."""
+MOST_BYTES = 2**28
 MOST_NESTED = 200
 
 
@@ -34,6 +36,7 @@ def inline_functions(loaded: LoadedModel) -> LoadedModel:
         return loaded
     _require_finite(loaded)
     _agree_on_versions(loaded)
+    _fill_in_defaults(loaded.proto)
     from onnx import checker, inliner
 
     try:
@@ -94,23 +97,47 @@ def _require_finite(loaded: LoadedModel) -> None:
     except graphlib.CycleError as error:
         names = " → ".join(repr(".".join(key[:2])) for key in error.args[1])
         raise _refusal(loaded, f"local functions call each other in a circle: {names}") from error
-    sizes: dict[Key, int] = {}
-    depths: dict[Key, int] = {}
+    own_bytes = {(f.domain, f.name, f.overload): f.ByteSize() for f in model.functions}
+    inlined: dict[Key, _Extent] = {}
     for key in order:
-        sizes[key] = _nodes(bodies[key], sizes)
-        depths[key] = 1 + max((depths[called] for called in calls[key]), default=0)
-    total, deepest = _nodes(all_nodes(model.graph.node), sizes), max(depths.values(), default=0)
-    if total > MOST_NODES or deepest > MOST_NESTED:
+        deepest = max((inlined[called].depth for called in calls[key]), default=0)
+        inlined[key] = _extent(bodies[key], inlined, _Extent(1 + deepest, 0, own_bytes[key]))
+    depth = max((extent.depth for extent in inlined.values()), default=0)
+    whole = _extent(all_nodes(model.graph.node), inlined, _Extent(depth, 0, model.graph.ByteSize()))
+    if whole.depth > MOST_NESTED or whole.nodes > MOST_NODES or whole.nbytes > MOST_BYTES:
         raise _refusal(
             loaded,
-            f"local functions call each other {deepest} deep and come to {total:.3g} nodes;"
-            f" at most {MOST_NESTED} and {MOST_NODES:,} are read",
+            f"local functions call each other {whole.depth} deep and come to {whole.nodes:.3g} nodes of"
+            f" {whole.nbytes:.3g} bytes; at most {MOST_NESTED}, {MOST_NODES:,} and {MOST_BYTES:,} are read",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How deep and how large nodes are with the functions they call in their place."""
+
+    depth: int
+    nodes: int
+    nbytes: int
+
+
+def _extent(nodes: Iterable[onnx.NodeProto], inlined: Mapping[Key, _Extent], own: _Extent) -> _Extent:
+    count, nbytes = own.nodes, own.nbytes
+    for node in nodes:
+        called = inlined.get(_called(node))
+        count += 1 + (called.nodes if called else 0)
+        nbytes += called.nbytes if called else 0
+    return _Extent(own.depth, count, nbytes)
 
 
 def _called(node: onnx.NodeProto) -> Key:
     return node.domain, node.op_type, node.overload
 
 
-def _nodes(nodes: Iterable[onnx.NodeProto], sizes: Mapping[Key, int]) -> int:
-    return sum(1 + sizes.get(_called(node), 0) for node in nodes)
+def _fill_in_defaults(model: onnx.ModelProto) -> None:
+    """Write the defaults of a function's attributes into the calls that leave them out: the inliner forgets them."""
+    defaults = {(f.domain, f.name, f.overload): list(f.attribute_proto) for f in model.functions if f.attribute_proto}
+    bodies = (model.graph.node, *(function.node for function in model.functions))
+    for node in all_nodes(chain.from_iterable(bodies)):
+        given = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(default for default in defaults.get(_called(node), ()) if default.name not in given)
