@@ -32,6 +32,8 @@ class Assembly:
     formulation: Formulation
     solution: Solution
     pins: Mapping[int, str]
+    rule: str
+    """What the placement was asked of: ``optimal``, another rule, or a file."""
     crossing: NDArray[np.bool_]
     held: Buffers
     arenas: tuple[Arena, ...]
@@ -39,12 +41,18 @@ class Assembly:
 
     @classmethod
     def of(
-        cls, graph: Graph, costs: Costs, formulation: Formulation, solution: Solution, pins: Mapping[int, str]
+        cls,
+        graph: Graph,
+        costs: Costs,
+        formulation: Formulation,
+        pins: Mapping[int, str],
+        rule: str,
+        solution: Solution,
     ) -> Assembly:
         problem, cut = formulation.problem, solution.cut
         crossing = crossing_values(problem, cut)
         held = buffers(problem, solution.placement, cut, crossing)
-        return cls(graph, costs, formulation, solution, pins, crossing, held, arenas(formulation, held))
+        return cls(graph, costs, formulation, solution, pins, rule, crossing, held, arenas(formulation, held))
 
     @property
     def device_names(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
+from hetpart.partitioner.solve import OPTIMAL
 from hetpart.plan.model import Decision
 
 if TYPE_CHECKING:
@@ -45,11 +46,33 @@ def _decision(assembly: Assembly, op_id: int) -> Decision:
 def _reason(assembly: Assembly, op_id: int, device: str) -> str:
     """The op's own nature; where it is not on its fastest device, what outweighs that."""
     cost = assembly.costs.ops[op_id]
-    fastest = assembly.device_names[int(np.argmin(cost.seconds))]
-    if device == fastest or cost.seconds[assembly.device_names.index(device)] <= min(cost.seconds):
+    if cost.seconds[assembly.device_names.index(device)] <= min(cost.seconds):
         return cost.reason
-    if device == assembly.device_names[HOST]:
-        outweighed = "the memory it needs there, or the copies to it, cost more than it would save"
-    else:
-        outweighed = "copying its values to the host and back would cost more than it would save"
-    return f"{cost.reason}; {outweighed}"
+    return f"{cost.reason}; {_outweighing(assembly, op_id, device)}"
+
+
+def _outweighing(assembly: Assembly, op_id: int, device: str) -> str:
+    if assembly.rule != OPTIMAL:
+        return f"placed here by {assembly.rule}"
+    fused = _fused(assembly, op_id, device)
+    if fused:
+        return fused
+    if device != assembly.device_names[HOST]:
+        return "copying its values to the host and back would cost more than it would save"
+    if assembly.solution.price > 0:
+        return "the memory it needs there, or the copies to it, cost more than it would save"
+    return "the copies to it cost more than it would save"
+
+
+def _fused(assembly: Assembly, op_id: int, device: str) -> str:
+    """Why the ops that ``op_id`` is fused with keep it here, if they do."""
+    problem = assembly.formulation.problem
+    group = np.flatnonzero(problem.groups == problem.groups[op_id])
+    others = [assembly.graph.ops[int(op)] for op in group if op != op_id]
+    seconds = problem.seconds[:, group].sum(axis=1)
+    pinned = next((op.name for op in others if op.id in assembly.pins), None)
+    if pinned is not None:
+        return f"fused with {pinned}, which is pinned here"
+    if others and seconds[assembly.device_names.index(device)] <= seconds.min():
+        return f"fused with {others[0].name}, and faster together here"
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,9 +45,8 @@ def place(
     problem = formulation.problem
     tried: list[Solution] = []
 
-    def assembled(solution: Solution) -> Assembly:
-        return Assembly.of(graph, costs, formulation, solution, pins)
-
+    rule = source if isinstance(source, str) else "the placement file"
+    assembled = partial(Assembly.of, graph, costs, formulation, pins, rule)
     for attempt in range(_ATTEMPTS):
         try:
             tried.append(solve(problem, source=source, time_limit=time_limit))

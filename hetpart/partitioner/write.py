@@ -13,6 +13,7 @@ from hetpart.partitioner.assemble import crossing_specs, residencies, transfers
 from hetpart.partitioner.borders import partitions
 from hetpart.partitioner.device_use import device_uses
 from hetpart.partitioner.explain import decisions
+from hetpart.partitioner.solve import OPTIMAL
 from hetpart.partitioner.specs import value_spec
 from hetpart.plan.model import (
     Baseline,
@@ -125,6 +126,6 @@ def _notes(assembly: Assembly) -> list[str]:
     estimated = sum(not value.is_static and value.kind == "tensor" for value in assembly.formulation.values)
     if estimated:
         notes.append(f"the size of {estimated} value{'s' if estimated > 1 else ''} is known only in a run: estimated")
-    if assembly.solution.chosen in {result.name for result in assembly.solution.baselines}:
+    if assembly.rule == OPTIMAL and assembly.solution.chosen in {result.name for result in assembly.solution.baselines}:
         notes.append(f"the rule {assembly.solution.chosen} gives the least modelled latency here, and was taken")
     return notes
