@@ -31,9 +31,10 @@ def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:
     missing, unknown = sorted(wanted - set(feeds)), sorted(set(feeds) - wanted)
     parts = [f"lacks {', '.join(map(repr, missing))}"] if missing else []
     parts += [f"has unknown {', '.join(map(repr, unknown))}"] if unknown else []
+    fixed = "; one that has a default in the model file keeps it" if unknown else ""
     raise InvalidFeedError(
         f"the feed {' and '.join(parts)}",
-        hint=f"the inputs are {', '.join(describe(spec) for spec in specs) or 'none'}",
+        hint=f"the inputs are {', '.join(describe(spec) for spec in specs) or 'none'}{fixed}",
     )
 
 

@@ -48,6 +48,8 @@ def every_value(imported: ImportedModel, feeds: Mapping[str, Any]) -> dict[str, 
     inner = [name for node in model.graph.node for name in node.output if name and name not in returned]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
     del model.graph.value_info[:]
+    if not model.graph.output:  # all that is returned is fed
+        return {}
     return run(model, {value.name: feeds[value.name] for value in model.graph.input})
 
 
