@@ -59,9 +59,9 @@ def _outweighing(assembly: Assembly, op_id: int, device: str) -> str:
         return fused
     if device != assembly.device_names[HOST]:
         return "copying its values to the host and back would cost more than it would save"
-    if assembly.solution.price > 0:
-        return "the memory it needs there, or the copies to it, cost more than it would save"
-    return "the copies to it cost more than it would save"
+    if all(rule.fits for rule in assembly.solution.baselines):
+        return "the copies to it cost more than it would save"
+    return "the memory it needs there, or the copies to it, cost more than it would save"
 
 
 def _fused(assembly: Assembly, op_id: int, device: str) -> str:
