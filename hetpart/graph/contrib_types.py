@@ -1,104 +1,216 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Output types of ``com.microsoft`` operators, whose schemas ``onnx`` does not carry.
 
-Each row is a rule of ONNX Runtime's ContribOperators.md. An operator that has no row keeps the types the file declares.
+Each row is a rule of ONNX Runtime's ContribOperators.md, held against what ONNX Runtime computes by a test. An operator
+or output that has no row keeps the types the file declares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 
-from hetpart.graph.types import dtype_of, shape_of, tensor_type
+from hetpart.graph.types import shape_of, tensor_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hetpart.graph.ir import Shape
+    from collections.abc import Mapping
 
 CONTRIB_DOMAIN = "com.microsoft"
-_TYPE_NUMBERS = {
-    "float32": onnx.TensorProto.FLOAT,
-    "float16": onnx.TensorProto.FLOAT16,
-    "bfloat16": onnx.TensorProto.BFLOAT16,
-    "uint8": onnx.TensorProto.UINT8,
-    "int8": onnx.TensorProto.INT8,
-}
+Sizes = tuple[int, ...]
 
-_LIKE_FIRST = frozenset(
-    {
-        "BiasGelu", "FastGelu", "Gelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
-        "SimplifiedLayerNormalization", "RotaryEmbedding", "BiasSplitGelu", "BiasAdd", "MoE", "QMoE", "GroupNorm",
-        "SkipGroupNorm", "NhwcFusedConv", "BiasSoftmax", "BiasDropout", "QLinearSigmoid", "QLinearLeakyRelu",
-        "QLinearSoftmax", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention", "Inverse", "FusedElementwise",
-    }
-)  # fmt: skip
-"""Operators whose first output has the type of their first input."""
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A node with what is known of its inputs by position."""
+
+    node: onnx.NodeProto
+    shapes: Sequence[Sizes | None]
+    """``None`` for an input that is left out or not static."""
+    types: Sequence[int]
+    """Element types; 0 where unknown."""
+
+    def shape(self, position: int) -> Sizes | None:
+        return self.shapes[position] if position < len(self.shapes) else None
+
+    def has(self, position: int) -> bool:
+        return position < len(self.node.input) and bool(self.node.input[position])
+
+    def number(self, name: str, default: int = 0) -> int:
+        return next((attribute.i for attribute in self.node.attribute if attribute.name == name), default)
+
+    def numbers(self, name: str) -> Sizes:
+        return next((tuple(attribute.ints) for attribute in self.node.attribute if attribute.name == name), ())
+
+
+Rule = Callable[[_Call], Sizes | None]
+"""The shape of an output; ``None`` where it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    shape: Rule
+    like: int = 0
+    """The input that has the output's element type."""
+    dtype: int = 0
+    """The element type where no input has it, or the one that has is left out."""
 
 
 def contrib_types(node: onnx.NodeProto, inputs: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
     """Types of the node's outputs where a rule is known; nothing for another domain or an unknown operator."""
-    if node.domain != CONTRIB_DOMAIN or not node.input or not node.output:
+    rules = _RULES.get(node.op_type, ()) if node.domain == CONTRIB_DOMAIN else ()
+    if not rules:
         return {}
-    if node.op_type in _LIKE_FIRST:
-        return {node.output[0]: inputs.get(node.input[0], onnx.TypeProto())}
-    rule = _RULES.get(node.op_type)
-    shapes = [shape_of(inputs[name]) if name in inputs else None for name in node.input]
-    shape = rule(node, shapes) if rule else None
-    first = inputs.get(node.input[0])
-    if shape is None or first is None or None in shape:
-        return {}
-    number = _TYPE_NUMBERS.get(dtype_of(first), first.tensor_type.elem_type)
-    if node.op_type in _MAKES_FLOAT:
-        number = onnx.TensorProto.FLOAT
-    return {node.output[0]: tensor_type(number, [size for size in shape if size is not None])}
+    types = [inputs.get(name, onnx.TypeProto()) for name in node.input]
+    call = _Call(node, [_static(type_) for type_ in types], [type_.tensor_type.elem_type for type_ in types])
+    found = {name: _typed(call, rule) for name, rule in zip(node.output, rules, strict=False) if name and rule}
+    return {name: type_ for name, type_ in found.items() if type_ is not None}
 
 
-def _fused_matmul(node: onnx.NodeProto, shapes: Sequence[Shape | None]) -> Shape | None:
-    a, b = shapes[0], shapes[1] if len(shapes) > 1 else None
-    if a is None or b is None or len(a) < 2 or len(b) < 2:
-        return None
-    flags = {attribute.name: attribute.i for attribute in node.attribute}
-    rows = a[-1] if flags.get("transA") else a[-2]
-    columns = b[-2] if flags.get("transB") else b[-1]
-    batch = a[:-2] if len(a) >= len(b) else b[:-2]
-    return (*batch, rows, columns)
+def _static(type_: onnx.TypeProto) -> Sizes | None:
+    shape = shape_of(type_)
+    return None if shape is None or None in shape else tuple(size for size in shape if size is not None)
 
 
-def _matmul_nbits(node: onnx.NodeProto, shapes: Sequence[Shape | None]) -> Shape | None:
-    columns = next((attribute.i for attribute in node.attribute if attribute.name == "N"), None)
-    return None if shapes[0] is None or columns is None else (*shapes[0][:-1], columns)
+def _typed(call: _Call, output: _Output) -> onnx.TypeProto | None:
+    own = call.types[output.like] if output.like < len(call.types) else 0
+    shape = output.shape(call)
+    return tensor_type(own or output.dtype, shape) if shape is not None and (own or output.dtype) else None
 
 
-def _attention(node: onnx.NodeProto, shapes: Sequence[Shape | None]) -> Shape | None:
-    sizes = next((tuple(a.ints) for a in node.attribute if a.name == "qkv_hidden_sizes"), None)
-    weight = shapes[1] if len(shapes) > 1 else None
-    if shapes[0] is None or (sizes is None and (weight is None or weight[-1] is None)):
-        return None
-    hidden = sizes[2] if sizes else (weight[-1] or 0) // 3  # pyright: ignore[reportOptionalSubscript]
-    return (*shapes[0][:-1], hidden)
+def _same(call: _Call) -> Sizes | None:
+    return call.shape(0)
 
 
-def _broadcast(node: onnx.NodeProto, shapes: Sequence[Shape | None]) -> Shape | None:
-    # QLinearAdd and QLinearMul: A, A_scale, A_zero_point, B, …
-    a, b = shapes[0], shapes[3] if len(shapes) > 3 else None
-    if a is None or b is None or len(node.input) < 4:
+def _batch(call: _Call) -> Sizes | None:
+    ids = call.shape(0)
+    return ids[:1] if ids else None
+
+
+def _halved(call: _Call) -> Sizes | None:
+    x = call.shape(0)
+    return (*x[:-1], x[-1] // 2) if x else None
+
+
+def _embedded(call: _Call) -> Sizes | None:
+    ids, table = call.shape(0), call.shape(2)
+    return (*ids, table[-1]) if ids and table else None
+
+
+def _broadcast(a: Sizes | None, b: Sizes | None) -> Sizes | None:
+    if a is None or b is None:
         return None
     rank = max(len(a), len(b))
-    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
-    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple(y if x == 1 else x for x, y in pairs)
 
 
-_RULES: dict[str, Callable[[onnx.NodeProto, Sequence[Shape | None]], Shape | None]] = {
-    "FusedMatMul": _fused_matmul,
-    "FusedGemm": _fused_matmul,
-    "DynamicQuantizeMatMul": _fused_matmul,
-    "MatMulIntegerToFloat": _fused_matmul,
-    "MatMulNBits": _matmul_nbits,
-    "Attention": _attention,
-    "QAttention": _attention,
-    "QLinearAdd": _broadcast,
-    "QLinearMul": _broadcast,
-}
-_MAKES_FLOAT = frozenset({"MatMulIntegerToFloat", "QAttention"})
+def _matmul_at(right: int) -> Rule:
+    """The product of input 0 and input ``right``, either of them transposed where the node says so."""
+
+    def product(call: _Call) -> Sizes | None:
+        a, b = call.shape(0), call.shape(right)
+        if (
+            a is None
+            or b is None
+            or len(a) < 2
+            or len(b) < 2
+            or call.number("transBatchA")
+            or call.number("transBatchB")
+        ):
+            return None
+        batch = _broadcast(a[:-2], b[:-2])
+        rows, columns = a[-1 if call.number("transA") else -2], b[-2 if call.number("transB") else -1]
+        return None if batch is None else (*batch, rows, columns)
+
+    return product
+
+
+def _matmul_nbits(call: _Call) -> Sizes | None:
+    a, columns = call.shape(0), call.number("N")
+    return (*a[:-1], columns) if a and columns else None
+
+
+def _attention(call: _Call) -> Sizes | None:
+    x, weight, sizes = call.shape(0), call.shape(1), call.numbers("qkv_hidden_sizes")
+    if not x or not (weight or len(sizes) == 3):
+        return None
+    return (*x[:-1], sizes[2] if len(sizes) == 3 else (weight or (0,))[-1] // 3)
+
+
+def _multi_head(call: _Call) -> Sizes | None:
+    """Hidden size of the values: packed with the queries, as rows of all heads, or head by head."""
+    query, value = call.shape(0), call.shape(2)
+    if query is None or (call.has(2) and value is None) or len(query) not in (3, 5):
+        return None
+    if len(query) == 5:
+        return (*query[:2], query[2] * query[4])
+    if value is None:
+        return query
+    return (*query[:2], value[1] * value[3] if len(value) == 4 else value[-1])
+
+
+def _grouped(call: _Call) -> Sizes | None:
+    query, heads, pairs = call.shape(0), call.number("num_heads"), call.number("kv_num_heads")
+    if query is None or len(query) != 3 or call.has(1):
+        return query
+    return (*query[:2], query[2] // (heads + 2 * pairs) * heads) if heads + 2 * pairs > 0 else None
+
+
+def _sum_at(right: int) -> Rule:
+    return lambda call: _broadcast(call.shape(0), call.shape(right))
+
+
+def _joined(call: _Call) -> Sizes | None:
+    parts = [shape for shape in call.shapes[2::3] if shape is not None]
+    axis = call.number("axis")
+    if not parts or len(parts) != len(call.shapes[2::3]) or not -len(parts[0]) <= axis < len(parts[0]):
+        return None
+    if any(len(part) != len(parts[0]) for part in parts):
+        return None
+    axis %= len(parts[0])
+    return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])
+
+
+_LIKE_FIRST = (_Output(_same),)
+_LIKE_FIRST_OPS = frozenset(
+    {
+        "BiasAdd", "BiasGelu", "BiasSoftmax", "FastGelu", "Gelu", "GroupNorm", "Inverse", "MoE", "QLinearLeakyRelu",
+        "QLinearSigmoid", "QLinearSoftmax", "QMoE", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization",
+        "Trilu",
+    }
+)  # fmt: skip
+_SKIP_NORM = (_Output(_same), None, None, _Output(_same))
+_PRODUCT = (_Output(_matmul_at(1)),)
+_RULES: Mapping[str, Sequence[_Output | None]] = {
+    **dict.fromkeys(_LIKE_FIRST_OPS, _LIKE_FIRST),
+    "Attention": (_Output(_attention),),
+    "BiasDropout": (_Output(_same), _Output(_same, like=99, dtype=onnx.TensorProto.BOOL)),
+    "BiasSplitGelu": (_Output(_halved),),
+    "DecoderMaskedMultiHeadAttention": (_Output(_multi_head),),
+    "DequantizeLinear": (_Output(_same, like=1),),
+    "DynamicQuantizeMatMul": _PRODUCT,
+    "EmbedLayerNormalization": (
+        _Output(_embedded, like=2), _Output(_batch, like=99, dtype=onnx.TensorProto.INT32), _Output(_embedded, like=2),
+    ),
+    "FusedGemm": _PRODUCT,
+    "FusedMatMul": _PRODUCT,
+    "GroupQueryAttention": (_Output(_grouped),),
+    "MatMulIntegerToFloat": (_Output(_matmul_at(1), like=2),),
+    "MatMulNBits": (_Output(_matmul_nbits),),
+    "MultiHeadAttention": (_Output(_multi_head),),
+    "PackedAttention": (_Output(_attention),),
+    "QAttention": (_Output(_attention, like=2),),
+    "QGemm": (_Output(_matmul_at(3), like=8, dtype=onnx.TensorProto.FLOAT),),
+    "QLinearAdd": (_Output(_sum_at(3)),),
+    "QLinearConcat": (_Output(_joined, like=1),),
+    "QLinearMul": (_Output(_sum_at(3)),),
+    "QuantizeLinear": (_Output(_same, like=2, dtype=onnx.TensorProto.UINT8),),
+    "SkipGroupNorm": (_Output(_same), _Output(_same)),
+    "SkipLayerNormalization": _SKIP_NORM,
+    "SkipSimplifiedLayerNormalization": _SKIP_NORM,
+    "TransposeMatMul": _PRODUCT,
+}  # fmt: skip
+"""For every operator, its outputs in order; ``None`` for one that is not told."""
