@@ -41,7 +41,8 @@ class Layout:
     @classmethod
     def of(cls, plan: Plan, *, emulate: bool) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
-        used = {plan.devices[HOST].device, *plan.used_devices}
+        ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
+        used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
         memories = {
             use.device: _memory(use.device, use.provider, emulate=emulate) for use in plan.devices if use.device in used
         }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
-from hetpart.errors import DeviceUnavailableError, ExecutionError
+from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -103,6 +103,7 @@ def open_session(
             hint="load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere",
         ) from error
     session.disable_fallback()
+    _require_borders(session, partition)
     if session.get_providers()[0] != wanted:
         raise DeviceUnavailableError(
             f"partition {partition.id} is planned for {partition.device}, and {wanted} did not start: "
@@ -110,6 +111,17 @@ def open_session(
             hint="run where a CUDA device answers, or with --emulate, or partition again with --budget 0",
         )
     return session
+
+
+def _require_borders(session: onnxruntime.InferenceSession, partition: Partition) -> None:
+    planned = set(partition.inputs), set(partition.outputs)
+    found = {arg.name for arg in session.get_inputs()}, {arg.name for arg in session.get_outputs()}
+    if found != planned:
+        other = sorted((planned[0] ^ found[0]) | (planned[1] ^ found[1]))
+        raise InvalidBundleError(
+            f"{partition.file} is not the model of partition {partition.id}: {', '.join(map(repr, other))} differ",
+            hint="partition the model again",
+        )
 
 
 def session_options(settings: SessionSettings, weights: Path | None) -> onnxruntime.SessionOptions:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import ctypes
 from typing import Protocol
+from weakref import finalize
 
 import numpy as np
 
-from hetpart.errors import DeviceUnavailableError
+from hetpart.errors import DeviceUnavailableError, ExecutionError
+from hetpart.units import format_bytes
 
 ALIGNMENT = 256
 _CUDA_RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+_CUDA_ARGUMENTS = {
+    "cudaSetDevice": (ctypes.c_int,),
+    "cudaMalloc": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
+    "cudaFree": (ctypes.c_void_p,),
+    "cudaMemcpy": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+    "cudaStreamSynchronize": (ctypes.c_void_p,),
+}
+"""Functions of the CUDA runtime API. Undeclared, ctypes would pass an address as a C int of 32 bits."""
 _TO_DEVICE, _TO_HOST = 1, 2
-"""``cudaMemcpyKind`` of the CUDA runtime API."""
+"""``cudaMemcpyKind``."""
+_DEFAULT_STREAM = None
 
 
 class Memory(Protocol):
@@ -47,7 +58,13 @@ class HostBlock:
     __slots__ = ("_owner", "address")
 
     def __init__(self, nbytes: int) -> None:
-        self._owner = np.empty(nbytes + ALIGNMENT, np.uint8)
+        try:
+            self._owner = np.empty(nbytes + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise ExecutionError(
+                f"{format_bytes(nbytes)} of host memory for values between partitions cannot be had: {error}",
+                hint="run on a machine with more memory, or partition again with a smaller --shape",
+            ) from error
         self.address = -(-self._owner.ctypes.data // ALIGNMENT) * ALIGNMENT
 
 
@@ -71,17 +88,15 @@ class HostMemory:
 class CudaBlock:
     """A block of a CUDA device's memory."""
 
-    __slots__ = ("_memory", "address")
+    __slots__ = ("__weakref__", "address")
 
     def __init__(self, memory: CudaMemory, nbytes: int) -> None:
-        self._memory = memory
         pointer = ctypes.c_void_p()
-        memory.call("cudaMalloc", ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 1)))
-        self.address = pointer.value or 0
-
-    def __del__(self) -> None:
-        if hasattr(self, "address"):
-            self._memory.free(self.address)
+        memory.call("cudaMalloc", ctypes.byref(pointer), max(nbytes, 1))
+        assert pointer.value is not None
+        self.address = pointer.value
+        # Unlike `__del__` it runs before the interpreter takes ctypes apart.
+        finalize(self, memory.free, self.address)
 
 
 class CudaMemory:
@@ -94,17 +109,18 @@ class CudaMemory:
         self._runtime = _cuda_runtime()
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function of the CUDA runtime on this device.
+        """Call a function of the CUDA runtime on this device, which every thread must choose for itself.
 
         Raises:
-            DeviceUnavailableError: the call failed; its number and name are given.
+            ExecutionError: the call failed; its number and name are given.
         """
         for function, values in (("cudaSetDevice", (self.device_id,)), (name, arguments)):
-            status = getattr(self._runtime, function)(*values)
+            status: int = getattr(self._runtime, function)(*values)
             if status != 0:
-                raise DeviceUnavailableError(
-                    f"{function} failed on cuda:{self.device_id} with error {status}",
-                    hint="look it up as cudaError_t; 2 means out of memory: lower --budget",
+                why = self._runtime.cudaGetErrorString(status)
+                raise ExecutionError(
+                    f"{function} failed on cuda:{self.device_id} with error {status}: {why.decode()}",
+                    hint="if memory ran out, free some on the device or partition again with a smaller --budget",
                 )
 
     def allocate(self, nbytes: int) -> CudaBlock:
@@ -112,29 +128,34 @@ class CudaMemory:
         return CudaBlock(self, nbytes)
 
     def free(self, address: int) -> None:
-        """``cudaFree``."""
-        self._runtime.cudaFree(ctypes.c_void_p(address))
+        """``cudaFree``; a device that is gone already has freed it."""
+        self._runtime.cudaSetDevice(self.device_id)
+        self._runtime.cudaFree(address)
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         """``cudaMemcpy``; from pageable memory it returns before the bytes arrived, so the stream is waited for."""
-        self._copy(target, source, nbytes, _TO_DEVICE)
-        self.call("cudaStreamSynchronize", ctypes.c_void_p(0))
+        self.call("cudaMemcpy", target, source, nbytes, _TO_DEVICE)
+        self.call("cudaStreamSynchronize", _DEFAULT_STREAM)
 
     def copy_out(self, target: int, source: int, nbytes: int) -> None:
         """``cudaMemcpy``, which waits for the bytes on the way to the host."""
-        self._copy(target, source, nbytes, _TO_HOST)
-
-    def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
-        self.call("cudaMemcpy", ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(nbytes), kind)
+        self.call("cudaMemcpy", target, source, nbytes, _TO_HOST)
 
 
 def _cuda_runtime() -> ctypes.CDLL:
     for name in _CUDA_RUNTIMES:
         try:
-            return ctypes.CDLL(name)
+            return _declared(ctypes.CDLL(name))
         except OSError:
             continue
     raise DeviceUnavailableError(
         f"the CUDA runtime library was not found ({', '.join(_CUDA_RUNTIMES)})",
         hint="install hetpart[gpu], or run with --emulate",
     )
+
+
+def _declared(runtime: ctypes.CDLL) -> ctypes.CDLL:
+    for name, arguments in _CUDA_ARGUMENTS.items():
+        getattr(runtime, name).argtypes = arguments
+    runtime.cudaGetErrorString.restype = ctypes.c_char_p
+    return runtime

@@ -34,11 +34,16 @@ def plain(proto: onnx.ModelProto, *, optimize: bool = False) -> onnxruntime.Infe
 def placed(proto: onnx.ModelProto, accelerated: Iterable[str], *, hardware: str = "emulated") -> PartitionedModel:
     """``proto`` with the nodes named in ``accelerated`` on the accelerator and all others on the host.
 
-    Nodes that compute from weights alone are no ops: they have no place.
+    Nodes that compute from weights alone, and are not returned, are no ops: they have no place.
     """
     there = set(accelerated)
     weights = {tensor.name for tensor in proto.graph.initializer}
-    names = [node.name for node in proto.graph.node if not set(node.input) or not weights.issuperset(node.input)]
+    returned = {value.name for value in proto.graph.output}
+    names = [
+        node.name
+        for node in proto.graph.node
+        if not node.input or not weights.issuperset(node.input) or not returned.isdisjoint(node.output)
+    ]
     assert there <= set(names)
     pins = [f"node:{name}={'cuda' if name in there else 'cpu'}" for name in names]
     return hetpart.partition(proto, hardware=hardware, pin=pins)
