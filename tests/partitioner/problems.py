@@ -76,3 +76,34 @@ def placements(problem: PlacementProblem) -> Iterator[Placement]:
 
 def accelerator_weights(problem: PlacementProblem, placement: Placement) -> int:
     return int(problem.held(placement)[1] @ problem.weight_bytes)
+
+
+def chain(
+    seconds: list[tuple[float, float]],
+    weights: list[int],
+    *,
+    copy: float = 0.0,
+    nbytes: int = 0,
+    budget: int = NO_BUDGET,
+) -> PlacementProblem:
+    """Ops one after another, each with a weight of its own: (seconds on the host, on the accelerator) of each."""
+    ops = len(seconds)
+    copies = np.zeros((2, 2, ops))
+    copies[0, 1] = copies[1, 0] = copy
+    return PlacementProblem(
+        devices=("cpu", "cuda:0"),
+        seconds=np.array(seconds, np.float64).reshape(ops, 2).T.copy(),
+        groups=np.arange(ops, dtype=np.int32),
+        scratch_bytes=np.zeros(ops, np.int64),
+        value_producer=np.arange(ops, dtype=np.int32),
+        value_left_on_host=np.zeros(ops, np.bool_),
+        value_returned=np.arange(ops) == ops - 1,
+        value_bytes=np.full(ops, nbytes, np.int64),
+        value_uses=Uses.from_rows([[(op + 1, False)] if op + 1 < ops else [] for op in range(ops)]),
+        copy_seconds=copies,
+        weight_bytes=np.array(weights, np.int64),
+        weight_uses=Uses.from_rows([[(op, False)] for op in range(ops)]),
+        budgets=np.array([NO_BUDGET, budget]),
+        session_seconds=np.zeros(2),
+        session_bytes=np.zeros(2, np.int64),
+    )
