@@ -70,6 +70,9 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "a wild axis": (lambda m: wild(m, "LayerNormalization", axis=2**31), "out of range: axis = 2147483648"),
     "wild batch dimensions": (lambda m: wild(m, "GatherND", batch_dims=-7), "out of range: batch_dims = -7"),
     "more parts than outputs": (lambda m: wild(m, "Split", num_outputs=2**40), "num_outputs = 1099511627776"),
+    "an equation with half an arrow": (lambda m: einsum(m, "ij-ji"), "equations cannot be read: b'ij-ji'"),
+    "an equation with one dot": (lambda m: einsum(m, ".ij->ij"), "equations cannot be read"),
+    "an equation that is no text": (lambda m: einsum(m, "ij\ufffd->ij"), "equations cannot be read"),
     "a wild axis in a body": (
         lambda m: add_if(m, body("b", helper.make_node("LayerNormalization", ["x", "w"], ["r"], axis=2**40))),
         "out of range: axis"),
@@ -106,6 +109,17 @@ def twice_axis() -> onnx.NodeProto:
     node = helper.make_node("Elu", ["a"], ["b"], alpha=0.5)
     node.attribute.append(node.attribute[0])
     return node
+
+
+def einsum(model: onnx.ModelProto, equation: str) -> None:
+    model.graph.node[1].CopyFrom(helper.make_node("Einsum", ["a"], ["b"], equation=equation))
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "...j -> j...", "ij", "  i j -> i ", "...->..."])
+def test_equations_that_onnx_knows_are_read(equation: str) -> None:
+    model = from_text(TEXT)
+    einsum(model, equation)
+    assert [op.op_type for op in import_onnx(model).graph.ops] == ["Add", "Einsum", "Neg"]
 
 
 def wild(model: onnx.ModelProto, op_type: str, **attributes: int) -> None:
