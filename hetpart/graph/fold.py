@@ -127,7 +127,7 @@ def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
     """The content of the node's one output where it is small and follows from what is known."""
     if len(node.output) != 1 or not _is_plain(node):
         return None
-    if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx"):
+    if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx") and node.input:
         return _FROM_TYPES[node.op_type](facts, node)
     if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
         return _constant_content(node)
@@ -162,7 +162,9 @@ def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
 def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
     shape = shape_of(facts.types.get(node.input[0], onnx.TypeProto()))
     known = [size for size in shape or () if size is not None]
-    return None if shape is None or len(known) < len(shape) else np.array(prod(known), np.int64)
+    if shape is None or len(known) < len(shape) or prod(known) > np.iinfo(np.int64).max:
+        return None
+    return np.array(prod(known), np.int64)
 
 
 _FROM_TYPES = {"Shape": _shape_content, "Size": _size_content}

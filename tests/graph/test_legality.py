@@ -61,6 +61,8 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "an operator of a later opset": (lambda m: setattr(m.graph.node[1], "op_type", "Gelu"), "'Gelu' ('') in opset 18"),
     "an operator that is no more": (lambda m: setattr(m.graph.node[1], "op_type", "Upsample"), "deprecated"),
     "too many operands": (lambda m: m.graph.node[1].input.append("x"), "no Relu of opset 14: "),
+    "no operand": (lambda m: m.graph.node[1].CopyFrom(helper.make_node("Shape", [], ["b"])), "no Shape of opset 15: "),
+    "more elements than a number can count": (lambda m: uncountable(m), "more than any machine"),
     "an attribute of another operator": (
         lambda m: m.graph.node[1].attribute.append(helper.make_attribute("axis", 1)), "Unrecognized attribute: axis"),
     "an attribute twice": (
@@ -120,6 +122,12 @@ def test_equations_that_onnx_knows_are_read(equation: str) -> None:
     model = from_text(TEXT)
     einsum(model, equation)
     assert [op.op_type for op in import_onnx(model).graph.ops] == ["Add", "Einsum", "Neg"]
+
+
+def uncountable(model: onnx.ModelProto) -> None:
+    model.graph.node[1].CopyFrom(helper.make_node("Size", ["x"], ["b"]))
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_value = 2**62
 
 
 def wild(model: onnx.ModelProto, op_type: str, **attributes: int) -> None:
