@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 
 _INPUT_HINT = "write --input name=file.npy"
+_UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
+_LONGEST_NAME = 100
 
 
 def read_inputs(texts: Iterable[str]) -> dict[str, NDArray[Any]]:
@@ -44,3 +48,31 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
             f"{str(path)!r} for the input {name!r} is not an .npy array: {error}",
             hint="write it with numpy.save; arrays of Python objects are not read",
         ) from error
+
+
+def write_arrays(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Write every array to ``folder``, every one of a sequence too; names are made safe as file names, and unique."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, None] = {}
+    for name, array in _arrays(results):
+        safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip(".") or "output"
+        candidates = chain([f"{safe}.npy"], (f"{safe}.{number}.npy" for number in count(2)))
+        path = next(path for file in candidates if (path := str(folder / file)) not in written)
+        np.save(path, array, allow_pickle=False)
+        written[path] = None
+    return tuple(written)
+
+
+def _arrays(results: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, value in results.items():
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            yield from _arrays({f"{name}.{index}": item for index, item in enumerate(items)})
+        elif isinstance(value, np.ndarray):
+            array = cast("NDArray[Any]", value)
+            yield name, array.astype(str) if array.dtype == object else array
+        else:
+            raise ExecutionError(
+                f"the output {name!r} is a {type(value).__name__}, which .npy files cannot hold",
+                hint="run without --output, or take the results from hetpart.Session",
+            )

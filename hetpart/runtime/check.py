@@ -3,29 +3,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
+from hetpart.errors import InvalidFeedError
 from hetpart.plan.run import CheckResult, OutputSpec, RunReport
+from hetpart.runtime.arrays import write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.session import Session
-from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
+from hetpart.runtime.uncut import run_uncut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from hetpart.plan.model import Plan
-
-_UNSAFE = re.compile(r"[^\w.-]+")
-_LONGEST_NAME = 100
 
 
 def run(  # noqa: PLR0913 - the options of the command
@@ -121,33 +118,6 @@ def check_results(session: Session, feeds: Mapping[str, Any], results: list[Any]
     return compare(names, results, uncut, exact=exact)
 
 
-def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> list[Any]:
-    """Results of the model as it was before cutting, in one ONNX Runtime session.
-
-    Raises:
-        InvalidBundleError: the model file is not there any more.
-        ExecutionError: ONNX Runtime cannot load or run it.
-    """
-    path = session.plan.model.path
-    if not path or not Path(path).is_file():
-        raise InvalidBundleError(
-            f"--check needs the uncut model, and {path or 'a model from memory'} is not there",
-            hint="put the model file back, or run without --check",
-        )
-    settings = SessionSettings(optimize=not exact, threads=session.threads)
-    runtime = require_runtime()
-    try:
-        uncut = runtime.InferenceSession(
-            path, session_options(settings, None), providers=session.get_providers(), enable_fallback=0
-        )
-        return uncut.run([spec.name for spec in session.plan.outputs], dict(feeds))
-    except Exception as error:
-        raise ExecutionError(
-            f"the uncut model {path} does not run in ONNX Runtime: {error}",
-            hint="it may need more memory than the device has: run without --check",
-        ) from error
-
-
 def _report(  # noqa: PLR0913 - one record from its parts
     bundle: Path,
     session: Session,
@@ -174,7 +144,7 @@ def _report(  # noqa: PLR0913 - one record from its parts
         outputs=tuple(_output_spec(name, value) for name, value in results.items()),
         emulated=session.emulate,
         check=verdict,
-        files=() if output is None else _write(results, output),
+        files=() if output is None else write_arrays(results, output),
     )
 
 
@@ -182,17 +152,3 @@ def _output_spec(name: str, value: Any) -> OutputSpec:
     if isinstance(value, np.ndarray):
         return OutputSpec(name, value.dtype.name, value.shape)
     return OutputSpec(name, type(value).__name__, None)
-
-
-def _write(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Write every array to ``folder``; names are made safe as file names, and unique."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written: list[str] = []
-    for position, (name, value) in enumerate(results.items()):
-        safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip(".") or "output"
-        path = folder / f"{safe}.npy"
-        if str(path) in written:
-            path = folder / f"{safe}.{position}.npy"
-        np.save(path, np.asarray(value), allow_pickle=False)
-        written.append(str(path))
-    return tuple(written)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetpart.errors import InvalidFeedError
 from hetpart.plan.model import ValueForm, ValueSpec
-from hetpart.runtime.dtypes import numpy_dtype
+from hetpart.runtime.dtypes import is_builtin, numpy_dtype
 
 _SMALL_INTEGERS = 2
 """Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
@@ -47,6 +47,8 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     array = np.asarray(given)
     if wanted is None:
         return _packed(spec, array)
+    if array.dtype.type is np.void and not is_builtin(spec.dtype) and array.itemsize == wanted.itemsize:
+        array = array.view(wanted)  # how .npy files hold the types that NumPy lacks
     if _is_same(array, wanted, given):
         array = array.astype(wanted, copy=False)
     if array.dtype != wanted:
@@ -129,5 +131,6 @@ def _random(spec: ValueSpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
-        return rng.integers(0, spec.range or _SMALL_INTEGERS, shape).astype(dtype)
+        most = 2 ** (8 * dtype.itemsize - 1)
+        return rng.integers(0, min(spec.range or _SMALL_INTEGERS, most), shape).astype(dtype)
     return rng.standard_normal(shape).astype(dtype)

@@ -60,6 +60,7 @@ class Session:
     ) -> None:
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         self.plan: Plan = opened.plan
+        self.weights = opened.weights
         self.emulate = emulate
         planned = int(self.plan.options.get("threads", "0") or 0)
         self.threads = planned if threads is None else threads

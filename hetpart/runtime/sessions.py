@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.bundle import Bundle
-    from hetpart.plan.model import Partition
+    from hetpart.plan.model import Partition, Plan
 
 _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
@@ -86,23 +86,15 @@ def open_session(
     partition: Partition, model: bytes, weights: Path | None, provider: str, settings: SessionSettings
 ) -> onnxruntime.InferenceSession:
     """The session of one partition."""
-    runtime = require_runtime()
     wanted = Provider.CPU if settings.emulate else Provider(provider)
-    options = session_options(settings, weights)
-    if wanted is Provider.CUDA:
-        options.log_severity_level = _ERROR
-        runtime.preload_dlls()
     try:
-        session = runtime.InferenceSession(
-            model, options, providers=_providers(wanted, partition.device), enable_fallback=0
-        )
+        session = _session(model, wanted, partition.device, settings, weights)
     except Exception as error:
         raise ExecutionError(
             f"ONNX Runtime cannot load partition {partition.id} ({len(partition.ops)} ops on {partition.device}): "
             f"{error}",
             hint="load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere",
         ) from error
-    session.disable_fallback()
     _require_borders(session, partition)
     if session.get_providers()[0] != wanted:
         raise DeviceUnavailableError(
@@ -110,6 +102,27 @@ def open_session(
             f"ONNX Runtime offers {', '.join(session.get_providers())}",
             hint="run where a CUDA device answers, or with --emulate, or partition again with --budget 0",
         )
+    return session
+
+
+def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxruntime.InferenceSession:
+    """A session of the uncut model, on the accelerator that the plan uses or, where it uses none, on the host."""
+    host, *accelerators = plan.devices
+    use = next((use for use in accelerators if use.device in plan.used_devices), host)
+    wanted = Provider.CPU if settings.emulate else Provider(use.provider)
+    return _session(str(path), wanted, use.device, settings, None)
+
+
+def _session(
+    model: bytes | str, wanted: Provider, device: str, settings: SessionSettings, weights: Path | None
+) -> onnxruntime.InferenceSession:
+    runtime = require_runtime()
+    options = session_options(settings, weights)
+    if wanted is Provider.CUDA:
+        options.log_severity_level = _ERROR
+        runtime.preload_dlls()
+    session = runtime.InferenceSession(model, options, providers=_providers(wanted, device), enable_fallback=0)
+    session.disable_fallback()
     return session
 
 

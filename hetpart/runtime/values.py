@@ -14,6 +14,7 @@ import numpy as np
 
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype, onnx_number
+from hetpart.runtime.transport import HostMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,15 @@ def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxrunti
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type(
         list(shape), onnx_number(spec.dtype), memory.device_type, memory.device_id
     )
+
+
+def to_value(spec: ValueSpec, array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:
+    """An OrtValue on the host with the content of an array; of a packed type, with that of its bytes."""
+    packed = numpy_dtype(spec.dtype) is None
+    host = HostMemory()
+    value = allocate(spec, [size or 0 for size in spec.shape or ()] if packed else array.shape, host)
+    host.copy_in(value.data_ptr(), array.ctypes.data, array.nbytes)
+    return value
 
 
 def to_array(spec: ValueSpec, value: Any, memory: Memory) -> np.ndarray[Any, Any]:
