@@ -11,6 +11,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
+from hetpart.partitioner.certificate import gap
 from hetpart.partitioner.chance import fitted, random_placement
 from hetpart.partitioner.fixing import least_bytes, without_misfits
 from hetpart.partitioner.mincut import CutNetwork
@@ -18,6 +19,8 @@ from hetpart.partitioner.optimise import optimise
 from hetpart.partitioner.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scoring import Scored, Scorer
+from hetpart.partitioner.squeeze import squeezed
+from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 OPTIMAL = "optimal"
 RANDOM = "random"
 MOST_DEVICES = 2
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +141,7 @@ def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
     """One device leaves one placement."""
     only = np.zeros(scorer.problem.ops, np.int8)
     found = scorer.score(only)
-    return PriceSearch(found.cost, 0.0, only, only, (only,)), {"all-cpu": found}
+    return PriceSearch(found.cost, 0.0, only, only, (only,)), dict.fromkeys(BASELINES, found)
 
 
 def _best(
@@ -162,7 +166,15 @@ def _asked_for(scorer: Scorer, source: str | Placement, baselines: dict[str, Sco
             f"{source!r} is no placement source",
             hint=f"one of {OPTIMAL}, {RANDOM}:SEED, {', '.join(BASELINES)}, or a file",
         )
-    return source, fitted(scorer, random_placement(scorer.problem, int(seed)), int(seed))
+    return source, _drawn(scorer, int(seed))
+
+
+def _drawn(scorer: Scorer, seed: int) -> Scored:
+    """A random placement, made to fit."""
+    if len(scorer.problem.devices) == 1:
+        return scorer.score(np.zeros(scorer.problem.ops, np.int8))
+    found = fitted(scorer, random_placement(scorer.problem, seed), seed)
+    return found if found.fits else squeezed(scorer, Wiring.of(scorer.problem), found)
 
 
 def _checked(problem: PlacementProblem, placement: Placement) -> Placement:
@@ -195,6 +207,7 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
 
 
 def _solution(chosen: str, found: Scored, search: PriceSearch, baselines: dict[str, Scored]) -> Solution:
+    assert search.bound <= found.cost * (1 + ROUNDING), "a placement that fits beats the lower bound"
     bound = min(search.bound, found.cost)
     return Solution(
         found.placement,
@@ -203,7 +216,7 @@ def _solution(chosen: str, found: Scored, search: PriceSearch, baselines: dict[s
         found.cost,
         found.total_seconds,
         bound,
-        (found.cost - bound) / found.cost if found.cost > 0 else 0.0,
+        gap(found.cost, bound),
         search.price,
         tuple(_result(name, scored) for name, scored in baselines.items()),
         chosen,

@@ -66,7 +66,7 @@ def solved_ratio(problem: PlacementProblem) -> float | None:
 
 @pytest.mark.parametrize("budget", [None, 0.0, 0.25, 0.5, 0.75])
 def test_against_brute_force(budget: float | None, record_property: pytest.RecordProperty) -> None:
-    problems = (random_problem(seed, budget=budget, sessions=seed % 2 == 0) for seed in range(150))
+    problems = (random_problem(seed, most_ops=7, budget=budget, sessions=seed % 2 == 0) for seed in range(150))
     ratios = [ratio for problem in problems if (ratio := solved_ratio(problem)) is not None]
     record_property("mean", np.mean(ratios))
     assert len(ratios) > 75
@@ -75,7 +75,7 @@ def test_against_brute_force(budget: float | None, record_property: pytest.Recor
 
 @pytest.mark.parametrize(("host", "accelerator"), [(0.5, None), (0.3, 0.8), (0.8, 0.3)])
 def test_against_brute_force_with_a_host_budget(host: float, accelerator: float | None) -> None:
-    problems = (with_host_budget(random_problem(seed, budget=accelerator), host) for seed in range(100))
+    problems = (with_host_budget(random_problem(seed, most_ops=7, budget=accelerator), host) for seed in range(100))
     ratios = [ratio for problem in problems if (ratio := solved_ratio(problem)) is not None]
     assert len(ratios) > 15
     assert np.mean(ratios) <= 1.02
@@ -218,6 +218,7 @@ def test_a_host_alone_has_one_placement() -> None:
     )
     solution = solve(alone)
     assert (solution.cost, solution.gap, solution.cut.partitions) == (30.0, 0.0, 1)
+    assert all(solve(alone, source=source).cost == 30.0 for source in SOURCES)
     with pytest.raises(NothingFitsError):
         solve(replace(alone, budgets=np.array([299])))
 
