@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel, partition
+    from hetpart.compiler import PartitionedModel, annotate, load, partition
     from hetpart.cost_model.machines import load_machine
     from hetpart.errors import (
         DeviceUnavailableError,
@@ -49,6 +49,8 @@ __all__ = [
     "Session",
     "UnboundDimensionsError",
     "__version__",
+    "annotate",
+    "load",
     "load_machine",
     "load_plan",
     "partition",
@@ -58,6 +60,8 @@ _HOMES = {
     "PartitionedModel": "hetpart.compiler",
     "Plan": "hetpart.plan.model",
     "Session": "hetpart.runtime.session",
+    "annotate": "hetpart.compiler",
+    "load": "hetpart.compiler",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",
     "partition": "hetpart.compiler",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetpart.config import parse_budget, parse_pins, parse_shapes, resolve_budgets
-from hetpart.cost_model.annotate import annotate
+from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_budget, parse_pins, parse_shapes, resolve_budgets
+from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.partitioner.formulate import formulate
@@ -72,13 +72,40 @@ class PartitionedModel:
         return Bundle(self.plan, models, self.imported.folder)
 
 
+def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape: ShapeOption = None) -> Graph:
+    """The graph of ``model`` as hetpart sees it: dimensions bound, shape arithmetic folded, no weight read.
+
+    Raises:
+        InvalidModelError: The model cannot be read.
+        UnboundDimensionsError: A dimension has no number.
+    """
+    return import_onnx(model, parse_shapes(shape)).graph
+
+
+def annotate(
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    *,
+    hardware: str | PathLike[str] | None = None,
+    shape: ShapeOption = None,
+    threads: int = 0,
+) -> Costs:
+    """What every op of ``model`` costs on every device of ``hardware``, and why. ``ops[i]`` is op ``i`` of ``load``.
+
+    Raises:
+        InvalidModelError: The model cannot be read.
+        UnboundDimensionsError: A dimension has no number.
+        InvalidOptionError: The hardware is unknown.
+    """
+    return price(load(model, shape=shape), load_machine(hardware, threads=threads))
+
+
 def partition(  # noqa: PLR0913 - the options are what users type
     model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
     *,
-    budget: Sequence[str | int] | str | int | None = None,
+    budget: BudgetOption = None,
     hardware: str | PathLike[str] | None = None,
-    shape: Mapping[str, int] | Sequence[str] | str | None = None,
-    pin: Sequence[str] | str | None = None,
+    shape: ShapeOption = None,
+    pin: PinOption = None,
     placement: str | PathLike[str] = "optimal",
     threads: int = 0,
     time_limit: float = 30.0,
@@ -109,22 +136,23 @@ def partition(  # noqa: PLR0913 - the options are what users type
     """
     say = progress or _silent
     machine = load_machine(hardware, threads=threads)
-    budgets = resolve_budgets(parse_budget(budget), machine, free_memory_bytes(machine))
+    asked_budgets, asked_pins = parse_budget(budget), parse_pins(pin)
+    budgets = resolve_budgets(asked_budgets, machine, free_memory_bytes(machine))
     shapes = parse_shapes(shape)
     say("reading the model")
     imported = import_onnx(model, shapes)
     say("pricing its operators")
-    costs = annotate(imported.graph, machine)
-    pins = resolve_pins(parse_pins(pin), imported.graph, machine)
+    costs = price(imported.graph, machine)
+    pins = resolve_pins(asked_pins, imported.graph, machine)
     formulation = formulate(imported.graph, costs, pins, budgets.nbytes)
     say("placing them")
     source = read_source(placement, imported.graph, formulation.problem)
     assembly = place(imported.graph, costs, formulation, source, pins, time_limit)
     say("fingerprinting the weights")
     options = {
-        "budget": _listed(budget) or "auto",
+        "budget": " ".join(asked.text for asked in asked_budgets) or "auto",
         "hardware": str(hardware or "default"),
-        "pin": _listed(pin),
+        "pin": " ".join(asked.text for asked in asked_pins),
         "placement": str(placement),
         "shape": ",".join(f"{name}={size}" for name, size in shapes.items()),
         "threads": str(threads),
@@ -136,9 +164,3 @@ def partition(  # noqa: PLR0913 - the options are what users type
 
 def _silent(stage: str) -> None:
     del stage
-
-
-def _listed(texts: Sequence[str | int] | str | int | None) -> str:
-    if texts is None or isinstance(texts, str | int):
-        return "" if texts is None else str(texts)
-    return " ".join(map(str, texts))

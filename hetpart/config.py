@@ -33,6 +33,10 @@ class Auto(StrEnum):
 
 Amount = int | Fraction | Auto
 """Bytes, a share of the device's memory, or what is free on it."""
+BudgetOption = Mapping[str, str | int | float] | Sequence[str | int | float] | str | int | float | None
+"""What ``budget=`` may be."""
+ShapeOption = Mapping[str, int] | Sequence[str] | str | None
+PinOption = Mapping[str, str] | Sequence[str] | str | None
 FreeBytes = Callable[[str], int | None]
 """Free memory of the device with this name; ``None`` where no such device answers."""
 
@@ -94,8 +98,10 @@ def known_device(name: str, machine: Machine, text: str) -> str:
     )
 
 
-def parse_budget(texts: Sequence[str | int] | str | int | None) -> tuple[Budget, ...]:
+def parse_budget(texts: BudgetOption) -> tuple[Budget, ...]:
     """Budgets such as ``16GB``, ``80%``, ``auto``, ``0`` or ``cuda:0=16GB``, one per device; ``None`` is no budget.
+
+    A mapping gives a device's budget by its name.
 
     Raises:
         InvalidOptionError: a text is not a budget, is negative, or contradicts another one.
@@ -111,14 +117,16 @@ def parse_budget(texts: Sequence[str | int] | str | int | None) -> tuple[Budget,
     return tuple(budgets.values())
 
 
-def _listed(texts: Sequence[str | int] | str | int | None) -> Sequence[str | int]:
+def _listed(texts: BudgetOption) -> Sequence[str | float]:
     if texts is None:
         return ()
-    return (texts,) if isinstance(texts, str | int) else texts
+    if isinstance(texts, Mapping):
+        return [f"{device}={amount}" for device, amount in texts.items()]
+    return (texts,) if isinstance(texts, str | int | float) else texts
 
 
-def _budget(given: str | int) -> Budget:
-    text = str(given).strip()
+def _budget(given: str | float) -> Budget:
+    text = f"{given:.0f}" if isinstance(given, float) else str(given).strip()
     device, equals, amount = text.rpartition("=")
     if not equals:
         return Budget(None, _amount(amount, text), text)
@@ -209,7 +217,7 @@ def _capped(budget: Budget, device: Device) -> str:
     return f"budget {budget.text}: more than the {memory} that {device.name} ({device.model}) has, so {memory} is used"
 
 
-def parse_shapes(shapes: Mapping[str, int] | Sequence[str] | str | None) -> dict[str, int]:
+def parse_shapes(shapes: ShapeOption) -> dict[str, int]:
     """Numbers for symbolic dimensions: ``batch=8,seq=128``, several such texts, or a mapping; by name, sorted.
 
     Raises:
@@ -222,7 +230,7 @@ def parse_shapes(shapes: Mapping[str, int] | Sequence[str] | str | None) -> dict
     return dict(sorted(bound.items()))
 
 
-def _bindings(shapes: Mapping[str, int] | Sequence[str] | str | None) -> list[tuple[str, int]]:
+def _bindings(shapes: ShapeOption) -> list[tuple[str, int]]:
     if isinstance(shapes, Mapping):
         return [(name, _size_of(str(size), f"{name}={size}")) for name, size in shapes.items()]
     texts = [shapes] if isinstance(shapes, str) else shapes or []
@@ -242,12 +250,16 @@ def _size_of(size: str, text: str) -> int:
     return int(size)
 
 
-def parse_pins(texts: Sequence[str] | str | None) -> tuple[Pin, ...]:
+def parse_pins(texts: PinOption) -> tuple[Pin, ...]:
     """Pins in the order given, such as ``encoder.layer.0.*=cpu``, ``op:Gather=cpu`` or ``node:/fc/MatMul=cuda:0``.
+
+    A mapping gives the device of each pattern.
 
     Raises:
         InvalidOptionError: a text has no pattern, or no device after its last ``=``.
     """
+    if isinstance(texts, Mapping):
+        texts = [f"{pattern}={device}" for pattern, device in texts.items()]
     return tuple(_pin(text) for text in ([texts] if isinstance(texts, str) else texts or ()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,22 @@ def test_what_cannot_be_planned_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(HetpartError):
             partition(path, **{"shape": None} | options)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_load_and_annotate_speak_of_the_same_ops(zoo_model: Callable[[str], Path]) -> None:
+    path = zoo_model("wide-and-deep-tiny")
+    graph = hetpart.load(path, shape={"batch": 4})
+    costs = hetpart.annotate(path, hardware="l4+generic-2core", shape={"batch": 4})
+    assert len(costs.ops) == len(graph.ops)
+    assert set(graph.to_networkx().nodes) == {op.name for op in graph.ops}
+    assert all(len(cost.seconds) == len(costs.machine.devices) and cost.reason for cost in costs.ops)
+
+
+def test_budgets_and_pins_may_be_mappings_and_numbers(zoo_model: Callable[[str], Path]) -> None:
+    path = zoo_model("wide-and-deep-tiny")
+    text = hetpart.partition(path, shape="batch=4", budget="cuda:0=26000000", pin="op:Gather=cpu", hardware="l4")
+    given = hetpart.partition(
+        path, shape={"batch": 4}, budget={"cuda:0": 26e6}, pin={"op:Gather": "cpu"}, hardware="l4"
+    )
+    assert given.plan.devices == text.plan.devices
+    assert given.plan.decisions == text.plan.decisions

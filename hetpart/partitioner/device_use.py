@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.assemble import Assembly
 
-_ALIVE_SHOWN = 10
+_MOST_ALIVE = 100
+"""Values a plan names; a report shows fewer."""
 
 
 def device_uses(assembly: Assembly) -> tuple[DeviceUse, ...]:
@@ -65,7 +66,7 @@ def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[A
     largest = sorted(
         (AliveValue(values[int(held.value[r])].name, int(held.nbytes[r])) for r in alive(peak)), key=_by_size
     )
-    return peak, tuple(largest[:_ALIVE_SHOWN])
+    return peak, tuple(largest[:_MOST_ALIVE])
 
 
 def _by_size(value: AliveValue) -> tuple[int, str]:

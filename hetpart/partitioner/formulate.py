@@ -70,7 +70,7 @@ def _seconds(graph: Graph, costs: Costs, pins: Mapping[int, str]) -> NDArray[np.
         elsewhere = [name != device for name in names]
         seconds[elsewhere, op] = np.inf
     for op in np.flatnonzero(~np.isfinite(seconds).any(axis=0)).tolist():
-        reasons = "; ".join(reason for reason in costs.ops[op].missing if reason)
+        reasons = "; ".join(dict.fromkeys(reason for reason in costs.ops[op].missing if reason))
         pinned = f" and it is pinned to {pins[op]}" if op in pins else ""
         raise InvalidModelError(
             f"no device can run {graph.ops[op].op_type} ({graph.ops[op].name!r}): {reasons}{pinned}",

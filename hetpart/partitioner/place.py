@@ -98,5 +98,5 @@ def _refused(least: Assembly, shortage: Shortage) -> InfeasibleError:
         f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {use.device}, "
         f"its budget is {budget:,} ({format_bytes(budget)}){why}",
         required_bytes=needed,
-        hint=f"the smallest budget found that would do is {use.device}={needed}; or loosen the pins",
+        hint=f"the smallest budget found that would do is {use.device}={needed}{'; or loosen the pins' if ops else ''}",
     )

@@ -16,13 +16,15 @@ from hetpart.plan.model import WeightFile
 
 BLOCK_BYTES = 4096
 BLOCKS = 64
+WHOLE_BYTES = 32 * 2**20
+"""Size up to which a file is read whole even for a quick digest: some 20 ms."""
 _REPARTITION = "put the file back as it was, or run `hetpart partition` on the model again"
 
 
 def fingerprint(path: Path, *, full: bool = False) -> str:
     """SHA-256, in hexadecimal, over the size and sampled blocks of the file; over all of it where ``full``.
 
-    A file of at most ``BLOCKS * BLOCK_BYTES`` bytes is always read whole. The two kinds of digest never agree.
+    A file of at most ``WHOLE_BYTES`` is always read whole. The two kinds of digest never agree.
     """
     if full:
         return _full(path)
@@ -86,7 +88,7 @@ def _full(path: Path) -> str:
 
 def _sampled(file: BinaryIO, nbytes: int) -> str:
     digest = hashlib.sha256(f"{nbytes} bytes, sampled\n".encode())
-    if nbytes <= BLOCKS * BLOCK_BYTES:
+    if nbytes <= WHOLE_BYTES:
         digest.update(file.read())
         return digest.hexdigest()
     last = nbytes - BLOCK_BYTES

@@ -80,8 +80,10 @@ def _alive(use: DeviceUse) -> RenderableType:
     where = "" if use.peak_partition is None else f" (partition {use.peak_partition})"
     shown = use.alive_at_peak[:_ALIVE_SHOWN]
     values = Text(", ").join(Text.assemble(name(value.name), f" {format_bytes(value.nbytes)}") for value in shown)
-    rest = len(use.alive_at_peak) - len(shown)
-    tail = f" and {count(rest, 'smaller value')}" if rest else ""
+    rest = use.alive_at_peak[len(shown) :]
+    tail = (
+        f" and {count(len(rest), 'more value')} ({format_bytes(sum(value.nbytes for value in rest))})" if rest else ""
+    )
     return line("Alive at the peak of ", name(use.device), f"{where}, beside the weights: ", values, tail)
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.errors import InvalidBundleError
-from hetpart.plan.fingerprint import BLOCK_BYTES, BLOCKS, describe_file, fingerprint, verify_files
+from hetpart.plan import fingerprint as module
+from hetpart.plan.fingerprint import BLOCK_BYTES, BLOCKS, WHOLE_BYTES, describe_file, fingerprint, verify_files
 from hetpart.plan.model import WeightFile
 
 SAMPLED_BYTES = BLOCKS * BLOCK_BYTES
@@ -18,7 +19,9 @@ HUNDRED_GB = 100_000_000_000
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file large enough to be sampled: the limit is lowered to its size, not the file raised to the limit."""
+    monkeypatch.setattr(module, "WHOLE_BYTES", SAMPLED_BYTES)
     path = tmp_path / "weights.bin"
     path.write_bytes(bytes(range(256)) * 4096)
     return path
@@ -49,6 +52,14 @@ def test_every_byte_of_a_small_file_counts(
     before = fingerprint(path)
     at = position % len(content)
     path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    assert fingerprint(path) != before
+
+
+def test_a_bit_in_the_middle_of_a_file_of_some_megabytes_counts(tmp_path: Path) -> None:
+    path = tmp_path / "weights.bin"
+    path.write_bytes(bytes(WHOLE_BYTES // 16))
+    before = fingerprint(path)
+    overwrite(path, WHOLE_BYTES // 32 + 1, b"\x01")
     assert fingerprint(path) != before
 
 
