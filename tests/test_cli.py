@@ -263,8 +263,9 @@ def test_run_prints_the_measurement_beside_the_prediction(fake_run: FakeRun) -> 
     assert fake_run.asked["random_seed"] == 0
     assert "Measured   2.00 ms in the median, 1.80 ms at best" in result.stdout
     assert "Predicted  1.50 ms, 25 % below what was measured" in result.stdout
-    assert "2 partitions, 2 copies cpu → cuda:0 (799 kB), 1 copy cuda:0 → cpu (256 B)" in result.stdout
-    assert "equal to the uncut model within 1e-05; the largest difference is 1e-07 in score" in result.stdout
+    unwrapped = " ".join(result.stdout.split())
+    assert "2 partitions, 2 copies cpu → cuda:0 (799 kB), 1 copy cuda:0 → cpu (256 B)" in unwrapped
+    assert "equal to the uncut model within 1e-05; the largest difference is 1e-07 in score" in unwrapped
 
 
 @pytest.mark.usefixtures("fake_run")

@@ -102,7 +102,7 @@ def find_profile(name: str, kind: Kind) -> Profile:
 
 def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionError:
     names = [known for profile in candidates if profile.kind is kind for known in (profile.name, *profile.aliases)]
-    close = get_close_matches(name.lower(), names, n=3, cutoff=0.6) or sorted(names)
+    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5) or sorted(names)
     elsewhere = [profile.kind for profile in candidates if name.lower() in (profile.name, *profile.aliases)]
     wanted = WORDS[kind]
     what = f"{name!r} is {WORDS[elsewhere[0]]}, not {wanted}" if elsewhere else f"{name!r} is not the name of {wanted}"

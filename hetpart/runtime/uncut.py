@@ -36,7 +36,8 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> lis
     except Exception as error:
         raise ExecutionError(
             f"the uncut model {path} does not run in ONNX Runtime: {error}",
-            hint="it may need more memory than the device has: run without --check",
+            hint="ONNX Runtime refuses the model as it stands, or it needs more memory than there is: "
+            "run without --check",
         ) from error
 
 

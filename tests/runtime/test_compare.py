@@ -41,3 +41,16 @@ def test_empty_results_differ_only_where_the_uncut_model_knows_no_size(
 
 def test_empty_results_of_other_types_differ() -> None:
     assert not compare(["y"], [np.zeros((0, 2), np.float32)], [np.zeros((0, 0), np.int64)], exact=False).equal
+
+
+@pytest.mark.parametrize(("dtype", "equal"), [(np.float32, False), (np.float64, False), (np.float16, True)])
+def test_exact_holds_all_but_half_precision_to_the_bit(dtype: type[np.floating], equal: bool) -> None:
+    uncut = np.array([0.5, 0.25], dtype)
+    found = compare(["y"], [np.nextafter(uncut, dtype(1))], [uncut], exact=True)
+    assert (found.equal, found.exact) == (equal, not equal)
+    assert found.largest_difference > 0
+
+
+def test_exact_says_so_where_nothing_differs() -> None:
+    same = [np.ones(3, np.float32), np.arange(3)]
+    assert compare(["a", "b"], same, same, exact=True).exact
