@@ -12,19 +12,25 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph.external import external_locations, refuse_lfs_pointer, require_readable_weights
 from hetpart.graph.legality import require_readable
-from hetpart.graph.types import dtype_name, nbytes_of
-from hetpart.graph.walk import all_tensors
 from hetpart.graph.wire import WireError, skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from os import PathLike
 
     import onnx_ir
 
-_SHOWN_LETTERS = 100
-_LFS_POINTER = b"version https://git-lfs"
+_OTHER_KINDS = {
+    b"PK\x03\x04": "a zip archive, as PyTorch and Keras save models",
+    b"\x80\x02": "a Python pickle",
+    b"GGUF": "a GGUF file, as llama.cpp reads",
+    b"\x89HDF": "an HDF5 file",
+    b"<": "a web page or other markup",
+    b"{": "JSON",
+}
+"""How files begin that people take for models."""
+_HEAD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,18 +87,49 @@ def load_file(path: Path) -> LoadedModel:
     """The same for a file."""
     try:
         _check_file(path)
-        proto = onnx.ModelProto.FromString(skeleton(path))
+        real = Path(os.path.realpath(path))
+        proto = onnx.ModelProto.FromString(skeleton(real))
     except (WireError, DecodeError) as error:
-        problem = error if isinstance(error, WireError) else "it holds no ModelProto"
-        raise InvalidModelError(
-            f"{path} of {path.stat().st_size:,} bytes is not an ONNX model: {problem}",
-            hint="the file is truncated or of another kind; download or export it again",
-        ) from error
+        raise _no_model(path, error) from error
     except OSError as error:
         raise InvalidModelError(
             f"{path} cannot be read: {error.strerror}", hint="choose a file that you may read"
         ) from error
-    return _checked(LoadedModel(proto, path.stem, path, path.parent))
+    return _checked(LoadedModel(proto, path.stem, path, _folder(path, real, proto)))
+
+
+def _folder(path: Path, real: Path, proto: onnx.ModelProto) -> Path:
+    """Where the weights are: beside the model's own bytes or, where the model is a link to those, beside the link.
+
+    A download cache keeps files under names of its own, and links to them under theirs.
+    """
+    if not path.is_symlink():
+        return path.parent
+    places = {location == real.name for location in external_locations(proto)}
+    if len(places) > 1:
+        raise InvalidModelError(
+            f"{path} is a link to {real}, and only some of its weights lie there",
+            hint="copy the model and its data files into one folder",
+        )
+    return real.parent if places == {True} else path.parent
+
+
+def _no_model(path: Path, error: Exception) -> InvalidModelError:
+    """What the file is instead: the beginning of a model, or of something else."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    kind = next((kind for mark, kind in _OTHER_KINDS.items() if head.startswith(mark)), None)
+    if kind is None and isinstance(error, WireError) and error.missing:
+        return InvalidModelError(
+            f"{path} is cut short: it ends after {size:,} bytes, and at least {error.missing:,} more belong to it",
+            hint="download or export it again",
+        )
+    problem = f"it is {kind}" if kind else error if isinstance(error, WireError) else "it holds no ModelProto"
+    return InvalidModelError(
+        f"{path} of {size:,} bytes is not an ONNX model: {problem}",
+        hint="give an .onnx file; `torch.onnx.export` and `optimum-cli export onnx` make one",
+    )
 
 
 def _check_file(path: Path) -> None:
@@ -107,16 +144,7 @@ def _check_file(path: Path) -> None:
         ) from None
     if path.stat().st_size == 0:
         raise InvalidModelError(f"{path} is empty (0 bytes)", hint="download or export it again")
-    _refuse_lfs_pointer(path)
-
-
-def _refuse_lfs_pointer(path: Path) -> None:
-    with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise InvalidModelError(
-                f"{path} is a git-LFS pointer of {path.stat().st_size} bytes, not the file itself",
-                hint="run `git lfs pull` in the repository it came from",
-            )
+    refuse_lfs_pointer(path)
 
 
 def _checked(loaded: LoadedModel) -> LoadedModel:
@@ -128,56 +156,5 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
             f"{loaded.path or loaded.name} does not say which opset it uses", hint="export the model again"
         )
     require_readable(loaded)
-    problems = list(external_problems(loaded))
-    if problems:
-        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-        raise InvalidModelError(
-            f"weights of {loaded.path or loaded.name} cannot be read: {'; '.join(problems[:3])}{more}",
-            hint="keep the external data files beside the model, whole, as the exporter wrote them",
-        )
+    require_readable_weights(proto, str(loaded.path or loaded.name), loaded.folder)
     return loaded
-
-
-def external_problems(loaded: LoadedModel) -> Iterator[str]:
-    """Why external tensors cannot be read, a line each."""
-    for tensor in all_tensors(loaded.proto):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            problem = _external_problem(tensor, loaded.folder)
-            if problem:
-                yield f"{tensor.name!r} {problem}"
-
-
-def _external_problem(tensor: onnx.TensorProto, folder: Path | None) -> str | None:
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    if folder is None:
-        return f"lies in {location!r}, but a model in memory has no folder"
-    path = inside(folder, location)
-    if path is None:
-        return f"points outside the model's folder: {location[:_SHOWN_LETTERS]!r}"
-    if not os.path.isfile(path):  # where a name is too long to be one, Path.is_file raises
-        return f"needs {location[:_SHOWN_LETTERS]!r}, which does not exist"
-    return _extent_problem(tensor, entries, path)
-
-
-def _extent_problem(tensor: onnx.TensorProto, entries: dict[str, str], path: Path) -> str | None:
-    try:
-        offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
-    except ValueError:
-        return "has an offset or length that is not a number"
-    needed = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
-    if offset < 0 or (length >= 0 and length != needed):
-        return f"says {length} bytes at offset {offset}, but its shape needs {needed}"
-    size = path.stat().st_size
-    if offset + needed > size:
-        _refuse_lfs_pointer(path)
-        return f"ends at byte {offset + needed} of {path.name!r}, which has {size}"
-    return None
-
-
-def inside(folder: Path, location: str) -> Path | None:
-    """``folder / location`` if that stays in ``folder``, links followed; else ``None``."""
-    if not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts:
-        return None
-    root, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / location))
-    return folder / location if path.is_relative_to(root) else None

@@ -27,6 +27,8 @@ _ELEMENTS_IN_A_ROW = {9: None, 4: 1, 10: 11}
 type of their own, float_data and double_data."""
 _NODE_OP_TYPE = 4
 _EXTERNAL = 1
+_MODEL_FIELDS = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
+"""Fields of ModelProto: what has others at its outermost was never one."""
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_WIDTH = {_FIXED64: 8, _FIXED32: 4}
 
@@ -39,11 +41,15 @@ _MOST_PIECES = 1000
 
 
 class WireError(ValueError):
-    """The bytes are not a protobuf message; ``offset`` says where that shows."""
+    """The bytes are not a protobuf message; ``offset`` says where that shows.
 
-    def __init__(self, problem: str, offset: int) -> None:
+    ``missing`` is how many bytes, at least, a file that was cut short lacks at its end.
+    """
+
+    def __init__(self, problem: str, offset: int, *, missing: int = 0) -> None:
         super().__init__(f"{problem} at byte {offset}")
         self.offset = offset
+        self.missing = missing
 
 
 class _Kind(Enum):
@@ -140,16 +146,20 @@ def _tensor(file: _File, tensor: _Field) -> bytes:
         if len(pieces) > _MOST_PIECES:
             return file.data[tensor.body : tensor.end]
     rows = [field for field in pieces if field.number in _ELEMENTS_IN_A_ROW]
-    in_one = len(rows) == 1 and _is_row(rows[0], _data_type(file, pieces))
+    if len(rows) != 1 or not _is_row(rows[0], _number(file, pieces, _TENSOR_DATA_TYPE)):
+        return file.data[tensor.body : tensor.end]
+    if _number(file, pieces, _TENSOR_DATA_LOCATION) == _EXTERNAL:
+        return file.data[tensor.body : tensor.end]
+    others = [field for field in pieces if field.number not in (_TENSOR_EXTERNAL_DATA, _TENSOR_DATA_LOCATION)]
     return b"".join(
-        _reference(file.name, field) if in_one and field is rows[0] else file.data[field.start : field.end]
-        for field in pieces
+        _reference(file.name, field) if field is rows[0] else file.data[field.start : field.end] for field in others
     )
 
 
-def _data_type(file: _File, pieces: list[_Field]) -> int | None:
-    numbers = [field for field in pieces if field.number == _TENSOR_DATA_TYPE and field.wire == _VARINT]
-    return _read_varint(file.data, numbers[-1].body, numbers[-1].end)[0] if numbers else None
+def _number(file: _File, pieces: list[_Field], number: int) -> int | None:
+    """The value of a field that holds a number; of several, the last is meant."""
+    found = [field for field in pieces if field.number == number and field.wire == _VARINT]
+    return _read_varint(file.data, found[-1].body, found[-1].end)[0] if found else None
 
 
 def _is_row(field: _Field, dtype: int | None) -> bool:
@@ -176,7 +186,8 @@ def _fields(data: mmap.mmap, message: _Field) -> Iterator[_Field]:
             raise WireError("field number 0", position)
         body, stop = _payload(data, wire, body, end)
         if stop > end:
-            raise WireError(f"field {number} needs {stop - end} bytes more than there are", position)
+            missing = stop - end if message.number == 0 and number in _MODEL_FIELDS else 0
+            raise WireError(f"field {number} needs {stop - end} bytes more than there are", position, missing=missing)
         yield _Field(number, wire, position, body, stop)
         position = stop
 

@@ -68,60 +68,55 @@ class CutNetwork:
     vertex: NDArray[np.int64]
     """(N,) Vertex of every op; a terminal where the op has no choice."""
     flow: MaxFlow
-    terminal_seconds: NDArray[np.float64]
-    """(vertices,) What a vertex pays on the accelerator beyond what it pays on the host."""
-    terminal_bytes: NDArray[np.float64]
-    constant_seconds: float
-    constant_bytes: float
+    host_seconds: NDArray[np.float64]
+    """(vertices,) What a vertex pays by itself on the host."""
+    accelerator_seconds: NDArray[np.float64]
+    accelerator_bytes: NDArray[np.float64]
+    certain_seconds: float
+    """What every placement pays."""
+    certain_bytes: float
 
     @classmethod
-    def of(cls, problem: PlacementProblem, copy_surcharge: float = 0.0) -> CutNetwork:
-        """The network of ``problem``. ``copy_surcharge`` seconds added to each copy steer; a bound must have none."""
+    def of(cls, problem: PlacementProblem) -> CutNetwork:
+        """The network of ``problem``."""
         vertex, groups = _vertices(problem)
-        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex, copy_surcharge), _weight_arcs(problem, vertex)]
+        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex), _weight_arcs(problem, vertex)]
         arcs, vertices = _number_helpers(parts, groups + len(Vertex))
         return cls._assemble(vertex, arcs, vertices)
 
     @classmethod
     def _assemble(cls, vertex: NDArray[np.int64], arcs: Arcs, vertices: int) -> CutNetwork:
-        """Net what runs between a vertex and the terminals into one figure per vertex."""
+        """Sum up what runs between each vertex and the terminals."""
         at_source, at_sink = arcs.tails == Vertex.SOURCE, arcs.heads == Vertex.SINK
-        paid = arcs.where(at_sink & ~at_source)
-        saved = arcs.where(at_source)
+        on_accelerator, on_host = arcs.where(at_sink & ~at_source), arcs.where(at_source & ~at_sink)
+        certain = arcs.where(at_source & at_sink)
         inner = arcs.where(~at_source & ~at_sink & (arcs.tails != Vertex.SINK) & (arcs.heads != Vertex.SOURCE))
-        seconds = np.bincount(paid.tails, paid.seconds, vertices) - np.bincount(
-            np.where(saved.heads == Vertex.SINK, Vertex.SOURCE, saved.heads), saved.seconds, vertices
-        )
-        nbytes = np.bincount(paid.tails, paid.nbytes, vertices)
-        always = arcs.where(at_source & at_sink)
-        seconds[Vertex.SOURCE] = nbytes[Vertex.SOURCE] = 0.0
         return cls(
             vertex,
             MaxFlow.of(vertices, inner.tails, inner.heads, inner.seconds),
-            seconds.astype(np.float64),
-            nbytes.astype(np.float64),
-            float(saved.seconds.sum()),
-            float(always.nbytes.sum()),
+            _sums(on_host.heads, on_host.seconds, vertices),
+            _sums(on_accelerator.tails, on_accelerator.seconds, vertices),
+            _sums(on_accelerator.tails, on_accelerator.nbytes, vertices),
+            float(certain.seconds.sum()),
+            float(certain.nbytes.sum()),
         )
 
-    def cut(self, price: float, charge: NDArray[np.float64] | None = None) -> PricedCut:
-        """The cheapest placements at ``price`` seconds per byte of weights on the accelerator.
+    def cut(self, price: float) -> PricedCut:
+        """The cheapest placements at ``price`` seconds, at least 0, per byte of weights on the accelerator.
 
-        Args:
-            price: Seconds per byte, at least 0.
-            charge: (N,) Seconds more that each op pays on the accelerator. Steers the search; the value is then no
-                bound.
+        What a vertex pays on either side is paid; only the difference needs to flow.
         """
-        net = self.terminal_seconds + price * self.terminal_bytes
-        if charge is not None:
-            net = net + np.bincount(self.vertex, charge, len(net))
-        net[[Vertex.SOURCE, Vertex.SINK]] = 0.0
-        sides = self.flow.solve(np.maximum(-net, 0.0), np.maximum(net, 0.0))
-        constant = self.constant_seconds + price * self.constant_bytes + float(np.minimum(net, 0.0).sum())
-        return PricedCut(price, constant + sides.value, self._placement(sides.smallest), self._placement(sides.largest))
+        host, accelerator = self.host_seconds, self.accelerator_seconds + price * self.accelerator_bytes
+        sides = self.flow.solve(np.maximum(host - accelerator, 0.0), np.maximum(accelerator - host, 0.0))
+        certain = self.certain_seconds + price * self.certain_bytes + float(np.minimum(host, accelerator).sum())
+        return PricedCut(price, certain + sides.value, self._placement(sides.smallest), self._placement(sides.largest))
 
     def _placement(self, side: NDArray[np.bool_]) -> Placement:
         return side[self.vertex].astype(np.int8)
+
+
+def _sums(vertex: NDArray[np.int64], figures: NDArray[np.float64], vertices: int) -> NDArray[np.float64]:
+    return np.bincount(vertex, figures, vertices).astype(np.float64)
 
 
 def _vertices(problem: PlacementProblem) -> tuple[NDArray[np.int64], int]:
@@ -141,7 +136,7 @@ def _op_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
     return Arcs.join([on_host.where(vertex != Vertex.SOURCE), on_accelerator.where(vertex != Vertex.SINK)])
 
 
-def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], surcharge: float) -> list[Arcs]:
+def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> list[Arcs]:
     """Copies down to the host and up to the accelerator."""
     home = np.full(problem.values, Vertex.SINK, np.int64)
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
@@ -151,8 +146,8 @@ def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], surcharge: 
     returned = np.flatnonzero(problem.value_returned)
     down = everywhere.with_uses(returned, np.full(len(returned), Vertex.SINK))
     up = _Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
-    down_seconds = problem.copy_seconds[ACCELERATOR, HOST] + surcharge
-    up_seconds = problem.copy_seconds[HOST, ACCELERATOR] + surcharge
+    down_seconds = problem.copy_seconds[ACCELERATOR, HOST]
+    up_seconds = problem.copy_seconds[HOST, ACCELERATOR]
     zeros = np.zeros(problem.values)
     return [
         down.arcs(down_seconds, zeros, Vertex.SINK, Vertex.SOURCE),

@@ -86,8 +86,14 @@ def _least_bytes(spec: ValueSpec) -> int:
 
 def _shapeless(plan: Plan) -> Iterator[str]:
     for spec in _specs(plan).values():
-        known = spec.shape is not None and None not in spec.shape and spec.dtype in DTYPE_BITS
+        known = spec.shape is not None and None not in spec.shape
         if spec.form is ValueForm.STATIC and not (known and spec.nbytes == _least_bytes(spec)):
+            yield spec.name
+
+
+def _wordy(plan: Plan) -> Iterator[str]:
+    for spec in _specs(plan).values():
+        if spec.form is not ValueForm.OPAQUE and (spec.dtype not in DTYPE_BITS or spec.dtype == "string"):
             yield spec.name
 
 
@@ -152,6 +158,7 @@ RULES: tuple[tuple[str, Offenders], ...] = (
     ("host inputs are inputs", lambda plan: (name for p in plan.partitions for name in _strangers(p))),
     ("copies and buffers lie within the run", _bad_steps),
     ("values are on a device before they are read there", _absent),
+    ("values held by address are numbers", _wordy),
     ("values of planned size have one", _shapeless),
     ("a value is described in one way", _contradictions),
     ("buffers hold their values", _small_buffers),

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from hetpart.devices import HOST, Provider
-from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidFeedError
+from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm, ValueSpec
 from hetpart.runtime.dtypes import is_builtin, session_type
@@ -62,8 +62,7 @@ class Session:
         self.plan: Plan = opened.plan
         self.weights = opened.weights
         self.emulate = emulate
-        planned = int(self.plan.options.get("threads", "0") or 0)
-        self.threads = planned if threads is None else threads
+        self.threads = _planned_threads(self.plan) if threads is None else threads
         settings = SessionSettings(emulate, optimize, self.threads, spin=len(self.plan.partitions) < 2)
         _require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
@@ -165,6 +164,15 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _planned_threads(plan: Plan) -> int:
+    text = plan.options.get("threads", "0")
+    if not text.isdecimal():
+        raise InvalidBundleError(
+            f"the plan asks for {text!r} threads, which is not a number", hint="give threads= yourself, or --threads"
+        )
+    return int(text)
 
 
 def _described(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:

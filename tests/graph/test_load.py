@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,9 +85,9 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, way: Callable[
     (folder / "link.bin").symlink_to(outside)
     (folder / "folder").symlink_to(tmp_path)
     location = way(outside)
-    assert f"points outside the model's folder: {location!r}" in refusal(
-        embedding(folder / "m.onnx", location=location)
-    )
+    said = refusal(embedding(folder / "m.onnx", location=location))
+    told = f"{location!r}, a link that leads out of the model's folder to {outside}"
+    assert (told if "link" in location or "folder" in location else f"the model's folder: {location!r}") in said
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,99 @@ def test_references_in_bodies_and_constants_are_checked_too(tmp_path: Path) -> N
         graph.output.add().name = "c"
         (tmp_path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
         assert "points outside" in refusal(tmp_path / "m.onnx")
+
+
+def test_a_file_that_many_need_is_named_once(tmp_path: Path) -> None:
+    model = onnx.load(embedding(tmp_path / "m.onnx"), load_external_data=False)
+    for copy in range(7):
+        model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+        model.graph.initializer[-1].name = f"copy{copy}"
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    said = refusal(tmp_path / "m.onnx")
+    assert said.count("table.bin") == 1
+    assert "which does not exist, and so do 7 more" in said
+
+
+def cached(folder: Path, *names: str) -> Path:
+    """The files as a download cache keeps them: under names of its own, with links to them."""
+    (folder / "blobs").mkdir()
+    (folder / "snapshot").mkdir()
+    for name in names:
+        (folder / name).rename(folder / "blobs" / f"blob-{name}")
+        (folder / "snapshot" / name).symlink_to(f"../blobs/blob-{name}")
+    return folder / "snapshot" / names[0]
+
+
+def inline(path: Path) -> Path:
+    """The embedding with its table inside."""
+    (path.parent / "table.bin").write_bytes(np.arange(ROWS * COLUMNS, dtype=np.float32).tobytes())
+    model = onnx.load(embedding(path))
+    (path.parent / "table.bin").unlink()
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_a_link_to_a_model_is_the_model(tmp_path: Path) -> None:
+    inline(tmp_path / "m.onnx")
+    path = cached(tmp_path, "m.onnx")
+    hetpart.partition(path, hardware="emulated", placement="all-accelerator").save(tmp_path / "m.hetpart")
+    with hetpart.Session(tmp_path / "m.hetpart", emulate=True) as session:
+        (found,) = session.run(None, {"ids": np.array([3, 1, 0, 15])})
+        assert session.plan.model.name == "m"
+    np.testing.assert_array_equal(
+        found, np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)[[3, 1, 0, 15]]
+    )
+
+
+def test_a_link_to_a_model_has_its_external_data_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "table.bin").write_bytes(bytes(NBYTES))
+    embedding(tmp_path / "blob")
+    (tmp_path / "snapshot" / "m.onnx").symlink_to("../blob")
+    assert load(tmp_path / "snapshot" / "m.onnx").folder == tmp_path / "snapshot"
+
+
+def test_links_to_external_data_elsewhere_are_refused_with_what_to_copy(tmp_path: Path) -> None:
+    # ONNX Runtime follows none of them
+    (tmp_path / "table.bin").write_bytes(bytes(NBYTES))
+    embedding(tmp_path / "m.onnx")
+    said = refusal(cached(tmp_path, "m.onnx", "table.bin"))
+    assert f"to {tmp_path / 'blobs' / 'blob-table.bin'}: copy that file in its place" in said
+
+
+def test_a_link_to_a_model_with_weights_in_both_places_is_refused(tmp_path: Path) -> None:
+    model = onnx.load(inline(tmp_path / "m.onnx"))
+    other = model.graph.initializer.add(name="other", data_type=1, dims=[ROWS, COLUMNS], data_location=1)
+    other.external_data.add(key="location", value="table.bin")
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert "only some of its weights lie there" in refusal(cached(tmp_path, "m.onnx"))
+
+
+KINDS = {
+    b"PK\x03\x04" + bytes(100): "it is a zip archive",
+    b"\x80\x02}q": "it is a Python pickle",
+    b"GGUF\x03": "it is a GGUF file",
+    b"\x89HDF\r\n": "it is an HDF5 file",
+    b"<!DOCTYPE html>": "it is a web page",
+    b'{"a": 1}': "it is JSON",
+    b"\x08\x09\x3a\x02\x0a\x05": "it holds no ModelProto",
+    b"\x00": "field number 0",
+}
+
+
+@pytest.mark.parametrize(("head", "said"), KINDS.items())
+def test_another_kind_of_file_is_told(tmp_path: Path, head: bytes, said: str) -> None:
+    (tmp_path / "m.onnx").write_bytes(head)
+    assert f"is not an ONNX model: {said}" in refusal(tmp_path / "m.onnx")
+
+
+def test_a_file_cut_short_says_how_much_is_missing(tmp_path: Path) -> None:
+    path = inline(tmp_path / "m.onnx")
+    size = path.stat().st_size
+    os.truncate(path, size - 1000)
+    missing = re.search(f"ends after {size - 1000:,} bytes, and at least ([0-9]+) more belong to it", refusal(path))
+    assert missing is not None
+    assert 900 < int(missing[1]) <= 1000  # small fields may follow the graph
 
 
 def test_a_model_in_memory_has_no_folder_to_look_in(tmp_path: Path) -> None:

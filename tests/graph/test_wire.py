@@ -145,6 +145,21 @@ def test_packed_data_in_several_chunks_is_the_same_tensor(tmp_path: Path, chunks
     np.testing.assert_array_equal(np.frombuffer(found.raw_data, np.float32) if chunks == 1 else kept, content)
 
 
+@pytest.mark.parametrize("location", [onnx.TensorProto.DEFAULT, onnx.TensorProto.EXTERNAL])
+def test_a_location_that_is_spelt_out_is_heeded(tmp_path: Path, location: int) -> None:
+    # onnx.load() of external data leaves DEFAULT behind, in a field after the bytes
+    held = tensor("w", "raw", 5000)
+    held.data_location = location
+    if location == onnx.TensorProto.EXTERNAL:
+        held.external_data.add(key="location", value="elsewhere")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(in_model(held.SerializeToString()))
+    (kept,) = onnx.ModelProto.FromString(skeleton(path)).graph.initializer
+    places = [entry.value for entry in kept.external_data if entry.key == "location"]
+    assert (kept.data_location, places) == (onnx.TensorProto.EXTERNAL, ["elsewhere" if location else "m.onnx"])
+    assert bool(kept.raw_data) == (location == onnx.TensorProto.EXTERNAL)
+
+
 def test_unpacked_data_stays_in_the_message(tmp_path: Path) -> None:
     content = np.arange(3000, dtype=np.float32)
     elements = b"".join(b"\x25" + element.tobytes() for element in content)

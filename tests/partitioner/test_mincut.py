@@ -54,15 +54,8 @@ def test_one_huge_op_does_not_drown_the_small_ones() -> None:
     found = CutNetwork.of(slow).cut(0.0)
     best = min(slow.cost(placement) for placement in placements(slow))
     assert slow.cost(found.smallest) == pytest.approx(best, rel=1e-6)
-
-
-def test_a_charge_steers_an_op_away() -> None:
-    problem = next(
-        p for p in map(random_problem, range(1000)) if p.legal().all() and CutNetwork.of(p).cut(0).largest[0]
-    )
-    charge = np.zeros(problem.ops)
-    charge[0] = 1e3
-    assert not CutNetwork.of(problem).cut(0.0, charge).largest[0]
+    assert found.value == pytest.approx(best, rel=1e-6)
+    assert found.value <= best * (1 + 1e-12)
 
 
 def random_network(seed: int) -> tuple[MaxFlow, nx.DiGraph[int], np.ndarray, np.ndarray]:

@@ -25,6 +25,9 @@ BROKEN: dict[str, Plan] = {
     "values are on a device before they are read there": replace(PLAN, transfers=PLAN.transfers[1:]),
     "host inputs are inputs": replace(PLAN, partitions=(FIRST, replace(SECOND, host_inputs=("score",)))),
     "copies and buffers lie within the run": replace(PLAN, transfers=(replace(PLAN.transfers[0], step=3),)),
+    "values held by address are numbers": replace(
+        PLAN, values=(replace(PLAN.values[0], dtype="string"), PLAN.values[1])
+    ),
     "values of planned size have one": replace(
         PLAN, values=(replace(PLAN.values[0], shape=(None, 3120)), PLAN.values[1])
     ),

@@ -1,0 +1,104 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Whether the files that hold a model's weights are there, whole, and in the model's folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from hetpart.errors import InvalidModelError
+from hetpart.graph.types import dtype_name, nbytes_of
+from hetpart.graph.walk import all_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LFS_POINTER = b"version https://git-lfs"
+_KEEP = "keep the external data files beside the model, whole, as the exporter wrote them"
+_SHOWN = 3
+_SHOWN_LETTERS = 100
+
+
+def require_readable_weights(model: onnx.ModelProto, where: str, folder: Path | None) -> None:
+    """Refuse a model whose external tensors cannot be read from files in ``folder``.
+
+    Raises:
+        InvalidModelError: a file is missing, too short, outside the folder or a git-LFS pointer; or there is no folder.
+    """
+    problems = list(_problems(model, folder))
+    if problems:
+        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        raise InvalidModelError(f"weights of {where} cannot be read: {'; '.join(problems[:_SHOWN])}{more}", hint=_KEEP)
+
+
+def refuse_lfs_pointer(path: Path) -> None:
+    """Refuse a file that only says where git-LFS keeps the real one."""
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise InvalidModelError(
+                f"{path} is a git-LFS pointer of {path.stat().st_size} bytes, not the file itself",
+                hint="run `git lfs pull` in the repository it came from",
+            )
+
+
+def external_locations(model: onnx.ModelProto) -> dict[str, list[onnx.TensorProto]]:
+    """External tensors by the file that holds them."""
+    found: dict[str, list[onnx.TensorProto]] = {}
+    for tensor in all_tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            found.setdefault(_entries(tensor).get("location", ""), []).append(tensor)
+    return found
+
+
+def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _problems(model: onnx.ModelProto, folder: Path | None) -> Iterator[str]:
+    """Why tensors cannot be read, a line for each file."""
+    for location, tensors in external_locations(model).items():
+        shown = repr(location[:_SHOWN_LETTERS])
+        problem = f"lies in {shown}, but a model in memory has no folder" if folder is None else None
+        problem = problem or _file_problem(folder or Path(), location, shown)
+        if problem is None:
+            size = os.path.getsize((folder or Path()) / location)
+            found = {tensor.name: _extent_problem(tensor, shown, size) for tensor in tensors}
+        else:
+            found = dict.fromkeys((tensor.name for tensor in tensors), problem)
+        broken = [f"{name!r} {why}" for name, why in found.items() if why]
+        if broken:
+            more = len(broken) - 1
+            yield broken[0] + (f", and so {'does' if more == 1 else 'do'} {more} more" if more else "")
+
+
+def _file_problem(folder: Path, location: str, shown: str) -> str | None:
+    if _leaves(location):
+        return f"points outside the model's folder: {shown}"
+    root, path = os.path.realpath(folder), Path(os.path.realpath(folder / location))
+    if not path.is_relative_to(root):
+        return f"needs {shown}, a link that leads out of the model's folder to {path}: copy that file in its place"
+    if not os.path.isfile(path):  # where a name is too long to be one, Path.is_file raises
+        return f"needs {shown}, which does not exist"
+    refuse_lfs_pointer(folder / location)
+    return None
+
+
+def _leaves(location: str) -> bool:
+    return not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts
+
+
+def _extent_problem(tensor: onnx.TensorProto, shown: str, size: int) -> str | None:
+    entries = _entries(tensor)
+    try:
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
+    except ValueError:
+        return "has an offset or length that is not a number"
+    needed = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
+    if offset < 0 or (length >= 0 and length != needed):
+        return f"says {length} bytes at offset {offset}, but its shape needs {needed}"
+    if offset + needed > size:
+        return f"ends at byte {offset + needed} of {shown}, which has {size}: the file is cut short or another one"
+    return None
