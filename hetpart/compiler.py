@@ -67,9 +67,14 @@ class PartitionedModel:
 
     def _bundle(self) -> Bundle:
         from hetpart.plan.bundle import Bundle
+        from hetpart.plan.fingerprint import verify_files
 
+        reference = self.plan.model
+        folder = Path(reference.folder) if reference.folder else None
+        if folder is not None:
+            verify_files(folder, reference.files)
         models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
-        return Bundle(self.plan, models, self.imported.folder)
+        return Bundle(self.plan, models, folder)
 
 
 def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape: ShapeOption = None) -> Graph:

@@ -12,7 +12,7 @@ import onnx_ir
 import pytest
 
 import hetpart
-from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError, UnboundDimensionsError
+from hetpart.errors import HetpartError, InfeasibleError, InvalidBundleError, InvalidOptionError, UnboundDimensionsError
 from tests.plan.stored import FEED, expected, write_model
 from tests.runtime.models import model
 
@@ -86,6 +86,24 @@ def test_paths_may_be_strange(tmp_path: Path, name: str, monkeypatch: pytest.Mon
             np.testing.assert_array_equal(session.run(None, FEED)[0], expected(path))
         assert partitioned.plan.model.path == str(path)
         assert partitioned.report()
+
+
+def test_a_model_is_run_and_saved_from_another_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_model(tmp_path / "there")
+    monkeypatch.chdir(path.parent)
+    partitioned = partition(path.name, placement="random:1", shape=None)
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_array_equal(result(partitioned, FEED), expected(path))
+    with hetpart.Session(partitioned.save("m.hetpart"), emulate=True) as session:
+        np.testing.assert_array_equal(session.run(None, FEED)[0], expected(path))
+
+
+def test_weights_that_changed_since_are_refused(tmp_path: Path) -> None:
+    path = write_model(tmp_path)
+    partitioned = partition(path, placement="random:1", shape=None)
+    (tmp_path / "first.bin").write_bytes(b"\x3f" * 30_000)
+    with pytest.raises(InvalidBundleError, match=r"first\.bin.* changed"):
+        partitioned.session(emulate=True)
 
 
 def test_options_are_recorded_as_they_were_given() -> None:

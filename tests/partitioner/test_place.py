@@ -43,7 +43,7 @@ def least_budget(proto: onnx.ModelProto, budget: int, **options: Any) -> int:
     return refused.required_bytes
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(proto=models(), source=st.sampled_from(SOURCES), share=st.floats(0, 1.2))
 def test_what_is_returned_fits_and_what_is_refused_says_what_would_do(
     proto: onnx.ModelProto, source: str, share: float
@@ -57,7 +57,7 @@ def test_what_is_returned_fits_and_what_is_refused_says_what_would_do(
         assert_fits(hetpart.partition(proto, hardware="emulated", placement=source, budget=least))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(proto=models(), share=st.floats(0, 1), data=st.data())
 def test_pins_that_do_not_fit_say_what_would_do(proto: onnx.ModelProto, share: float, data: st.DataObject) -> None:
     pinned = data.draw(st.sets(st.sampled_from([node.name for node in proto.graph.node]), min_size=1, max_size=4))
