@@ -42,7 +42,9 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
         # Mapped first: that compares the size in the header with the file's before anything is allocated.
         return np.array(np.lib.format.open_memmap(path, mode="r"))
     except OSError as error:
-        raise InvalidFeedError(f"cannot read {str(path)!r} for the input {name!r}: {error.strerror}") from error
+        raise InvalidFeedError(
+            f"cannot read {str(path)!r} for the input {name!r}: {error.strerror}", hint=_INPUT_HINT
+        ) from error
     except (ValueError, TokenError) as error:
         raise InvalidFeedError(
             f"{str(path)!r} for the input {name!r} is not an .npy array: {error}",
@@ -58,9 +60,20 @@ def write_arrays(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
         safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip(".") or "output"
         candidates = chain([f"{safe}.npy"], (f"{safe}.{number}.npy" for number in count(2)))
         path = next(path for file in candidates if (path := str(folder / file)) not in written)
-        np.save(path, array, allow_pickle=False)
+        _write_whole(Path(path), array)
         written[path] = None
     return tuple(written)
+
+
+def _write_whole(path: Path, array: NDArray[Any]) -> None:
+    """Write beside ``path`` and rename: what stands there is whole, whatever happens on the way."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _arrays(results: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
