@@ -13,7 +13,7 @@ import onnx
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.tensor_rules import damaged_tensor_names, impossible_shapes, unknown_types, wrong_lengths
-from hetpart.graph.walk import all_graphs, all_nodes, fresh_name, subgraphs
+from hetpart.graph.walk import all_graphs, all_nodes, bodies_of, fresh_name
 
 if TYPE_CHECKING:
     from hetpart.graph.load import LoadedModel
@@ -172,8 +172,8 @@ def uses(node: onnx.NodeProto) -> tuple[str, ...]:
 
 def captures(node: onnx.NodeProto) -> tuple[str, ...]:
     """Names of outer values that the node's subgraphs read, each once."""
-    found = (name for attribute in node.attribute for body in subgraphs(attribute) for name in _free_names(body))
-    return tuple(dict.fromkeys(found))
+    bodies = bodies_of(node)
+    return tuple(dict.fromkeys(name for body in bodies for name in _free_names(body))) if bodies else ()
 
 
 def _free_names(body: onnx.GraphProto) -> Iterator[str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
+_HOLDS_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
 def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of the model, those of subgraphs, attributes and local functions included."""
     for graph in all_graphs(model.graph):
@@ -32,18 +35,21 @@ def all_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """The graph, and those inside it, outer ones first."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in subgraphs(attribute):
-                yield from all_graphs(body)
+        for body in bodies_of(node):
+            yield from all_graphs(body)
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """The nodes, and those inside them."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            for body in subgraphs(attribute):
-                yield from all_nodes(body.node)
+        for body in bodies_of(node):
+            yield from all_nodes(body.node)
+
+
+def bodies_of(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
+    """The subgraphs a node holds. Hardly any node does, so this is quick to say no."""
+    return [body for attribute in node.attribute if attribute.type in _HOLDS_GRAPHS for body in subgraphs(attribute)]
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
