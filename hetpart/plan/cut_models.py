@@ -51,6 +51,7 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
         node.metadata_props[_DEVICE_KEY] = partition.device
     version = max(whole.ir_version, _LOWEST_IR_VERSION)
     proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
-    # The extraction gathers them in a set: their order is that of addresses in memory.
+    # The extraction gathers weights in a set: their order is that of addresses in memory.
     proto.graph.initializer.sort(key=lambda tensor: tensor.name)
+    proto.graph.value_info.sort(key=lambda value: value.name)
     return proto

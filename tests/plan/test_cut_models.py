@@ -127,3 +127,17 @@ def test_what_onnx_ir_cannot_read_is_a_clear_error(monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidModelError, match="cannot be cut: unheard of") as refused:
         protos(partitioned)
     assert refused.value.hint
+
+
+def test_equal_plans_give_equal_bytes() -> None:
+    """Whatever addresses the objects of ``onnx_ir`` have: it gathers weights in sets."""
+    weights = [numpy_helper.from_array(np.full(2, number, np.float32), f"w{number}") for number in range(60)]
+    nodes = [
+        onnx.helper.make_node("Add", [f"v{i}", weight.name], [f"v{i + 1}"], name=f"n{i}")
+        for i, weight in enumerate(weights)
+    ]
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("v0", f"v{len(nodes)}")]
+    graph = onnx.helper.make_graph(nodes, "long", info[:1], info[1:], weights)
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    partitioned = hetpart.partition(proto, hardware="emulated", placement="random:1")
+    assert len({tuple(cut.SerializeToString(deterministic=True) for cut in protos(partitioned)) for _ in range(5)}) == 1
