@@ -6,19 +6,20 @@ from __future__ import annotations
 import graphlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import onnx
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.tensor_rules import damaged_tensor_names, impossible_shapes, unknown_types, wrong_lengths
-from hetpart.graph.walk import all_graphs, all_nodes, bodies_of, fresh_name
+from hetpart.graph.tensor_rules import TENSOR_RULES, Rules
+from hetpart.graph.walk import all_graphs, all_nodes, all_tensors, bodies_of, fresh_name
 
 if TYPE_CHECKING:
     from hetpart.graph.load import LoadedModel
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+_Subject = TypeVar("_Subject")
 _MOST_VERSION = 2**31
 _MOST_AXES = 1000
 _ANY = (-(2**63), 2**63 - 1)
@@ -34,26 +35,26 @@ def require_legal(loaded: LoadedModel) -> None:
     Raises:
         InvalidModelError: the graph is not legal.
     """
-    _require(loaded, RULES)
+    _require(loaded, RULES, loaded.proto)
 
 
 def require_readable(loaded: LoadedModel) -> None:
     """The same for the rules that must hold before anything can be asked of the model.
 
     Raises:
-        InvalidModelError: names are no text, or versions no versions.
+        InvalidModelError: names are no text, versions no versions, or tensors not what they say.
     """
-    _require(loaded, FIRST_RULES)
+    _require(loaded, FIRST_RULES, loaded.proto)
+    _require(loaded, TENSOR_RULES, list(all_tensors(loaded.proto)))
 
 
-def _require(loaded: LoadedModel, rules: Rules) -> None:
-    where = str(loaded.path or loaded.name)
+def _require(loaded: LoadedModel, rules: Rules[_Subject], subject: _Subject) -> None:
     for rule, find in rules:
-        found = list(find(loaded.proto))
+        found = list(find(subject))
         if found:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             raise InvalidModelError(
-                f"{where}: {rule}: {', '.join(found[:_SHOWN])}{more}",
+                f"{loaded.path or loaded.name}: {rule}: {', '.join(found[:_SHOWN])}{more}",
                 hint="the exporter or a later edit broke the graph; `onnx.checker.check_model` shows the same",
             )
 
@@ -146,16 +147,11 @@ def _missing_values(model: onnx.ModelProto) -> Iterator[str]:
     yield from (f"output {value.name!r}" for value in graph.output if value.name not in known)
 
 
-Rules = tuple[tuple[str, Callable[[onnx.ModelProto], Iterable[str]]], ...]
-FIRST_RULES: Rules = (
+FIRST_RULES: Rules[onnx.ModelProto] = (
     ("names are not UTF-8 text", _damaged_names),
-    ("names are not UTF-8 text", damaged_tensor_names),
     ("operator sets have impossible versions", _impossible_versions),
-    ("tensors have no known type", unknown_types),
-    ("tensors have impossible shapes", impossible_shapes),
-    ("tensors are damaged", wrong_lengths),
 )
-RULES: Rules = (
+RULES: Rules[onnx.ModelProto] = (
     ("values are made more than once", _repeated_values),
     ("values are used but never made", _missing_values),
     ("operator sets are used but not imported", _unknown_domains),

@@ -3,49 +3,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import onnx
 
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.graph.types import dtype_name, nbytes_of
-from hetpart.graph.walk import all_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+_Subject = TypeVar("_Subject")
+Rules = tuple[tuple[str, Callable[[_Subject], Iterable[str]]], ...]
+"""A rule in words, and what finds those that break it."""
 MOST_BYTES = 2**50
 """Of one value: a pebibyte, which no machine has. Sums of them stay within 64 bits."""
 _COMPLEX = frozenset({"complex64", "complex128"})
 _SHOWN_AXES = 6
 
 
-def damaged_tensor_names(model: onnx.ModelProto) -> Iterator[str]:
+def _damaged_names(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
     """Names, and entries of external data, that are not text."""
-    for tensor in all_tensors(model):
+    for tensor in tensors:
         texts: list[object] = [tensor.name]
         texts += [text for entry in tensor.external_data for text in (entry.key, entry.value)]
         yield from (repr(text) for text in texts if not isinstance(text, str))
 
 
-def unknown_types(model: onnx.ModelProto) -> Iterator[str]:
+def _unknown_types(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
     """Tensors of an element type that ONNX does not have."""
-    for tensor in all_tensors(model):
+    for tensor in tensors:
         if dtype_name(tensor.data_type) not in DTYPE_BITS:
             yield f"{tensor.name!r} is of type {tensor.data_type}"
 
 
-def impossible_shapes(model: onnx.ModelProto) -> Iterator[str]:
+def _impossible_shapes(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
     """Tensors with a negative dimension, or larger than any machine."""
-    for tensor in all_tensors(model):
+    for tensor in tensors:
         if any(size < 0 for size in tensor.dims) or nbytes_of(dtype_name(tensor.data_type), tensor.dims) > MOST_BYTES:
             yield f"{tensor.name!r} has shape {shape_text(tensor.dims)}"
 
 
-def wrong_lengths(model: onnx.ModelProto) -> Iterator[str]:
+def _wrong_lengths(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
     """Tensors in the file itself that hold fewer or more elements than their shape says."""
-    for tensor in all_tensors(model):
+    for tensor in tensors:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             held, wanted = _lengths(tensor)
             if held != wanted:
@@ -72,3 +75,11 @@ def _lengths(tensor: onnx.TensorProto) -> tuple[int, int]:
     if DTYPE_BITS[dtype] < 8:
         return bool(held), bool(numel)
     return held, numel * 2 if dtype in _COMPLEX else numel
+
+
+TENSOR_RULES: Rules[list[onnx.TensorProto]] = (
+    ("names are not UTF-8 text", _damaged_names),
+    ("tensors have no known type", _unknown_types),
+    ("tensors have impossible shapes", _impossible_shapes),
+    ("tensors are damaged", _wrong_lengths),
+)

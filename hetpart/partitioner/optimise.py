@@ -31,8 +31,9 @@ EXPLORED = 2
 MOST_TIGHTENED = 3
 """Times a split is explored, with less room each time."""
 MOST_SETTLED = 4
-SETTLED_OPS = 8000
-"""Ops of the candidates settled, all together: large models get fewer, and at least one."""
+"""Candidates settled."""
+OPS_AT_ONCE = 8000
+"""Ops that one of these works on in all: large models get fewer times, and at least one."""
 WORTHWHILE = 1e-4
 """Relative; a step that gains less is the last."""
 NEARLY_SAME = 0.02
@@ -52,6 +53,9 @@ class _Search:
     """Seconds a byte over the budget is held against a candidate."""
     expired: Callable[[], bool]
 
+    def _affordable(self, most: int) -> int:
+        return max(1, min(most, OPS_AT_ONCE // max(1, self.scorer.problem.ops)))
+
     def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
         seen = steered(self.wiring.problem, pressure, self.exchange)
         return seen, self.wiring.seen(seen, pressure.of_op)
@@ -69,14 +73,14 @@ class _Search:
         """Improved placements under the most promising splits of the budget into weights and activations."""
         splits = [(pressure, Outlook.of(*self.view(pressure))) for pressure in levels(self.wiring.problem, whole)]
         found: list[Scored] = []
-        for pressure, outlook in sorted(splits, key=lambda split: split[1].search.bound)[:EXPLORED]:
+        for pressure, outlook in sorted(splits, key=lambda split: split[1].search.bound)[: self._affordable(EXPLORED)]:
             found += self._explored_until_fit(pressure, outlook, starts)
         return found
 
     def _explored_until_fit(self, pressure: Pressure, outlook: Outlook, starts: list[Scored]) -> list[Scored]:
         """Explored with less and less room, by what the cheapest placement found would still exceed."""
         found: list[Scored] = []
-        for _ in range(MOST_TIGHTENED):
+        for _ in range(self._affordable(MOST_TIGHTENED)):
             if self.expired():
                 break
             placements = explore(outlook, [start.placement for start in starts], Effort())
@@ -125,7 +129,7 @@ class _Search:
             apart = (int((found.placement != other.placement).sum()) for other in taken)
             if all(ops > self.scorer.problem.ops * NEARLY_SAME for ops in apart):
                 taken.append(found)
-        return taken[: max(1, min(MOST_SETTLED, SETTLED_OPS // max(1, self.scorer.problem.ops)))]
+        return taken[: self._affordable(MOST_SETTLED)]
 
 
 def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]) -> Scored:

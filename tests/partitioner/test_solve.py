@@ -65,10 +65,9 @@ def solved_ratio(problem: PlacementProblem) -> float | None:
 
 
 @pytest.mark.parametrize("budget", [None, 0.0, 0.25, 0.5, 0.75])
-def test_against_brute_force(budget: float | None, record_property: pytest.RecordProperty) -> None:
+def test_against_brute_force(budget: float | None) -> None:
     problems = (random_problem(seed, most_ops=7, budget=budget, sessions=seed % 2 == 0) for seed in range(150))
     ratios = [ratio for problem in problems if (ratio := solved_ratio(problem)) is not None]
-    record_property("mean", np.mean(ratios))
     assert len(ratios) > 75
     assert np.mean(ratios) <= 1.01
 
