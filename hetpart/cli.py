@@ -58,13 +58,18 @@ class Commands(click.Group):
             raise
         except click.ClickException as error:
             if ctx.obj[_JSON_FLAG]:
-                print_json("error", {"error": describe_error(HetpartError(error.format_message()))})
+                print_json("error", {"error": describe_error(_usage_error(error))})
             raise
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED_EXIT)
         except Exception as error:  # noqa: BLE001 - the last line of defence: users see no traceback
             _fail(ctx, error)
+
+
+def _usage_error(error: click.ClickException) -> HetpartError:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return HetpartError(error.format_message(), hint=f"see {ctx.command_path} --help" if ctx else "see hetpart --help")
 
 
 def _fail(ctx: click.Context, problem: Exception) -> NoReturn:

@@ -53,6 +53,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def format_count(number: int, noun: str) -> str:
+    """``1 op``, ``2 ops``, ``3 copies``."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {plural}"
+
+
 def _decimals(number: float) -> int:
     magnitude = abs(number)
     if magnitude < 9.995:

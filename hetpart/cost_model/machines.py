@@ -29,6 +29,7 @@ from typing import cast
 
 from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
 from hetpart.cost_model.profiles import (
+    FILE_HINT,
     PEAK,
     Kind,
     Profile,
@@ -195,7 +196,7 @@ def _adjusted(profile: Profile, table: Mapping[str, object]) -> Profile:
 
 def _table(entry: object, path: Path) -> dict[str, object]:
     if not isinstance(entry, dict):
-        raise InvalidOptionError(f"{path}: {entry!r} is not a table", hint="see hetpart.cost_model.machines")
+        raise InvalidOptionError(f"{path}: {entry!r} is not a table", hint=FILE_HINT)
     return cast("dict[str, object]", entry)
 
 

@@ -17,6 +17,7 @@ from hetpart.errors import InvalidOptionError
 HARDWARE = Path(__file__).parent / "hardware"
 PEAK = "peak_flops"
 NO_SOURCE = "stated without a source"
+FILE_HINT = 'write a line for each figure under [[accelerator]] with profile = "l4"; docs/hardware.md shows one'
 
 
 class Kind(StrEnum):
@@ -115,8 +116,13 @@ def read_toml(path: Path) -> dict[str, object]:
     """Content of a TOML file. Raises InvalidOptionError where it cannot be read."""
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidOptionError(f"cannot read the hardware file {path}: {error}") from error
+    except OSError as error:
+        raise InvalidOptionError(
+            f"cannot read the hardware file {path}: {error.strerror}",
+            hint="give the path of a TOML file, or a profile's name: `hetpart hardware` lists them",
+        ) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOptionError(f"the hardware file {path} is not TOML: {error}", hint=FILE_HINT) from error
 
 
 def profile_of(name: str, table: Mapping[str, object]) -> Profile:
@@ -152,7 +158,7 @@ def figures_of(table: Mapping[str, object]) -> tuple[dict[str, float], dict[str,
         figure = cast("dict[str, object]", entry) if isinstance(entry, dict) else {"value": entry}
         value = figure.get("value")
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise InvalidOptionError(f"hardware figure {key!r} is {entry!r}, not a number")
+            raise InvalidOptionError(f"hardware figure {key!r} is {entry!r}, not a number", hint=FILE_HINT)
         figures[key], sources[key] = float(value), str(figure.get("source", NO_SOURCE))
     return figures, sources
 

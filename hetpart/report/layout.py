@@ -1,4 +1,4 @@
-"""Tables, bars and counted nouns: how every part of a report looks."""
+"""Tables and bars: how every part of a report looks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hetpart.report.escape import printable
+from hetpart.units import format_count
 
 Cell = str | Text
 DEFAULT_WIDTH = 100
@@ -77,19 +78,11 @@ def percent(share: float) -> str:
     return f"{share * 100:.{0 if share >= 0.1 else 1}f} %"
 
 
-def count(number: int, noun: str) -> str:
-    """``1 op``, ``2 ops``, ``3 copies``."""
-    if number == 1:
-        return f"1 {noun}"
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {plural}"
-
-
 def more(total: int, shown: int, noun: str) -> list[Padding]:
     """Says how many rows a table leaves out; nothing where it leaves out none."""
     if total <= shown:
         return []
-    return [line((f"… and {count(total - shown, noun)} more: `hetpart report --json` lists them all", "dim"))]
+    return [line((f"… and {format_count(total - shown, noun)} more: `hetpart report --json` lists them all", "dim"))]
 
 
 def print_parts(parts: Iterable[RenderableType], console: Console) -> None:

@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.run import CheckResult, RunReport
-from hetpart.report.layout import count, heading, labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_seconds
+from hetpart.report.layout import heading, labelled, line, name, percent, table
+from hetpart.units import format_bytes, format_count, format_seconds
 
 _EMULATED = "emulated"
 _MOST_OUTPUTS = 20
@@ -27,7 +27,7 @@ def run_parts(report: RunReport) -> Iterator[RenderableType]:
     rows = [(name(output.name), name(output.dtype), _shape(output.shape)) for output in shown]
     yield table(("name", "type", "shape"), rows)
     if len(report.outputs) > len(shown):
-        yield line(f"… and {count(len(report.outputs) - len(shown), 'more result')}")
+        yield line(f"… and {format_count(len(report.outputs) - len(shown), 'more result')}")
 
 
 def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
@@ -35,7 +35,7 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
     yield "Ran", Text.assemble(name(report.bundle, "bold"), f": {_times(report.runs)}{where}")
     yield "Measured", Text(_measured(report), "bold")
     yield "Predicted", _predicted(report)
-    yield "Cut into", Text(f"{count(report.partitions, 'partition')}, {_copies(report)}")
+    yield "Cut into", Text(f"{format_count(report.partitions, 'partition')}, {_copies(report)}")
     if report.check is not None:
         yield "Check", _check(report.check)
     if report.files:
@@ -67,8 +67,8 @@ def _copies(report: RunReport) -> str:
     if not any(report.copies.values()):
         return "nothing crosses devices"
     return ", ".join(
-        f"{count(number, 'copy')} {direction.replace('->', ' → ')} ({format_bytes(report.copied_bytes[direction])})"
-        for direction, number in sorted(report.copies.items())
+        f"{format_count(number, 'copy')} {way.replace('->', ' → ')} ({format_bytes(report.copied_bytes[way])})"
+        for way, number in sorted(report.copies.items())
     )
 
 

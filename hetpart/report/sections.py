@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.model import Decision, DeviceUse, Partition, Plan, ResidencyState, Transfer
-from hetpart.report.layout import bar, count, heading, line, more, name, percent, table
-from hetpart.units import format_bytes, format_seconds
+from hetpart.report.layout import bar, heading, line, more, name, percent, table
+from hetpart.units import format_bytes, format_count, format_seconds
 
 LARGEST_OPS = 10
 LARGEST_COPIES = 10
@@ -30,9 +30,9 @@ _HELD = {
 def latency(plan: Plan) -> Iterator[RenderableType]:
     """Predicted seconds of every device, of the copies and of the sessions, and their sum."""
     prediction = plan.prediction
-    rows = [(f"{use.device} ({use.model})", count(use.ops, "op"), use.seconds) for use in plan.devices]
-    rows.append(("copies", count(len(plan.transfers), "copy"), prediction.transfer_seconds))
-    rows.append(("sessions", count(len(plan.partitions), "partition"), prediction.session_seconds))
+    rows = [(f"{use.device} ({use.model})", format_count(use.ops, "op"), use.seconds) for use in plan.devices]
+    rows.append(("copies", format_count(len(plan.transfers), "copy"), prediction.transfer_seconds))
+    rows.append(("sessions", format_count(len(plan.partitions), "partition"), prediction.session_seconds))
     whole = prediction.seconds or 1.0
     yield heading("Latency", "predicted, one after another")
     yield table(
@@ -82,7 +82,9 @@ def _alive(use: DeviceUse) -> RenderableType:
     values = Text(", ").join(Text.assemble(name(value.name), f" {format_bytes(value.nbytes)}") for value in shown)
     rest = use.alive_at_peak[len(shown) :]
     tail = (
-        f" and {count(len(rest), 'more value')} ({format_bytes(sum(value.nbytes for value in rest))})" if rest else ""
+        f" and {format_count(len(rest), 'more value')} ({format_bytes(sum(value.nbytes for value in rest))})"
+        if rest
+        else ""
     )
     return line("Alive at the peak of ", name(use.device), f"{where}, beside the weights: ", values, tail)
 
@@ -132,7 +134,7 @@ def copies(plan: Plan) -> Iterator[RenderableType]:
     for (source, target), grouped in groupby(sorted(plan.transfers, key=_direction), key=_direction):
         group = list(grouped)
         nbytes, seconds = sum(t.nbytes for t in group), sum(t.seconds for t in group)
-        total = f": {count(len(group), 'copy')}, {format_bytes(nbytes)}, {_milliseconds(seconds)} ms"
+        total = f": {format_count(len(group), 'copy')}, {format_bytes(nbytes)}, {_milliseconds(seconds)} ms"
         yield line(name(source), " → ", name(target), total)
     largest = nlargest(LARGEST_COPIES, plan.transfers, key=lambda transfer: transfer.nbytes)
     yield table((">bytes", ">ms", "from → to", "when", "value"), [_copy_row(copy, plan) for copy in largest])

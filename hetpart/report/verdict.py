@@ -9,8 +9,8 @@ from rich.text import Text
 
 from hetpart.plan.model import Baseline, Certificate, DeviceUse, Plan
 from hetpart.report.escape import printable
-from hetpart.report.layout import INDENT, count, heading, labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_seconds
+from hetpart.report.layout import INDENT, heading, labelled, line, name, percent, table
+from hetpart.units import format_bytes, format_count, format_seconds
 
 _PROVEN_GAP = 1e-6
 _NOTICEABLE_RATIO = 1.005
@@ -33,7 +33,7 @@ def opening(plan: Plan) -> Iterator[RenderableType]:
 
 def _model(plan: Plan) -> Text:
     model = plan.model
-    facts = [count(model.ops, "op"), f"{format_bytes(model.weight_bytes)} of weights", f"opset {model.opset}"]
+    facts = [format_count(model.ops, "op"), f"{format_bytes(model.weight_bytes)} of weights", f"opset {model.opset}"]
     facts.extend(f"{dimension}={size}" for dimension, size in sorted(model.dimensions.items()))
     return name(", ".join(facts))
 

@@ -43,7 +43,8 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
         return np.array(np.lib.format.open_memmap(path, mode="r"))
     except OSError as error:
         raise InvalidFeedError(
-            f"cannot read {str(path)!r} for the input {name!r}: {error.strerror}", hint=_INPUT_HINT
+            f"cannot read {str(path)!r} for the input {name!r}: {error.strerror}",
+            hint=f"{_INPUT_HINT}, with the path of a file written by numpy.save",
         ) from error
     except (ValueError, TokenError) as error:
         raise InvalidFeedError(

@@ -85,15 +85,15 @@ def _silent(stage: str) -> None:
 def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     unknown = sorted(set(given) - {spec.name for spec in plan.inputs})
     missing = [spec for spec in plan.inputs if spec.name not in given]
+    if unknown:
+        raise InvalidFeedError(
+            f"the model has no input {', '.join(map(repr, unknown))}",
+            hint=f"its inputs are {', '.join(repr(spec.name) for spec in plan.inputs) or 'none'}",
+        )
     if missing and seed is None:
         raise InvalidFeedError(
             f"no value for the input{'s' if len(missing) > 1 else ''} {', '.join(repr(s.name) for s in missing)}",
             hint="give --input NAME=FILE.npy, or --random",
-        )
-    if unknown:
-        raise InvalidFeedError(
-            f"the model has no input {', '.join(map(repr, unknown))}",
-            hint=f"its inputs are {', '.join(repr(spec.name) for spec in plan.inputs)}",
         )
     return random_feeds(missing, seed or 0) | dict(given)
 

@@ -12,6 +12,7 @@ from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage, fresh_array
 from hetpart.runtime.values import allocate, extent, to_array
+from hetpart.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +79,8 @@ def _run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
     except Exception as error:
         partition = stage.partition
         raise ExecutionError(
-            f"partition {partition.id} on {partition.device} failed ({len(partition.ops)} ops from "
-            f"{partition.ops[0]!r} to {partition.ops[-1]!r}): {error}",
+            f"partition {partition.id} on {partition.device} failed "
+            f"({format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}): {error}",
             hint="`hetpart run --check` tells whether the uncut model runs on these inputs",
         ) from error
 

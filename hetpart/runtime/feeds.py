@@ -125,7 +125,10 @@ def _random(spec: ValueSpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     dtype = numpy_dtype(spec.dtype)
     if spec.form is ValueForm.OPAQUE or dtype is None or spec.shape is None:
         raise InvalidFeedError(
-            f"input {describe(spec)} cannot be made up at random", hint="give it with --input NAME=FILE.npy"
+            f"input {describe(spec)} cannot be made up at random",
+            hint="give it with --input NAME=FILE.npy"
+            if spec.shape is not None
+            else "no .npy file holds one either: feed it through hetpart.Session(bundle).run",
         )
     shape = [1 if size is None else size for size in spec.shape]
     if dtype.kind == "b":

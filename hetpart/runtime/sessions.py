@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.units import format_count
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -91,8 +92,8 @@ def open_session(
         session = _session(model, wanted, partition.device, settings, weights)
     except Exception as error:
         raise ExecutionError(
-            f"ONNX Runtime cannot load partition {partition.id} ({len(partition.ops)} ops on {partition.device}): "
-            f"{error}",
+            f"ONNX Runtime cannot load partition {partition.id} ({format_count(len(partition.ops), 'op')} on "
+            f"{partition.device}): {error}",
             hint="load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere",
         ) from error
     _require_borders(session, partition)

@@ -159,7 +159,7 @@ def test_a_file_starts_from_profiles_and_changes_figures(tmp_path):
         ("[gpu]\nprofile = 'l4'", "unknown key gpu"),
         ("accelerator = 3", "describes no accelerator"),
         ("accelerator = [3]", "not a table"),
-        ("this is not toml", "cannot read"),
+        ("this is not toml", "is not TOML"),
     ],
 )
 def test_a_bad_file_says_what_is_wrong(tmp_path, text, message):
