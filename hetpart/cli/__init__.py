@@ -1,0 +1,22 @@
+"""The command line: wiring and exit codes. 0 is well, 1 does not fit or differs, 2 is bad input, 130 is interrupted."""
+
+from __future__ import annotations
+
+import click
+
+from hetpart import __version__
+from hetpart.cli.guard import Commands
+from hetpart.cli.hardware import hardware
+from hetpart.cli.partition import partition
+from hetpart.cli.report import report
+from hetpart.cli.run import run
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="hetpart")
+def main() -> None:
+    """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
+
+
+for command in (partition, run, report, hardware):
+    main.add_command(command)

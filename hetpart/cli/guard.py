@@ -1,0 +1,88 @@
+"""What every command shares: its errors, and the options that mean the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import click
+
+from hetpart.errors import HetpartError
+from hetpart.terminal import (
+    FAILED_EXIT,
+    INTERRUPTED_EXIT,
+    TRACEBACK_VARIABLE,
+    as_error,
+    describe_error,
+    print_error,
+    print_json,
+)
+
+_JSON_FLAG = "--json"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+threads_option = click.option(
+    "--threads", type=click.IntRange(0), default=0, metavar="N", help="Threads on the host; 0 leaves it to the machine."
+)
+verify_option = click.option(
+    "--verify", type=click.Choice(["sampled", "full"]), default="sampled", help="How much of a weight file is hashed."
+)
+
+
+class Commands(click.Group):
+    """A group whose commands never end in a traceback."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; where even its help cannot be printed, say why."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as problem:
+            print_error(as_error(problem))
+            sys.exit(FAILED_EXIT)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember whether JSON is wanted before a command's own options are understood."""
+        ctx.ensure_object(dict)[_JSON_FLAG] = _JSON_FLAG in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever it raises becomes a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except click.ClickException as error:
+            if ctx.obj[_JSON_FLAG]:
+                print_json("error", {"error": describe_error(_usage_error(error))})
+            raise
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED_EXIT)
+        except Exception as error:  # noqa: BLE001 - the last line of defence: users see no traceback
+            _fail(ctx, error)
+
+
+def _usage_error(error: click.ClickException) -> HetpartError:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return HetpartError(error.format_message(), hint=f"see {ctx.command_path} --help" if ctx else "see hetpart --help")
+
+
+def _fail(ctx: click.Context, problem: Exception) -> NoReturn:
+    error = as_error(problem)
+    if os.environ.get(TRACEBACK_VARIABLE):
+        import traceback
+
+        traceback.print_exception(problem)
+    print_error(error)
+    if ctx.obj[_JSON_FLAG]:
+        with suppress(OSError):  # standard output itself may be what failed
+            print_json("error", {"error": describe_error(error)})
+    ctx.exit(error.exit_code)
+
+
+def end_with(error: HetpartError) -> NoReturn:
+    """Print ``error`` and leave with its exit code."""
+    print_error(error)
+    click.get_current_context().exit(error.exit_code)
