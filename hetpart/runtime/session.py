@@ -63,7 +63,7 @@ class Session:
         self.weights = opened.weights
         self.emulate = emulate
         self.threads = _planned_threads(self.plan) if threads is None else threads
-        settings = SessionSettings(emulate, optimize, self.threads, spin=len(self.plan.partitions) < 2)
+        settings = SessionSettings(emulate, optimize, self.threads, alone=len(self.plan.partitions) < 2)
         _require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
         self._layout = Layout.of(self.plan, emulate=emulate)
