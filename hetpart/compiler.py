@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_budget, parse_pins, parse_shapes, resolve_budgets
 from hetpart.cost_model.annotate import annotate as price
+from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.partitioner.formulate import formulate
@@ -93,15 +94,21 @@ def annotate(
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
     threads: int = 0,
+    trip_count: TripOption = None,
+    access: AccessOption = None,
 ) -> Costs:
     """What every op of ``model`` costs on every device of ``hardware``, and why. ``ops[i]`` is op ``i`` of ``load``.
+
+    ``trip_count`` and ``access`` are those of ``partition``.
 
     Raises:
         InvalidModelError: The model cannot be read.
         UnboundDimensionsError: A dimension has no number.
-        InvalidOptionError: The hardware is unknown.
+        InvalidOptionError: The hardware is unknown, or an option cannot be understood.
     """
-    return price(load(model, shape=shape), load_machine(hardware, threads=threads))
+    assumptions = parse_assumptions(trip_count, access)
+    machine = load_machine(hardware, threads=threads)
+    return price(load(model, shape=shape), machine, assumptions)
 
 
 def partition(  # noqa: PLR0913 - the options are what users type
@@ -113,6 +120,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
     pin: PinOption = None,
     placement: str | PathLike[str] = "optimal",
     threads: int = 0,
+    trip_count: TripOption = None,
+    access: AccessOption = None,
     time_limit: float = 30.0,
     verify: str = "sampled",
     progress: Progress | None = None,
@@ -129,6 +138,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
         placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,
             or a file.
         threads: Threads of the host's lane; 0 leaves it to the machine.
+        trip_count: How often loops run where no shape tells: ``{"decoder/loop*": 32}`` or ``"decoder/loop*=32"``.
+        access: How likely a run touches a weight or an expert: ``{"experts.3.*": 0.25}``, or a JSON file of the kind.
         time_limit: Seconds after which the search returns the best it has.
         verify: ``"full"`` records a digest of every byte of the weight files, ``"sampled"`` of some blocks.
         progress: Called with the name of every stage as it begins.
@@ -143,11 +154,11 @@ def partition(  # noqa: PLR0913 - the options are what users type
     machine = load_machine(hardware, threads=threads)
     asked_budgets, asked_pins = parse_budget(budget), parse_pins(pin)
     budgets = resolve_budgets(asked_budgets, machine, free_memory_bytes(machine))
-    shapes = parse_shapes(shape)
+    shapes, assumptions = parse_shapes(shape), parse_assumptions(trip_count, access)
     say("reading the model")
     imported = import_onnx(model, shapes)
     say("pricing its operators")
-    costs = price(imported.graph, machine)
+    costs = price(imported.graph, machine, assumptions)
     pins = resolve_pins(asked_pins, imported.graph, machine)
     formulation = formulate(imported.graph, costs, pins, budgets.nbytes)
     say("placing them")
@@ -161,10 +172,12 @@ def partition(  # noqa: PLR0913 - the options are what users type
         "placement": str(placement),
         "shape": ",".join(f"{name}={size}" for name, size in shapes.items()),
         "threads": str(threads),
+        **assumptions.options(),
     }
     reference = model_reference(imported, full=verify == "full")
     plan = write_plan(assembly, imported, reference, options)
-    return PartitionedModel(replace(plan, notes=(*plan.notes, *budgets.notes)), imported.graph, costs, imported)
+    notes = (*plan.notes, *budgets.notes, *costs.notes)
+    return PartitionedModel(replace(plan, notes=notes), imported.graph, costs, imported)
 
 
 def _silent(stage: str) -> None:

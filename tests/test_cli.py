@@ -82,13 +82,14 @@ def test_every_option_of_partition_reaches_the_compiler(fake: FakeCompiler) -> N
     result = invoke(
         *("partition", "m.onnx", "--budget", "16GB", "--budget", "cpu=1GB", "--hardware", "l4", "--shape", "batch=8"),
         *("--pin", "op:Gather=cpu", "--placement", "random:3", "--threads", 2, "--time-limit", 9, "--verify", "full"),
-        *("-o", "out.hetpart", "--self-contained"),
+        *("-o", "out.hetpart", "--self-contained", "--trip-count", "loop*=8", "--access", "access.json"),
     )  # fmt: skip
     assert result.exit_code == 0
     del fake.asked["progress"]
     assert fake.asked == {
         "model": Path("m.onnx"), "budget": ("16GB", "cpu=1GB"), "hardware": "l4", "shape": ("batch=8",),
         "pin": ("op:Gather=cpu",), "placement": "random:3", "threads": 2, "time_limit": 9.0, "verify": "full",
+        "trip_count": ("loop*=8",), "access": Path("access.json"),
     }  # fmt: skip
     assert fake.model.saved == {"path": Path("out.hetpart"), "self_contained": True}
 

@@ -113,12 +113,13 @@ def test_options_are_recorded_as_they_were_given() -> None:
     ).plan  # fmt: skip
     assert plan.options == {
         "budget": "cuda:0=1GB cpu=8GB", "hardware": "emulated", "pin": "layer_0_neg=cpu op:Exp=cuda",
-        "placement": "random:7", "shape": "batch=4", "threads": "2",
+        "placement": "random:7", "shape": "batch=4", "threads": "2", "access": "", "trip_count": "",
     }  # fmt: skip
     assert plan.model.dimensions == {"batch": 4}
     assert partition(budget=0).plan.options["budget"] == "0"
     assert partition().plan.options | {"hardware": "", "shape": ""} == {
-        "budget": "auto", "hardware": "", "pin": "", "placement": "optimal", "shape": "", "threads": "0"
+        "budget": "auto", "hardware": "", "pin": "", "placement": "optimal", "shape": "", "threads": "0",
+        "access": "", "trip_count": "",
     }  # fmt: skip
 
 

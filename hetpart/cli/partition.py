@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hetpart.cli.guard import json_option, threads_option, verify_option
+from hetpart.cli.model_options import access_option, hardware_option, shape_option, trip_count_option
 from hetpart.cli.plans import print_plan, show_plan
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
@@ -27,6 +28,8 @@ class PartitionOptions:
     placement: str
     time_limit: float | None
     threads: int
+    trip_count: tuple[str, ...]
+    access: Path | None
     verify: str
     self_contained: bool
     quiet: bool
@@ -42,6 +45,8 @@ class PartitionOptions:
             "pin": self.pin,
             "placement": self.placement,
             "threads": self.threads,
+            "trip_count": self.trip_count,
+            "access": self.access,
             "verify": self.verify,
         }
 
@@ -50,8 +55,8 @@ class PartitionOptions:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The bundle to write, MODEL.hetpart by default.")
 @click.option("--budget", multiple=True, metavar="SIZE", help="16GB, 12GiB, 80%, auto, 0 or cuda:0=16GB. Repeatable.")
-@click.option("--hardware", metavar="NAME", help="ACCELERATOR[+CPU[+LINK]] such as h100+epyc, or a TOML file.")
-@click.option("--shape", multiple=True, metavar="DIM=N", help="Bind symbolic dimensions: batch=8,seq=128. Repeatable.")
+@hardware_option
+@shape_option
 @click.option("--pin", multiple=True, metavar="GLOB=DEVICE", help="Keep ops on a device: op:Gather=cpu. Repeatable.")
 @click.option(
     "--placement",
@@ -61,6 +66,8 @@ class PartitionOptions:
 )
 @click.option("--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement.")
 @threads_option
+@trip_count_option
+@access_option
 @click.option("--self-contained", is_flag=True, help="Copy the weights into the bundle.")
 @verify_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")

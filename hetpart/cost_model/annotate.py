@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 
+from hetpart.cost_model.assume import assume
+from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
 from hetpart.cost_model.formulas import unknown_work, work_of
+from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
@@ -13,7 +17,9 @@ from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
 from hetpart.graph.ir import Graph, Op, Value
+from hetpart.units import format_count
 
+_LOOPS_SHOWN = 5
 AS_FAST = 1.05
 """Devices whose times differ by less are called equally fast."""
 
@@ -28,6 +34,8 @@ class OpCost:
     """Whether a formula gave ``work``; if not it is a conservative guess."""
     seconds: tuple[float, ...]
     """Per device of the machine, launches included; ``inf`` where the device has no kernel."""
+    estimates: tuple[Estimate, ...]
+    """Per device, what bounds it there, had the device a kernel."""
     reason: str
     missing: tuple[str | None, ...]
     """Per device, why it has no kernel."""
@@ -41,38 +49,61 @@ class Costs:
     """Costs of a graph's ops on a machine. ``ops[i]`` and ``groups[i]`` speak of op ``i``."""
 
     machine: Machine
+    graph: Graph
     ops: tuple[OpCost, ...]
     groups: tuple[int, ...]
     """Smallest op id of the fusion group each op belongs to; its own id when alone."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed for want of knowledge, and how to mend it."""
+        ops = (op for op in self.graph.ops if op.bodies)
+        loops = dict.fromkeys(loop.name or loop.op_type for op in ops for loop in loops_guessed(op, self.graph))
+        shown = ", ".join([*islice(loops, _LOOPS_SHOWN), *(["…"] if len(loops) > _LOOPS_SHOWN else [])])
+        what = f"trip count unknown: {UNKNOWN_TRIPS} assumed for {format_count(len(loops), 'loop')} ({shown})"
+        return (f"{what}; --trip-count NAME=N tells it",) if loops else ()
 
     def copy_seconds(self, nbytes: int, source: int, target: int) -> float:
         """Seconds to copy ``nbytes`` between two devices, by their index in the machine."""
         return copy_seconds(self.machine, nbytes, source, target)
 
 
-def annotate(graph: Graph, machine: Machine) -> Costs:
-    """Price every op of ``graph`` on every device of ``machine``, fused as ONNX Runtime fuses it in one session."""
-    fusions = find_fusions(graph)
-    return Costs(machine, tuple(_price(op, graph, machine, fusions) for op in graph.ops), fusions.groups)
+def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_ASSUMED) -> Costs:
+    """Price every op of ``graph`` on every device of ``machine``, fused as ONNX Runtime fuses it in one session.
+
+    Raises:
+        InvalidOptionError: ``assumptions`` name what ``graph`` does not have.
+    """
+    assumed = assume(graph, assumptions)
+    fusions = find_fusions(assumed)
+    ops = tuple(_price(op, assumed, machine, fusions) for op in assumed.ops)
+    return Costs(machine, assumed, ops, fusions.groups)
 
 
 def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions) -> OpCost:
     formula = work_of(op, graph)
-    work = unknown_work(op, graph) if formula is None else formula
+    work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
     estimates = tuple(_estimate(work, op, graph, fusions, device) for device in machine.devices)
     missing = tuple(missing_kernel(device.provider, op, graph) for device in machine.devices)
-    reason = _reason(machine, estimates, missing)
+    unknown = "" if formula is not None else f"no cost formula for {op.op_type}: "
     on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)
     return OpCost(
         op=op.id,
         work=work,
         known=formula is not None,
         seconds=tuple(inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)),
-        reason=reason if formula is not None else f"no cost formula for {op.op_type}: {reason}",
+        reason=f"{unknown}{_reason(machine, estimates, missing)}{_guess(op, graph)}",
+        estimates=estimates,
         missing=missing,
         host_inputs=host_inputs(op, graph) if on_cuda else frozenset(),
         host_outputs=host_outputs(op) if on_cuda else frozenset(),
     )
+
+
+def _guess(op: Op, graph: Graph) -> str:
+    """What is assumed of the loops in ``op``, where neither the user nor a shape says how often they run."""
+    guessed = dict.fromkeys(loop.name or loop.op_type for loop in loops_guessed(op, graph)) if op.bodies else ()
+    return "".join(f"; {UNKNOWN_TRIPS} runs of the body of {name} assumed" for name in guessed)
 
 
 def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device) -> Estimate:

@@ -79,6 +79,21 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What the user says of an op and no shape tells. It serves the cost model only."""
+
+    trip_count: int | None = None
+    """How often a loop runs its body."""
+    probability: float = 1.0
+    """That a run of the model needs the op's work."""
+    most_bytes_read: int | None = None
+    """Bytes that a run reads at most, where only some rows of the op's weights are touched."""
+
+
+AS_USUAL = Usage()
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operator. An op with subgraphs (If, Loop, Scan) is one op; its bodies serve the cost model only."""
 
@@ -100,6 +115,7 @@ class Op:
     scope: str
     """Dotted module path from the exporter, or ``""``."""
     bodies: tuple[Graph, ...] = ()
+    usage: Usage = AS_USUAL
 
     @property
     def uses(self) -> tuple[int, ...]:

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import whole
 from hetpart.cost_model.work import NO_WORK, Work
-from hetpart.graph.ir import Graph
+from hetpart.graph.ir import AS_USUAL, Graph, Op
 
 UNKNOWN_TRIPS = 16
-"""How often a Loop is taken to run where no shape says how often it does."""
+"""How often a loop is taken to run where neither the user nor a shape says how often it does."""
 OWN = Work(0.0, 0, 0)
 """What the op costs beside its bodies: to look at a condition or a counter."""
+
+
+def expected_work(op: Op, work: Work) -> Work:
+    """``work`` of ``op`` in an average run, as the user's access profile has it; its kernels start in every run."""
+    usage = op.usage
+    if usage is AS_USUAL:
+        return work
+    limit = work.bytes_read if usage.most_bytes_read is None else usage.most_bytes_read
+    spared = max(0, work.bytes_read - limit)
+    return replace(
+        work,
+        flops=work.flops * usage.probability,
+        bytes_read=round((work.bytes_read - spared) * usage.probability),
+        bytes_written=round(work.bytes_written * usage.probability),
+        bytes_scattered=round(max(0, work.bytes_scattered - spared) * usage.probability),
+    )
 
 
 def body_work(body: Graph) -> Work:
@@ -21,7 +38,7 @@ def body_work(body: Graph) -> Work:
     total = NO_WORK
     for op in body.ops:
         known = work_of(op, body)
-        total += unknown_work(op, body) if known is None else known
+        total += expected_work(op, unknown_work(op, body) if known is None else known)
     return total
 
 
@@ -34,27 +51,51 @@ def _branch(o: Operands) -> Work:
 @whole("Loop", "Scan", "SequenceMap")
 def _repeated(o: Operands) -> Work:
     once = sum(map(body_work, o.op.bodies), OWN)
-    return once.repeated(TRIPS[o.op.op_type](o))
+    trips = _trips(o)
+    return once.repeated(UNKNOWN_TRIPS if trips is None else trips)
 
 
-def _loop_trips(o: Operands) -> int:
+def _trips(o: Operands) -> int | None:
+    """How often the body runs, by the user or else by a shape; None where neither says."""
+    told = o.op.usage.trip_count
+    return LOOPS[o.op.op_type](o) if told is None else told
+
+
+def loops_guessed(op: Op, graph: Graph) -> Iterator[Op]:
+    """``op`` and the loops in its bodies that are priced at ``UNKNOWN_TRIPS``."""
+    if is_loop(op) and _trips(Operands.of(op, graph)) is None:
+        yield op
+    for body in op.bodies:
+        for inner in body.ops:
+            if inner.bodies:
+                yield from loops_guessed(inner, body)
+
+
+def is_loop(op: Op) -> bool:
+    """Whether the op runs its body as often as a trip count says."""
+    return not op.domain and op.op_type in LOOPS
+
+
+def _loop_trips(o: Operands) -> int | None:
     """A scan output has one slice for each trip; they stand behind the carried values, which are inputs 2 and on."""
     carried = max(0, len(o.inputs) - 2)
     shapes = [value.shape for value in o.outputs[carried:] if value is not None and value.shape]
-    return next((shape[0] for shape in shapes if shape[0] is not None), UNKNOWN_TRIPS)
+    return next((shape[0] for shape in shapes if shape[0] is not None), None)
 
 
-def _scan_trips(o: Operands) -> int:
+def _scan_trips(o: Operands) -> int | None:
     """The length of a scanned input along its scan axis."""
     scanned = max(1, o.integer("num_scan_inputs", 1))
     first = max(0, len(o.inputs) - scanned)
     axis = (o.integers("scan_input_axes") or (0,))[0]
-    shape = o.shape(first)
-    return shape[axis] if -len(shape) <= axis < len(shape) else UNKNOWN_TRIPS
+    value = o.input(first)
+    shape = (value.shape if value is not None else None) or ()
+    return shape[axis] if -len(shape) <= axis < len(shape) else None
 
 
-TRIPS: Mapping[str, Callable[[Operands], int]] = {
+LOOPS: Mapping[str, Callable[[Operands], int | None]] = {
     "Loop": _loop_trips,
     "Scan": _scan_trips,
-    "SequenceMap": lambda _: UNKNOWN_TRIPS,
+    "SequenceMap": lambda _: None,
 }
+"""Ops that repeat their bodies, and what their shapes say of how often."""
