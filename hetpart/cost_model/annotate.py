@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 from hetpart.cost_model.assume import assume
 from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
@@ -18,6 +19,9 @@ from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
 from hetpart.graph.ir import Graph, Op, Value
 from hetpart.units import format_count
+
+if TYPE_CHECKING:
+    from hetpart.cost_model.breakdown import Row
 
 _LOOPS_SHOWN = 5
 AS_FAST = 1.05
@@ -62,6 +66,18 @@ class Costs:
         shown = ", ".join([*islice(loops, _LOOPS_SHOWN), *(["…"] if len(loops) > _LOOPS_SHOWN else [])])
         what = f"trip count unknown: {UNKNOWN_TRIPS} assumed for {format_count(len(loops), 'loop')} ({shown})"
         return (f"{what}; --trip-count NAME=N tells it",) if loops else ()
+
+    def rows(self, by: str = "op", depth: int | None = None) -> tuple[Row, ...]:
+        """A row for every ``op``, ``type`` or module ``scope``, as ``breakdown.rows_of`` makes them."""
+        from hetpart.cost_model.breakdown import rows_of
+
+        return rows_of(self, by, depth)
+
+    def to_frame(self, by: str = "op", depth: int | None = None) -> Any:
+        """``rows`` as a ``pandas.DataFrame``, a column for each figure. It needs pandas."""
+        from hetpart.cost_model.frame import frame_of
+
+        return frame_of(self.rows(by, depth))
 
     def copy_seconds(self, nbytes: int, source: int, target: int) -> float:
         """Seconds to copy ``nbytes`` between two devices, by their index in the machine."""
