@@ -12,12 +12,14 @@ PACKAGE = Path(__file__).parent.parent / "hetpart"
 LAYERS = (
     ("errors",),
     ("units",),
+    ("rates",),
     ("devices",),
     ("config", "graph"),
     ("cost_model",),
     ("plan",),
     ("partitioner", "runtime", "report", "lint"),
     ("compiler", "terminal"),
+    ("calibration",),
     ("cli",),
     ("__main__",),
 )

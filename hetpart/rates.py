@@ -1,0 +1,90 @@
+"""What kernels were measured to take: tables of seconds by size, read between and beyond their points."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import exp, log, prod
+
+
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """Seconds of one kernel on a grid of sizes.
+
+    Between points the logarithm of the seconds is linear in the logarithm of every size; below the first point the
+    seconds stay what they are there, for fixed costs dominate; above the last they grow in proportion to the size.
+    """
+
+    axes: tuple[tuple[float, ...], ...]
+    """Sizes along every axis, ascending."""
+    seconds: tuple[float, ...]
+    """Of every grid point, the last axis fastest."""
+
+    def __post_init__(self) -> None:
+        if len(self.seconds) != prod(map(len, self.axes)) or not all(map(_ascends, self.axes)):
+            raise ValueError(
+                f"{len(self.seconds)} seconds on axes of {[len(axis) for axis in self.axes]} ascending points"
+            )
+
+    def at(self, sizes: Sequence[float]) -> float:
+        """Seconds of a call of these sizes, one an axis."""
+        places = [_place(axis, size) for axis, size in zip(self.axes, sizes, strict=True)]
+        beyond = prod(max(1.0, size / axis[-1]) for axis, size in zip(self.axes, sizes, strict=True))
+        total = 0.0
+        for corner in product((0, 1), repeat=len(places)):
+            share = prod(place.share if up else 1 - place.share for up, place in zip(corner, places, strict=True))
+            if share:
+                total += share * log(self._corner([place.index + up for up, place in zip(corner, places, strict=True)]))
+        return exp(total) * beyond
+
+    def _corner(self, indices: list[int]) -> float:
+        flat = 0
+        for axis, index in zip(self.axes, indices, strict=True):
+            flat = flat * len(axis) + index
+        return self.seconds[flat]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    index: int
+    share: float
+    """Of the next point's weight, 0 to 1."""
+
+
+def _place(axis: tuple[float, ...], size: float) -> _Place:
+    if size <= axis[0]:
+        return _Place(0, 0.0)
+    if size >= axis[-1]:
+        return _Place(len(axis) - 1, 0.0)
+    index = bisect_right(axis, size) - 1
+    return _Place(index, log(size / axis[index]) / log(axis[index + 1] / axis[index]))
+
+
+def _ascends(axis: tuple[float, ...]) -> bool:
+    return bool(axis) and axis[0] > 0 and all(first < second for first, second in pairwise(axis))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRates:
+    """What a calibration found for one device at one number of threads. Rates are per second."""
+
+    tables: Mapping[str, RateTable]
+    """By kernel family; seconds of a call, its start included."""
+    session_seconds: float
+    """Of one run of a session beside its kernels."""
+    launch_seconds: float
+    """Of starting one kernel."""
+    visit_seconds: float
+    """Of passing a node that starts none."""
+    bandwidth: float
+    """Bytes/s of elementwise ops on more than the caches hold."""
+    random_bandwidth: float
+    """Bytes/s of looking up short rows."""
+    cold_bandwidth: float
+    """Bytes/s at which weights come from main memory while a kernel works on them."""
+    peak_flops: Mapping[str, float]
+    """Best rate of a large matrix product, by dtype."""
+    error: float
+    """Mean relative error on sizes that were measured and kept out of the tables."""
