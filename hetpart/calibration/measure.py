@@ -99,11 +99,7 @@ def _rates(buffers: Buffers, threads: int, say: Progress) -> KernelRates:
     take_turns([probe.sample for probe in bench.probes.values()], KERNELS_SECONDS)
     overheads = _overheads(bench)
     tables = {name: _table(name, family, bench, overheads) for name, family in FAMILIES.items()}
-    errors = [
-        _error(tables[name], sizes, _call(name, sizes, bench, overheads))
-        for name, checks in _CHECKS.items()
-        for sizes in checks
-    ]
+    errors = _errors(_CHECKS, tables, lambda name, sizes: _call(name, sizes, bench, overheads))
     say(f"measuring convolutions, {words}")
     convolved, more = _convolutions(threads, overheads)
     tables |= convolved
@@ -198,11 +194,7 @@ def _convolutions(threads: int, overheads: _Overheads) -> tuple[dict[str, RateTa
         name: table(family, {sizes: seconds[name, sizes] for sizes in family.points()})
         for name, family in CONVOLUTIONS.items()
     }
-    errors = [
-        _error(tables[name], sizes, seconds[name, sizes])
-        for name, checks in _CONVOLUTION_CHECKS.items()
-        for sizes in checks
-    ]
+    errors = _errors(_CONVOLUTION_CHECKS, tables, lambda name, sizes: seconds[name, sizes])
     return tables | {"reorder": _reordering(found, noting)}, errors
 
 
