@@ -1,7 +1,6 @@
 """Which provider has a kernel for an op, and which operands its CUDA kernel keeps in host memory.
 
-The facts are data, in ``kernels.json``; it says which ONNX Runtime they speak of. A CPU kernel in any version is enough
-here: what the CPU provider refuses for its types, ONNX Runtime reports when a session is made.
+The facts are data, in ``kernels.json``; it says which ONNX Runtime they speak of.
 """
 
 from __future__ import annotations
@@ -18,14 +17,17 @@ from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, ValueKind
 
 FACTS = Path(__file__).parent / "kernels.json"
+CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32"}}
+"""What ONNX Runtime casts to where a provider has no kernel for half precision."""
 LIFTED = frozenset({("", "Constant")})
 """ONNX Runtime turns them into initializers before it looks for kernels."""
 
 
 class _OpFacts(TypedDict, total=False):
     since: list[int]
-    cpu: int
+    cpu: list[tuple[int, int, dict[str, int]]]
     function: int
+    expands: list[tuple[int, int, dict[str, int]]]
     cuda: list[tuple[int, int, dict[str, int]]]
     host_inputs: list[int]
     host_outputs: list[int]
@@ -50,11 +52,21 @@ class TypedOperand:
         """``slot`` as the data file writes it: ``0`` is input 0, ``o0`` output 0."""
         return TypedOperand(slot.startswith("o"), int(slot.removeprefix("o")), _dtypes(index))
 
-    def suits(self, op: Op, graph: Graph) -> bool:
-        """Whether the operand of ``op`` is left out, of unknown dtype, or of one that is taken."""
+    def suits(self, op: Op, graph: Graph, instead: Mapping[str, str]) -> bool:
+        """Whether the operand of ``op`` is left out, no tensor, of unknown dtype, or of one that is taken.
+
+        ``instead`` is the dtype that another is cast to where only that one is taken.
+        """
         values = op.outputs if self.is_output else op.inputs
-        value = values[self.position] if self.position < len(values) else None
-        return value is None or graph.values[value].dtype in self.dtypes or not graph.values[value].dtype
+        position = values[self.position] if self.position < len(values) else None
+        value = None if position is None else graph.values[position]
+        if value is None or value.kind is not ValueKind.TENSOR or not value.dtype:
+            return True
+        return value.dtype in self.dtypes or instead.get(value.dtype) in self.dtypes
+
+
+Kernels = tuple[tuple[TypedOperand, ...], ...]
+"""For each kernel, the operands whose dtypes it limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +75,12 @@ class KernelFacts:
 
     name: str
     """Op type and schema version, as in ``Unique-11``."""
-    cpu: bool
+    cpu: Kernels
     function: bool
     """Its schema has a body of other ops, which ONNX Runtime puts in its place where no provider has a kernel."""
-    cuda: tuple[tuple[TypedOperand, ...], ...]
-    """For each CUDA kernel, the operands whose dtypes it limits."""
+    expands: Kernels
+    """What of that body the CPU provider runs, where it has no kernel for the op."""
+    cuda: Kernels
     host_inputs: frozenset[int]
     host_outputs: frozenset[int]
 
@@ -76,11 +89,26 @@ def missing_kernel(provider: Provider, op: Op, graph: Graph) -> str | None:
     """Why ``provider`` cannot run ``op``, in words; None where it can."""
     if (op.domain, op.op_type) in LIFTED:
         return None
+    return _missing_of(provider, op, graph) or _missing_inside(provider, op)
+
+
+def _missing_inside(provider: Provider, op: Op) -> str | None:
+    """The same for the ops of its bodies; those that CUDA has no kernel for ONNX Runtime leaves to the CPU."""
+    able = dict.fromkeys((provider, Provider.CPU))
+    for body in op.bodies:
+        for inner in body.ops:
+            why = [missing_kernel(each, inner, body) for each in able]
+            if all(why):
+                return f"{op.op_type} holds {inner.name!r}: {why[-1]}"
+    return None
+
+
+def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
     if provider is Provider.CPU:
-        return None if facts.cpu or facts.function else f"no CPU kernel for {facts.name}"
+        return _missing((*facts.cpu, *facts.expands), "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
 
 
@@ -106,15 +134,20 @@ def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
     if row is None:
         return None
     since = _schema_version(row.get("since", []), version)
-    kernels = [types for first, last, types in row.get("cuda", []) if _covers(first, last, since)]
     return KernelFacts(
         name=f"{op_type}-{since}",
-        cpu=bool(row.get("cpu", 0)),
+        cpu=_kernels(row.get("cpu", []), since),
         function=bool(row.get("function", 0)),
-        cuda=tuple(tuple(TypedOperand.of(slot, index) for slot, index in types.items()) for types in kernels),
+        expands=_kernels(row.get("expands", []), since),
+        cuda=_kernels(row.get("cuda", []), since),
         host_inputs=frozenset(row.get("host_inputs", [])),
         host_outputs=frozenset(row.get("host_outputs", [])),
     )
+
+
+def _kernels(rows: list[tuple[int, int, dict[str, int]]], since: int) -> Kernels:
+    kernels = (types for first, last, types in rows if _covers(first, last, since))
+    return tuple(tuple(TypedOperand.of(slot, index) for slot, index in types.items()) for types in kernels)
 
 
 def _schema_version(since: list[int], version: int) -> int:
@@ -148,10 +181,16 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     refusal = next((why for refuses, why in CUDA_REFUSES.get(op.op_type, ()) if refuses(op)), None)
     if refusal:
         return f"the CUDA kernel for {facts.name} refuses {refusal}"
-    if any(all(operand.suits(op, graph) for operand in kernel) for kernel in facts.cuda):
+    return _missing(facts.cuda, "CUDA", facts, op, graph)
+
+
+def _missing(kernels: Kernels, provider: str, facts: KernelFacts, op: Op, graph: Graph) -> str | None:
+    instead = CASTS.get(provider, {})
+    if any(all(operand.suits(op, graph, instead) for operand in kernel) for kernel in kernels):
         return None
     dtypes = dict.fromkeys(graph.values[v].dtype for v in (*op.uses, *op.results))
-    return f"no CUDA kernel for {facts.name} with {', '.join(dtype for dtype in dtypes if dtype)}"
+    named = f" with {', '.join(dtype for dtype in dtypes if dtype)}" if kernels else ""
+    return f"no {provider} kernel for {facts.name}{named}"
 
 
 def _off_device(op: Op, graph: Graph) -> str | None:
