@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
@@ -104,6 +104,36 @@ def rows_of(costs: Costs, by: str = By.OP, depth: int | None = None) -> tuple[Ro
         key = qualified_type(op) if by == By.TYPE else scope_at(op.scope, depth)
         groups.setdefault(key, []).append(op)
     return tuple(_row(name, ops, costs) for name, ops in groups.items())
+
+
+def ranked(rows: Iterable[Row], key: str = "time") -> list[Row]:
+    """The rows with the largest first, by ``time``, ``bytes``, ``flops``, ``intensity`` or the time on a device.
+
+    Raises:
+        InvalidOptionError: ``key`` is none of these.
+    """
+    found = list(rows)
+    order = ORDERS.get(key)
+    if order is not None:
+        return sorted(found, key=order, reverse=True)
+    devices = [there.device for there in found[0].devices] if found else [key]
+    if key not in devices:
+        known = ", ".join([*ORDERS, *devices])
+        raise InvalidOptionError(f"cannot sort by {key!r}", hint=f"sort by {known}")
+    return sorted(found, key=lambda row: _seconds_on(row, key), reverse=True)
+
+
+def _seconds_on(row: Row, device: str) -> float:
+    return next(there.seconds or 0.0 for there in row.devices if there.device == device)
+
+
+ORDERS: Mapping[str, Callable[[Row], float]] = {
+    "time": lambda row: row.seconds,
+    "bytes": lambda row: row.bytes_moved,
+    "flops": lambda row: row.flops,
+    "intensity": lambda row: row.intensity,
+}
+"""What rows are sorted by, beside the time on a device of the machine."""
 
 
 def total_of(costs: Costs) -> Row:

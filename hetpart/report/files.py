@@ -1,0 +1,23 @@
+"""Files that reports are written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` in one step: what stands there is whole, whatever happens on the way.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a device or a pipe, which nothing may replace
+        return
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""What a roofline shows: where ops lie on a device, and the roofs over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, log10
+
+from hetpart.cost_model.annotate import Costs, OpCost
+from hetpart.cost_model.breakdown import qualified_type
+from hetpart.devices import Device
+from hetpart.graph.ir import Op
+
+_STEPS_PER_DECADE = 60
+"""Ops of one type that lie closer together are one dot."""
+_DEFAULT_DTYPE = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Ops of one type that lie at one place."""
+
+    name: str
+    """Of the first."""
+    op_type: str
+    ops: int
+    intensity: float
+    """Flops per byte moved on the device, fusion counted."""
+    rate: float
+    """Flops per second."""
+    seconds: float
+    """Of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The ops of a model on one device, and its roofs."""
+
+    device: Device
+    dots: tuple[Dot, ...]
+    """The largest first."""
+    seconds: float
+    """Of all ops that have a kernel there, drawn or not."""
+    undrawn: int
+    """Ops with a kernel there that have no place: without arithmetic, or without a byte moved."""
+    peaks: tuple[tuple[str, float], ...]
+    """Dtype and flops per second, the lowest first."""
+
+
+def roofline_series(costs: Costs, index: int) -> Series:
+    """What to draw of the device at ``index``."""
+    device = costs.machine.devices[index]
+    able = [(op, cost) for op, cost in zip(costs.graph.ops, costs.ops, strict=True) if not cost.missing[index]]
+    drawn = [(op, cost) for op, cost in able if _is_drawn(cost, index)]
+    groups: dict[tuple[str, int, int], list[tuple[Op, OpCost]]] = {}
+    for op, cost in drawn:
+        place = (_step(cost.estimates[index].intensity), _step(cost.work.flops / cost.seconds[index]))
+        groups.setdefault((qualified_type(op), *place), []).append((op, cost))
+    dots = [_dot(members, index) for members in groups.values()]
+    return Series(
+        device=device,
+        dots=tuple(sorted(dots, key=lambda dot: -dot.seconds)),
+        seconds=sum(cost.seconds[index] for _, cost in able),
+        undrawn=len(able) - len(drawn),
+        peaks=_peaks(device, costs, [op for op, _ in drawn]),
+    )
+
+
+def _is_drawn(cost: OpCost, index: int) -> bool:
+    figures = (cost.work.flops, cost.seconds[index], cost.estimates[index].intensity)
+    return all(figure > 0 and isfinite(figure) for figure in figures)
+
+
+def _step(figure: float) -> int:
+    return round(log10(figure) * _STEPS_PER_DECADE)
+
+
+def _dot(members: Sequence[tuple[Op, OpCost]], index: int) -> Dot:
+    first, cost = members[0]
+    return Dot(
+        name=first.name,
+        op_type=qualified_type(first),
+        ops=len(members),
+        intensity=cost.estimates[index].intensity,
+        rate=cost.work.flops / cost.seconds[index],
+        seconds=sum(cost.seconds[index] for _, cost in members),
+    )
+
+
+def _peaks(device: Device, costs: Costs, ops: Sequence[Op]) -> tuple[tuple[str, float], ...]:
+    """Peaks of the dtypes that the ops read, as far as the device has one of its own for them."""
+    values = costs.graph.values
+    dtypes = {values[value].dtype for op in ops for value in op.inputs[:1] if value is not None}
+    found = {dtype: device.peak_flops[dtype] for dtype in sorted(dtypes) if dtype in device.peak_flops}
+    return tuple(sorted((found or {_DEFAULT_DTYPE: device.peak_flops[_DEFAULT_DTYPE]}).items(), key=lambda p: p[1]))
