@@ -78,10 +78,10 @@ def calibrate(progress: Progress | None = None) -> Calibration:
     """
     say = progress or _silent
     processor = this_processor()
-    rates: dict[int, KernelRates] = {}
+    rates: dict[str, KernelRates] = {}
     with Buffers.of(BUFFER_ELEMENTS, TABLE_BYTES) as buffers:
         for threads in sorted({1, processor.cores}):
-            rates[threads] = _rates(buffers, threads, say)
+            rates[str(threads)] = _rates(buffers, threads, say)
     say("measuring copies")
     bandwidth, latency = _copies()
     return Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, bandwidth, latency)

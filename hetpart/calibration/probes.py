@@ -145,10 +145,10 @@ def _product_flops(*sizes: int) -> float:
 
 
 _ROWS, _INNER = (1, 4, 16, 64, 256), (64, 256, 768, 3072)
-_ELEMENTS = (1024, 16_384, 131_072, 1_048_576, 4_194_304)
+_ELEMENTS = (1024, 8192, 32_768, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _CHANNELS, _POSITIONS = (16, 64, 256, 1024), (49, 196, 784, 3136)
 _LINES, _WIDTHS = (1, 16, 128, 1024), (64, 256, 1024)
-_RUNS = (1, 16, 64, 1024)
+_RUNS = (1, 16, 32, 64, 512)
 
 FAMILIES: Mapping[str, Family] = {
     "gemm": Family((_ROWS, _INNER, _INNER), _gemm, flops=_product_flops),
@@ -157,10 +157,10 @@ FAMILIES: Mapping[str, Family] = {
     "skip_layer_normalization": Family((_LINES, _WIDTHS), _skip_normalization, calls=CHAIN),
     "softmax": Family((_LINES, _WIDTHS), _softmax, calls=CHAIN),
     "reduction": Family((_LINES, _WIDTHS), _reduction),
-    "transpose": Family((_ELEMENTS[1:], _RUNS), _transpose),
+    "transpose": Family((_ELEMENTS[1::2], _RUNS), _transpose),
     "concat": Family((_ELEMENTS,), _concatenation),
     "gather": Family(((1, 16, 128, 1024, 8192), (1, 16, 64, 256)), _gather),
-    "pool": Family((_ELEMENTS[1:], (1, 9)), _pool),
+    "pool": Family((_ELEMENTS[1::2], (1, 9)), _pool),
     **{
         name: Family((_ELEMENTS,), partial(_elementwise, op_type), calls=CHAIN)
         for name, op_type in {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp"}.items()

@@ -32,8 +32,8 @@ class Calibration:
     cores: int
     runtime: str
     """Version of ONNX Runtime."""
-    threads: Mapping[int, KernelRates]
-    """By number of threads."""
+    threads: Mapping[str, KernelRates]
+    """By number of threads, in digits."""
     link_bandwidth: float
     """Bytes/s of a copy within the host's memory: the emulated accelerator's link."""
     link_seconds: float
@@ -41,7 +41,7 @@ class Calibration:
 
     def rates(self, threads: int) -> KernelRates | None:
         """What was measured with so many threads (0: all cores); nothing where it was another number."""
-        return self.threads.get(threads or self.cores)
+        return self.threads.get(str(threads or self.cores))
 
 
 def runtime_version() -> str:

@@ -181,7 +181,7 @@ EPILOGUES: Mapping[tuple[str, str], _Rule] = {
 
 
 def _patterns(wiring: _Wiring) -> Iterator[frozenset[int]]:
-    """Decomposed Gelu and LayerNormalization: sets of ops whose inner values stay inside."""
+    """Decomposed Gelu, FastGelu and LayerNormalization: sets of ops whose inner values stay inside."""
     for op in wiring.graph.ops:
         finder = PATTERNS.get(op.op_type) if not op.domain else None
         members = finder(op, wiring) if finder else frozenset[int]()
@@ -204,6 +204,21 @@ def _erf_gelu(erf: Op, wiring: _Wiring) -> frozenset[int]:
         return frozenset()
     halving = _halving(product, wiring.others(product, shifted.results[0]), scale.inputs[0], wiring)
     return frozenset(op.id for op in (scale, erf, shifted, product, halving)) if halving else frozenset()
+
+
+def _tanh_gelu(tanh: Op, wiring: _Wiring) -> frozenset[int]:
+    """``½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``, the half multiplied in at either end."""
+    outer = wiring.producer(tanh.inputs[0])
+    total = _producer_of_type(outer, "Add", wiring) if _is(outer, "Mul") else None
+    scaled = _producer_of_type(total, "Mul", wiring)
+    cube = _producer_of_type(scaled, "Pow", wiring)
+    shifted = _next(tanh, wiring, "Add")
+    product = _next(shifted, wiring, "Mul")
+    if cube is None or shifted is None or product is None:
+        return frozenset()
+    halving = _halving(product, wiring.others(product, shifted.results[0]), cube.inputs[0], wiring)
+    chain = (cube, scaled, total, outer, tanh, shifted, product, halving)
+    return frozenset(op.id for op in chain if op is not None) if halving else frozenset()
 
 
 def _halving(product: Op, gates: tuple[int, ...], source: int | None, wiring: _Wiring) -> Op | None:
@@ -257,5 +272,9 @@ def _affine(quotient: Op, wiring: _Wiring) -> tuple[Op, ...]:
     return scaled, shifted
 
 
-PATTERNS: Mapping[str, Callable[[Op, _Wiring], frozenset[int]]] = {"Erf": _erf_gelu, "Sqrt": _layer_norm}
+PATTERNS: Mapping[str, Callable[[Op, _Wiring], frozenset[int]]] = {
+    "Erf": _erf_gelu,
+    "Sqrt": _layer_norm,
+    "Tanh": _tanh_gelu,
+}
 """Finders of whole groups, by the op type they start from."""

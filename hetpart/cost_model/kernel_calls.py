@@ -1,0 +1,192 @@
+"""Which measured kernel an op, or the ops that share a kernel, call: its family, its sizes, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.graph.ir import Graph, Op
+
+DTYPE = "float32"
+"""What calibration measures kernels with; others are priced by their work."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Calls of one kernel."""
+
+    family: str
+    """A table of a calibration."""
+    sizes: tuple[float, ...]
+    calls: float = 1.0
+    weight_bytes: int = 0
+    """Of the weights that each call streams through the processor."""
+
+
+def kernel_call(members: Sequence[Op], graph: Graph) -> KernelCall | None:
+    """The call that ``members``, which share a kernel, amount to; None where no family speaks of it."""
+    for op in members:
+        if op.op_type in HEAVY and not op.domain:
+            return _called(HEAVY[op.op_type], op, graph)
+    fused = _fused_family(members)
+    last = members[-1]
+    if fused is not None:
+        return _called(_rowwise if "normalization" in fused else _each_element, last, graph, fused)
+    rule = RULES.get(last.op_type) if last.domain in DOMAINS else None
+    return None if rule is None else _called(rule[1], last, graph, rule[0])
+
+
+def _called(
+    rule: Callable[[Operands, str], KernelCall | None], op: Op, graph: Graph, family: str = ""
+) -> KernelCall | None:
+    operands = Operands.of(op, graph)
+    first = operands.input(0)
+    made = operands.output()
+    if first is None or made is None or DTYPE not in (first.dtype, made.dtype):
+        return None
+    return rule(operands, family)
+
+
+def _fused_family(members: Sequence[Op]) -> str | None:
+    """The kernel that several ops without a product or convolution among them become."""
+    types = {op.op_type for op in members}
+    if len(members) < 2:
+        return None
+    if types & {"LayerNormalization", "Sqrt"}:
+        before = members[0].op_type == "Add"
+        return "skip_layer_normalization" if before else "layer_normalization"
+    if types & {"Erf", "Gelu"}:
+        return "bias_gelu" if members[0].op_type == "Add" else "gelu"
+    if "Tanh" in types and "Pow" in types:
+        return "fast_gelu"
+    return "sigmoid" if "Sigmoid" in types else None
+
+
+def _gemm(o: Operands, _: str) -> KernelCall | None:
+    """Rows of all leading dimensions together where the right side is one matrix, else a product for each."""
+    made, left, right = o.output_shape(), o.shape(0), o.input(1)
+    if right is None or len(made) < 1 or len(left) < 1:
+        return None
+    inner = left[0] if o.integer("transA", 0) else left[-1]
+    columns = made[-1]
+    if right.shape is not None and len(right.shape) <= 2:
+        rows = prod(made[:-1])
+        return KernelCall("gemm", (rows, inner, columns), weight_bytes=right.nbytes if right.is_constant else 0)
+    return KernelCall("batched_gemm", (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
+
+
+STEM_CHANNELS = 16
+"""With fewer channels ONNX Runtime does not compute them in blocks."""
+_STEM_WEIGHTS = 3 * 7 * 7
+_SPATIAL_WEIGHTS = 3 * 3
+
+
+def _convolution(o: Operands, _: str) -> KernelCall | None:
+    """The image's positions count as one size: batches, and every dimension, add to them."""
+    filters, made = o.input(1), o.output_shape()
+    if filters is None or filters.shape is None or len(filters.shape) < 3 or len(made) < 3:
+        return None
+    outputs, inner, *window = (size or 1 for size in filters.shape)
+    groups = o.integer("group", 1)
+    positions, area = made[0] * prod(made[2:]), prod(window)
+    if groups > 1 and inner == 1:
+        return KernelCall("depthwise", (outputs, positions * area / _SPATIAL_WEIGHTS))
+    if inner < STEM_CHANNELS and groups == 1:
+        return KernelCall("stem", (outputs, positions), calls=inner * area / _STEM_WEIGHTS)
+    nbytes = filters.nbytes // groups if filters.is_constant else 0
+    sizes = (inner, outputs // groups, positions)
+    if area == 1:
+        return KernelCall("pointwise", sizes, groups, nbytes)
+    return KernelCall("convolution", sizes, groups * area / _SPATIAL_WEIGHTS, nbytes)
+
+
+def _each_element(o: Operands, family: str) -> KernelCall | None:
+    return KernelCall(family, (max(1, o.output_numel()),))
+
+
+def _two_sided(o: Operands, family: str) -> KernelCall | None:
+    """An operand that is much smaller than the result is read again and again from a cache."""
+    numel = max(1, o.output_numel())
+    smaller = min((v.numel for v in o.inputs if v is not None), default=0)
+    return KernelCall("add_row" if family == "add" and smaller * 2 < numel else family, (numel,))
+
+
+def _rowwise(o: Operands, family: str) -> KernelCall | None:
+    width = (o.shape(0) or (1,))[-1] or 1
+    return KernelCall(family, (max(1, o.numel(0) // width), width))
+
+
+def _along_last(o: Operands, family: str) -> KernelCall | None:
+    axis, rank = o.integer("axis", -1), len(o.shape(0))
+    return _rowwise(o, family) if axis in (-1, rank - 1) else None
+
+
+def _reduction(o: Operands, family: str) -> KernelCall | None:
+    rows = max(1, o.output_numel())
+    return KernelCall(family, (rows, max(1, o.numel(0) // rows)))
+
+
+def _transpose(o: Operands, family: str) -> KernelCall | None:
+    """Trailing axes that stay where they are move as runs."""
+    axes, shape = o.integers("perm"), o.shape(0)
+    run = 1
+    for position in range(len(axes) - 1, -1, -1):
+        if axes[position] != position or position >= len(shape):
+            break
+        run *= shape[position]
+    return KernelCall(family, (max(1, o.numel(0)), max(1, run)))
+
+
+def _gather(o: Operands, family: str) -> KernelCall | None:
+    rows = max(1, o.numel(1))
+    return KernelCall(family, (rows, max(1, o.output_numel() // rows)))
+
+
+def _window(o: Operands, family: str) -> KernelCall | None:
+    area = prod(o.integers("kernel_shape")) or 1
+    return KernelCall(family, (max(1, o.output_numel()), area))
+
+
+def _whole_image(o: Operands, family: str) -> KernelCall | None:
+    return KernelCall(family, (max(1, o.numel(0)),))
+
+
+DOMAINS = ("", "com.microsoft")
+_Rule = Callable[[Operands, str], KernelCall | None]
+HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
+"""Ops that give a fused kernel its name and nearly all of its time."""
+_CHEAP = ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign")
+_NORMALIZATIONS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+RULES: Mapping[str, tuple[str, _Rule]] = {
+    **dict.fromkeys(
+        ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign"), ("relu", _each_element)
+    ),
+    **dict.fromkeys(("Add", "Max", "Min", "Mul", "Sub", "Sum"), ("add", _two_sided)),
+    **dict.fromkeys(("Div", "Reciprocal", "Sqrt"), ("div", _two_sided)),
+    **dict.fromkeys(("Exp", "Log", "Softplus"), ("exp", _each_element)),
+    **dict.fromkeys(("Elu", "HardSigmoid", "HardSwish", "Sigmoid", "Swish"), ("sigmoid", _each_element)),
+    **dict.fromkeys(
+        ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), ("layer_normalization", _rowwise)
+    ),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), ("softmax", _along_last)),
+    **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
+    **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
+    **dict.fromkeys(("Concat", "Expand", "Pad", "Slice", "Split", "Tile"), ("concat", _each_element)),
+    "BiasGelu": ("bias_gelu", _each_element),
+    "Erf": ("erf", _each_element),
+    "FastGelu": ("fast_gelu", _each_element),
+    "Gather": ("gather", _gather),
+    "Gelu": ("gelu", _each_element),
+    "GlobalAveragePool": ("relu", _whole_image),
+    "GlobalMaxPool": ("relu", _whole_image),
+    "Pow": ("pow", _two_sided),
+    "SkipLayerNormalization": ("skip_layer_normalization", _rowwise),
+    "Tanh": ("tanh", _each_element),
+    "Transpose": ("transpose", _transpose),
+    "Where": ("add", _each_element),
+}
+"""Family and sizes by op type."""
+REORDER = "reorder"
+"""The family of what brings an image's channels into blocks and back."""
