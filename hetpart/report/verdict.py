@@ -119,11 +119,19 @@ def _gap(proof: Certificate) -> str:
 
 def _worth(plan: Plan) -> str:
     price = plan.certificate.price
-    if price <= 0:
-        return "More accelerator memory would make nothing faster."
     budget = max((use.budget_bytes or 0 for use in plan.devices[1:]), default=0)
+    if price <= 0:
+        return _worth_unpriced(plan, budget)
     scale, unit = next((row for row in _PRICE_UNITS if row[0] <= budget), _PRICE_UNITS[-1])
     return f"At the margin, 1 {unit} more of accelerator memory buys {format_seconds(price * scale)}."
+
+
+def _worth_unpriced(plan: Plan, budget: int) -> str:
+    """At the price 0 the bound is that of a device without end: it tells something only where it is reached."""
+    if plan.certificate.gap <= _PROVEN_GAP or plan.footprint_bytes <= budget:
+        return "More accelerator memory would make nothing faster."
+    footprint = format_bytes(plan.footprint_bytes)
+    return f"No price of a byte is known here: with all of the {footprint} of its footprint in reach it may be faster."
 
 
 def notes(plan: Plan) -> Iterator[RenderableType]:

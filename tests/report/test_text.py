@@ -144,6 +144,16 @@ def test_a_closed_gap_is_called_optimal() -> None:
     assert "More accelerator memory would make nothing faster." in text
 
 
+def test_memory_is_called_worthless_only_where_that_is_proven() -> None:
+    """The best bound may lie at the price 0 with the gap wide open: the price says nothing then."""
+    unproven = replace(PLAN.certificate, lower_bound=PLAN.certificate.cost / 10, gap=0.9, price=0.0)
+    text = words(section(render(replace(PLAN, certificate=unproven)), "Certificate"))
+    assert "make nothing faster" not in text
+    assert "with all of the 1.26 GB of its footprint in reach it may be faster" in text
+    whole = replace(PLAN, certificate=unproven, footprint_bytes=299_000_000)
+    assert "More accelerator memory would make nothing faster." in render(whole)
+
+
 def test_notes_are_listed() -> None:
     assert "•  the op 'custom' has no formula" in render(PLAN)
     assert "Notes" not in render(replace(PLAN, notes=()))
