@@ -114,7 +114,8 @@ def _gap(proof: Certificate) -> str:
     cost, bound = format_seconds(proof.cost), format_seconds(proof.lower_bound)
     if proof.gap <= _PROVEN_GAP:
         return f"Optimal: no legal placement takes less than {bound} in the model of costs."
-    return f"No legal placement takes less than {bound}; this one takes {cost}: at most {percent(proof.gap)} above."
+    above = f": at most {percent(proof.cost / proof.lower_bound - 1)} above" if proof.lower_bound > 0 else ""
+    return f"No legal placement takes less than {bound}; this one takes {cost}{above}."
 
 
 def _worth(plan: Plan) -> str:

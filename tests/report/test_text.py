@@ -144,6 +144,13 @@ def test_a_closed_gap_is_called_optimal() -> None:
     assert "More accelerator memory would make nothing faster." in text
 
 
+def test_above_the_bound_is_told_in_parts_of_the_bound() -> None:
+    far = replace(PLAN.certificate, cost=0.018, lower_bound=0.001, gap=17 / 18)
+    assert "takes 18.0 ms: at most 1700 % above." in words(render(replace(PLAN, certificate=far)))
+    none = replace(PLAN.certificate, lower_bound=0.0, gap=1.0)
+    assert "takes 552 µs." in words(render(replace(PLAN, certificate=none)))
+
+
 def test_memory_is_called_worthless_only_where_that_is_proven() -> None:
     """The best bound may lie at the price 0 with the gap wide open: the price says nothing then."""
     unproven = replace(PLAN.certificate, lower_bound=PLAN.certificate.cost / 10, gap=0.9, price=0.0)
