@@ -63,9 +63,17 @@ def _against(plan: Plan) -> str:
     if best is None:
         return ", and no other rule found a placement that fits" if plan.baselines else ""
     ratio = _ratio(best, plan)
+    if ratio * _NOTICEABLE_RATIO < 1:
+        return f", {_slower(best, ratio)}"
     if ratio < _NOTICEABLE_RATIO:
         return f", the same as {_label(best)}, the best other rule that fits"
     return f", {ratio:.2f}× as fast as {_label(best)}, the best other rule that fits"
+
+
+def _slower(best: Baseline, ratio: float) -> str:
+    if not ratio:
+        return f"slower than {_label(best)}, which is free"
+    return f"{percent(1 / ratio - 1)} slower than {_label(best)}, the best other rule that fits"
 
 
 def _ratio(baseline: Baseline, plan: Plan) -> float:

@@ -130,6 +130,14 @@ def test_the_best_baseline_that_fits_is_the_one_compared_with() -> None:
     assert "Beside other rules" not in render(replace(PLAN, baselines=()))
 
 
+def test_a_placement_slower_than_another_rule_is_called_that() -> None:
+    """As asked for by name, or at random."""
+    faster = (replace(PLAN.baselines[0], seconds=PLAN.prediction.seconds / 1.6), *PLAN.baselines[1:])
+    assert "60 % slower than fill-in-order, the best other rule" in words(render(replace(PLAN, baselines=faster)))
+    free = (replace(PLAN.baselines[0], seconds=0.0), *PLAN.baselines[1:])
+    assert "slower than fill-in-order, which is free" in words(render(replace(PLAN, baselines=free)))
+
+
 def test_the_certificate_says_bound_gap_price_and_what_it_speaks_of() -> None:
     text = words(section(render(PLAN), "Certificate"))
     assert "No legal placement takes less than 541 µs; this one takes 552 µs: at most 2.0 % above." in text
