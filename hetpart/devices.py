@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from hetpart.rates import KernelRates
+
 HOST = 0
 """Index of the host in ``Machine.devices``: graph inputs are made there and outputs are used there."""
 
@@ -44,6 +46,8 @@ class Device:
     """Threads per lane; 0 leaves the choice to ONNX Runtime."""
     sources: dict[str, str] = field(default_factory=dict[str, str])
     """Where each figure comes from."""
+    rates: KernelRates | None = None
+    """What a calibration measured of this device's kernels; without one they are priced by their work."""
 
 
 @dataclass(frozen=True, slots=True)

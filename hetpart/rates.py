@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import exp, log, prod
 
@@ -38,6 +38,10 @@ class RateTable:
             if share:
                 total += share * log(self._corner([place.index + up for up, place in zip(corner, places, strict=True)]))
         return exp(total) * beyond
+
+    def times(self, factor: float) -> RateTable:
+        """The table with all seconds multiplied."""
+        return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))
 
     def _corner(self, indices: list[int]) -> float:
         flat = 0
@@ -88,3 +92,15 @@ class KernelRates:
     """Best rate of a large matrix product, by dtype."""
     error: float
     """Mean relative error on sizes that were measured and kept out of the tables."""
+
+    def times(self, factor: float) -> KernelRates:
+        """The rates of a device that is ``factor`` times as fast; sessions run on the host and take as long."""
+        return replace(
+            self,
+            tables={name: table.times(1 / factor) for name, table in self.tables.items()},
+            launch_seconds=self.launch_seconds / factor,
+            bandwidth=self.bandwidth * factor,
+            random_bandwidth=self.random_bandwidth * factor,
+            cold_bandwidth=self.cold_bandwidth * factor,
+            peak_flops={dtype: rate * factor for dtype, rate in self.peak_flops.items()},
+        )

@@ -13,6 +13,7 @@ from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
+from hetpart.cost_model.measured import measured_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
@@ -92,14 +93,20 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
     """
     assumed = assume(graph, assumptions)
     fusions = find_fusions(assumed)
-    ops = tuple(_price(op, assumed, machine, fusions) for op in assumed.ops)
+    measured = tuple(measured_seconds(assumed, device, fusions) for device in machine.devices)
+    ops = tuple(_price(op, assumed, machine, fusions, tuple(row[op.id] for row in measured)) for op in assumed.ops)
     return Costs(machine, assumed, ops, fusions.groups)
 
 
-def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions) -> OpCost:
+def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions, measured: tuple[float | None, ...]) -> OpCost:
     formula = work_of(op, graph)
     work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
-    estimates = tuple(_estimate(work, op, graph, fusions, device) for device in machine.devices)
+    estimates = tuple(
+        _estimate(work, op, graph, fusions, device)
+        if seconds is None
+        else replace(_estimate(work, op, graph, fusions, device), seconds=seconds)
+        for device, seconds in zip(machine.devices, measured, strict=True)
+    )
     missing = tuple(missing_kernel(device.provider, op, graph) for device in machine.devices)
     unknown = "" if formula is not None else f"no cost formula for {op.op_type}: "
     on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)

@@ -174,6 +174,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
     **dict.fromkeys(("Concat", "Expand", "Pad", "Slice", "Split", "Tile"), ("concat", _each_element)),
+    "BatchNormalization": ("add_row", _each_element),
     "BiasGelu": ("bias_gelu", _each_element),
     "Erf": ("erf", _each_element),
     "FastGelu": ("fast_gelu", _each_element),

@@ -27,6 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from hetpart.cost_model import calibrated
+from hetpart.cost_model.calibrated import Calibration
 from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
 from hetpart.cost_model.profiles import (
     FILE_HINT,
@@ -82,7 +84,7 @@ def free_memory_bytes(machine: Machine) -> int | None:
 
 def _this_machine(threads: int) -> Machine:
     gpus = driver_gpus()
-    processor, words = _this_cpu()
+    processor, words = _this_cpu(threads)
     if not gpus:
         accelerator = load_profile(DEFAULT_ACCELERATOR)
         return _assemble(
@@ -105,13 +107,32 @@ def _driver_profile(gpu: DriverGpu) -> tuple[Profile, str]:
     return profile.with_figures(memory, "the driver's memory.total"), words
 
 
-def _this_cpu() -> tuple[Profile, str]:
-    """This machine's processor: the profile its name matches, scaled to the cores and memory it has here."""
+def _this_cpu(threads: int) -> tuple[Profile, str]:
+    """This machine's processor: as calibrated, else the profile its name matches, scaled to its cores and memory."""
     processor = this_processor()
     profile = _matching(processor.name, Kind.CPU) or load_profile(DEFAULT_PROCESSOR)
-    named = f"{processor.name or 'unnamed'}, {processor.cores} cores, priced as {profile.name}"
-    words = f"this machine's processor ({named})"
-    return _with_own_memory(_on_cores(profile, processor.cores), processor), words
+    own = _with_own_memory(_on_cores(profile, processor.cores), processor)
+    found = calibrated.load()
+    own = own if found is None else _calibrated(own, found, threads)
+    how = f"priced as {profile.name}" if found is None or own.rates is None else f"calibrated with {found.runtime}"
+    return own, f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, {how})"
+
+
+def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:
+    """The figures and kernels that ``hetpart calibrate`` measured here, where it did with so many threads."""
+    rates = found.rates(threads)
+    if rates is None:
+        return profile
+    figures = {
+        "bandwidth": rates.bandwidth,
+        "bandwidth_efficiency": 1.0,
+        "efficiency": 1.0,
+        "launch_seconds": rates.launch_seconds,
+        "random_bandwidth": rates.random_bandwidth,
+        "session_seconds": rates.session_seconds,
+        **{f"{PEAK}.{dtype}": rate for dtype, rate in rates.peak_flops.items()},
+    }
+    return replace(profile.with_figures(figures, f"hetpart calibrate, ONNX Runtime {found.runtime}"), rates=rates)
 
 
 def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
@@ -149,15 +170,15 @@ def _from_names(spec: str, threads: int) -> Machine:
             hint="write ACCELERATOR[+CPU[+LINK]], such as h100+epyc+pcie5, or the path of a TOML file",
         )
     accelerator = find_profile(parts[0], Kind.ACCELERATOR)
-    processor, words = _named_cpu(parts[1] if len(parts) > 1 else THIS_PROCESSOR)
+    processor, words = _named_cpu(parts[1] if len(parts) > 1 else THIS_PROCESSOR, threads)
     link = find_profile(parts[2], Kind.LINK) if len(parts) > 2 else load_profile(accelerator.link)
     origin = f"--hardware {spec}: {accelerator.title} with {words} over {link.title}"
     return _assemble(processor, [(accelerator, link)], threads, origin)
 
 
-def _named_cpu(name: str) -> tuple[Profile, str]:
+def _named_cpu(name: str, threads: int) -> tuple[Profile, str]:
     if name == THIS_PROCESSOR:
-        return _this_cpu()
+        return _this_cpu(threads)
     profile = find_profile(name, Kind.CPU)
     return profile, profile.title
 
@@ -168,7 +189,7 @@ def _from_file(path: Path, threads: int) -> Machine:
     if unknown:
         raise InvalidOptionError(f"{path}: unknown key {', '.join(unknown)}", hint="known: name, host, accelerator")
     host = _table(table.get("host", {}), path)
-    processor = _adjusted(_named_cpu(str(host.get("profile", THIS_PROCESSOR)))[0], host)
+    processor = _adjusted(_named_cpu(str(host.get("profile", THIS_PROCESSOR)), threads)[0], host)
     entries = table.get("accelerator", [])
     rows = [_table(row, path) for row in cast("list[object]", entries)] if isinstance(entries, list) else []
     if not rows:
@@ -201,7 +222,8 @@ def _table(entry: object, path: Path) -> dict[str, object]:
 
 
 def _assemble(processor: Profile, accelerators: list[tuple[Profile, Profile]], threads: int, origin: str) -> Machine:
-    working = _on_cores(processor, threads) if 0 < threads < processor.figures["cores"] else processor
+    fewer = 0 < threads < processor.figures["cores"] and processor.rates is None
+    working = _on_cores(processor, threads) if fewer else processor
     host = device_of(working, "cpu", threads)
     devices = [host]
     links: list[Link] = []
@@ -220,4 +242,5 @@ def _rated(accelerator: Profile, processor: Profile) -> Profile:
     rates = {key: rate for key, rate in processor.figures.items() if key.startswith(PEAK)}
     rates |= {key: processor.figures[key] for key in _SHARED_FIGURES}
     sped = {key: rate if "efficiency" in key else rate * factor for key, rate in rates.items()}
-    return accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s")
+    rates = None if processor.rates is None else processor.rates.times(factor)
+    return replace(accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s"), rates=rates)

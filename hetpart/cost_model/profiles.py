@@ -13,6 +13,7 @@ from typing import cast
 
 from hetpart.devices import Device, Link, Provider
 from hetpart.errors import InvalidOptionError
+from hetpart.rates import KernelRates
 
 HARDWARE = Path(__file__).parent / "hardware"
 PEAK = "peak_flops"
@@ -57,6 +58,8 @@ class Profile:
     """Name of the link an accelerator hangs on by default."""
     figures: Mapping[str, float] = field(default_factory=dict[str, float])
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    rates: KernelRates | None = None
+    """What a calibration measured of its kernels."""
 
     def with_figures(self, figures: Mapping[str, float], source: str | Mapping[str, str]) -> Profile:
         """The same profile with some figures replaced, and where they come from."""
@@ -197,6 +200,7 @@ def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
         bandwidth_efficiency=figures["bandwidth_efficiency"],
         threads=threads,
         sources=dict(profile.sources),
+        rates=profile.rates,
     )
 
 
