@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
@@ -13,6 +14,7 @@ from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
+from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.transfer import copy_seconds
@@ -93,9 +95,18 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
     """
     assumed = assume(graph, assumptions)
     fusions = find_fusions(assumed)
-    measured = tuple(measured_seconds(assumed, device, fusions) for device in machine.devices)
-    ops = tuple(_price(op, assumed, machine, fusions, tuple(row[op.id] for row in measured)) for op in assumed.ops)
-    return Costs(machine, assumed, ops, fusions.groups)
+    return Costs(machine, assumed, tuple(_prices(assumed, machine, fusions)), fusions.groups)
+
+
+def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
+    """The cost of every op, in order; ops that are alike are priced once."""
+    measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
+    known: dict[Hashable, OpCost] = {}
+    for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
+        found = None if likeness is None else known.get((likeness, seconds))
+        cost = _price(op, graph, machine, fusions, seconds) if found is None else replace(found, op=op.id)
+        known[likeness, seconds] = cost
+        yield cost
 
 
 def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions, measured: tuple[float | None, ...]) -> OpCost:

@@ -178,13 +178,18 @@ def _shared(texts: Iterable[str]) -> str:
 
 
 def _on(index: int, device: str, costs: Sequence[OpCost]) -> OnDevice:
-    able = [cost for cost in costs if not cost.missing[index]]
-    parts = {bound: [c.seconds[index] for c in able if c.estimates[index].bound is bound] for bound in Bound}
-    bound_seconds = {bound: fsum(seconds) for bound, seconds in parts.items() if seconds}
+    parts: dict[Bound, list[float]] = {}
+    lacking = 0
+    for cost in costs:
+        if cost.missing[index]:
+            lacking += 1
+        else:
+            parts.setdefault(cost.estimates[index].bound, []).append(cost.seconds[index])
+    bound_seconds = {bound: fsum(seconds) for bound, seconds in parts.items()}
     return OnDevice(
         device=device,
-        seconds=fsum(bound_seconds.values()) if able else None,
-        bound=max(bound_seconds, key=lambda bound: bound_seconds[bound], default=None),
+        seconds=fsum(bound_seconds.values()) if bound_seconds else None,
+        bound=max(bound_seconds, key=bound_seconds.__getitem__, default=None),
         bound_seconds=bound_seconds,
-        ops_without_kernel=len(costs) - len(able),
+        ops_without_kernel=lacking,
     )

@@ -120,11 +120,11 @@ class Op:
     @property
     def uses(self) -> tuple[int, ...]:
         """Ids of every value the op reads, each once, inputs before captures."""
-        return tuple(dict.fromkeys(v for v in (*self.inputs, *self.captures) if v is not None))
+        return tuple({v: None for v in (*self.inputs, *self.captures) if v is not None})
 
     @property
     def results(self) -> tuple[int, ...]:
-        return tuple(v for v in self.outputs if v is not None)
+        return tuple([v for v in self.outputs if v is not None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""Which ops of a graph must cost the same: deep models repeat their layers, and pricing one of each is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from hetpart.cost_model.fusion import Fusions
+from hetpart.graph.ir import Graph, Op
+
+
+def likenesses(graph: Graph, fusions: Fusions) -> tuple[Hashable, ...]:
+    """A key for every op. Ops of one key agree in all that a price may depend on; None is for ops like no other.
+
+    That is the op itself but for its names, and of every operand its type, size, role and whether a fused kernel keeps
+    it inside.
+    """
+    keys: dict[Hashable, int] = {}
+    operands = [keys.setdefault(_operand(graph, fusions, value), len(keys)) for value in range(len(graph.values))]
+    return tuple(_op(op, operands, fusions) for op in graph.ops)
+
+
+def _operand(graph: Graph, fusions: Fusions, number: int) -> Hashable:
+    value = graph.values[number]
+    if value.producer is None:
+        return (value.kind, value.role, value.dtype, value.shape, value.nbytes)
+    inner = fusions.absorbed[value.producer]
+    origin = _origin(graph.ops[value.producer], graph) if inner else None
+    return (value.kind, value.role, value.dtype, value.shape, value.nbytes, inner, origin)
+
+
+def _origin(op: Op, graph: Graph) -> Hashable:
+    """What a consumer that is fused with ``op`` may ask of it: its type, and the dtypes it reads."""
+    return (op.domain, op.op_type, *(graph.values[value].dtype for value in op.uses))
+
+
+def _op(op: Op, operands: list[int], fusions: Fusions) -> Hashable:
+    named = [value for value in op.inputs if value is not None]
+    if op.bodies or len(set(named)) < len(named):
+        return None
+    return (
+        op.domain,
+        op.op_type,
+        op.version,
+        op.usage,
+        fusions.absorbed[op.id],
+        tuple(op.attributes.items()),
+        tuple([-1 if value is None else operands[value] for value in op.inputs]),
+        tuple([-1 if value is None else operands[value] for value in op.outputs]),
+    )
