@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import onnx
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph.estimates import estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captures
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-_UNKNOWN_BYTES = 64
-"""Bytes assumed of a value about which nothing is known, not even from its op's inputs."""
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
     onnx.AttributeProto.FLOAT: lambda a: a.f,
@@ -57,7 +56,7 @@ class GraphBuilder:
         return made.id
 
     def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[int]) -> int:
-        """Bytes, estimated as those of the largest input where a dimension is unknown."""
+        """Bytes, estimated from the inputs where a dimension is unknown."""
         if kind is ValueKind.TENSOR and shape is not None and None not in shape:
             sizes = [size for size in shape if size is not None]
             nbytes = nbytes_of(dtype, sizes)
@@ -67,7 +66,7 @@ class GraphBuilder:
                     hint="bind smaller dimensions with --shape, or export the model again",
                 )
             return nbytes
-        return max((self.values[value].nbytes for value in inputs), default=_UNKNOWN_BYTES)
+        return estimated_nbytes(dtype, shape, [self.values[value] for value in inputs])
 
     def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:
         """Add ``node``; a value it reads that is not known yet comes from outside, as ``outer_role``."""

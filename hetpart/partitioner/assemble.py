@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
+from hetpart.partitioner.activations import activation_bytes
 from hetpart.partitioner.arenas import Arena, arenas
 from hetpart.partitioner.liveness import Buffers, buffers, crossing_values
 from hetpart.partitioner.specs import value_spec
@@ -38,6 +39,8 @@ class Assembly:
     held: Buffers
     arenas: tuple[Arena, ...]
     """In the order of the devices."""
+    activations: NDArray[np.int64]
+    """(P,) Bytes that each partition's session has in use at its peak."""
 
     @classmethod
     def of(
@@ -52,7 +55,9 @@ class Assembly:
         problem, cut = formulation.problem, solution.cut
         crossing = crossing_values(problem, cut)
         held = buffers(problem, solution.placement, cut, crossing)
-        return cls(graph, costs, formulation, solution, pins, rule, crossing, held, arenas(formulation, held))
+        activations = activation_bytes(graph, costs, formulation, cut, crossing)
+        found = arenas(formulation, held)
+        return cls(graph, costs, formulation, solution, pins, rule, crossing, held, found, activations)
 
     @property
     def device_names(self) -> tuple[str, ...]:

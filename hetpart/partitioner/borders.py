@@ -44,7 +44,7 @@ def _partition(
         weights=tuple(weight.name for weight in weights),
         seconds=float(seconds),
         weight_bytes=sum(weight.nbytes for weight in weights),
-        peak_bytes=int(assembly.solution.usage.inside_partition[index]),
+        peak_bytes=int(assembly.activations[index]),
     )
 
 

@@ -31,16 +31,17 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
     budget = int(problem.budgets[index])
     held_bytes = assembly.arenas[index].held_bytes
     peak_partition, alive = _alive_at_peak(assembly, index)
+    activations = int(assembly.activations[solution.cut.devices == index].max(initial=0))
     return DeviceUse(
         device=device.name,
         model=device.model,
         provider=str(device.provider),
         memory_bytes=device.memory_bytes,
         budget_bytes=None if budget == NO_BUDGET else budget,
-        peak_bytes=int(used.weights[index] + used.inside[index] + used.sessions[index]) + held_bytes,
+        peak_bytes=int(used.weights[index] + activations + used.sessions[index]) + held_bytes,
         weight_bytes=int(used.weights[index]),
         buffer_bytes=held_bytes,
-        activation_bytes=int(used.inside[index]),
+        activation_bytes=activations,
         session_bytes=int(used.sessions[index]),
         peak_partition=peak_partition,
         alive_at_peak=alive,
@@ -60,7 +61,7 @@ def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[A
     def alive(step: int) -> NDArray[np.int64]:
         return np.flatnonzero(mine & (held.first <= step) & (step <= held.last))
 
-    inside = assembly.solution.usage.inside_partition
+    inside = assembly.activations
     peak = max(here, key=lambda step: (int(held.nbytes[alive(step)].sum() + inside[step]), -step))
     values = assembly.formulation.values
     largest = sorted(

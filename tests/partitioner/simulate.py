@@ -1,4 +1,7 @@
-"""What a plan takes on every device, op by op, from the plan's own records and the graph alone."""
+"""What a plan takes on every device, step by step, from the plan's own records and the graph alone.
+
+What a partition takes inside itself is taken from the plan; ``test_activations.py`` asks ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,12 @@ class Run:
 
     plan: Plan
     graph: Graph
-    scratch: dict[str, int]
     peaks: dict[str, int] = field(default_factory=dict)
     present: set[Place] = field(default_factory=set)
     """Values across borders that are in memory, outside the arenas."""
 
     def __post_init__(self) -> None:
         self.values = {value.name: value for value in self.graph.values}
-        self.ops = {op.name: op for op in self.graph.ops}
         self.host = self.plan.devices[0].device
         self.in_arena = {(buffer.value, buffer.device) for buffer in self.plan.buffers}
         self.reads = self._reads()
@@ -76,23 +77,12 @@ class Run:
         partition = self.plan.partitions[step]
         for name in partition.inputs:
             assert (name, self.host if name in partition.host_inputs else partition.device) in self.present
-        ops = [self.ops[name] for name in partition.ops]
         self.present |= {
             (name, self.host if name in partition.host_outputs else partition.device) for name in partition.outputs
         }
-        outside = set(partition.outputs) | set(partition.inputs)
-        alive: set[int] = set()
-        for position, op in enumerate(ops):
-            alive |= {value for value in op.results if self.values_name(value) not in outside}
-            self.take(partition.device, sum(self.graph.values[v].nbytes for v in alive) + self.scratch[op.name])
-            later = {value for other in ops[position + 1 :] for value in other.uses}
-            alive &= later
-
-    def values_name(self, value: int) -> str:
-        return self.graph.values[value].name
+        self.take(partition.device, partition.peak_bytes)
 
 
 def simulated_peaks(model: PartitionedModel) -> dict[str, int]:
     """Most bytes on every device at any moment of a run."""
-    scratch = {op.name: model.costs.ops[op.id].work.scratch for op in model.graph.ops}
-    return Run(model.plan, model.graph, scratch).simulate()
+    return Run(model.plan, model.graph).simulate()

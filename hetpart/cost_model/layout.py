@@ -1,0 +1,126 @@
+"""Which ops the CPU provider computes on channels in blocks, and where values are reordered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
+
+BLOCK = 16
+"""Channels computed together by processors with AVX-512; where they have AVX2 alone it is 8."""
+CHANNEL = 1
+IMAGE_RANK = 4
+UNFOLDED_BYTES = 64 << 10
+"""Of an image laid out for a matrix product, what a thread holds at a time."""
+
+
+def blocked_form(value: Value) -> tuple[int, ...] | None:
+    """Dimensions of ``value`` with its channels padded to blocks, and the bits of an element.
+
+    ``None`` where it is no batch of images of known size.
+    """
+    if not value.is_static or value.dtype != "float32" or len(value.shape or ()) != IMAGE_RANK:
+        return None
+    batch, channels, *image = (size or 0 for size in value.shape or ())
+    return (batch, -(-channels // BLOCK) * BLOCK, *image, DTYPE_BITS[value.dtype])
+
+
+def blocked_nbytes(value: Value) -> int:
+    """Bytes of ``value`` with its channels padded."""
+    form = blocked_form(value)
+    assert form is not None
+    return prod(form) // 8
+
+
+def is_aligned(value: Value) -> bool:
+    """Whether blocks hold the channels of ``value`` without padding."""
+    form = blocked_form(value)
+    return form is not None and value.shape is not None and form[CHANNEL] == value.shape[CHANNEL]
+
+
+def reads_blocked(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """The inputs that ``op`` reads in blocks, when its output is in blocks; ``None`` where it computes on plain values.
+
+    Args:
+        op: Of any type.
+        graph: What it is an op of.
+        arrives_blocked: Whether a value is made in blocks.
+    """
+    rule = None if op.domain else RULES.get(op.op_type)
+    made = [graph.values[v] for v in op.results[:1]]
+    if rule is None or not made or blocked_form(made[0]) is None:
+        return None
+    return rule(op, graph, arrives_blocked)
+
+
+def _convolution(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
+    source, weight = op.inputs[0], op.inputs[1]
+    assert source is not None
+    assert weight is not None
+    filters = graph.values[weight]
+    if not filters.is_constant or not filters.is_static:
+        return None
+    made, inner = ((filters.shape or ())[axis] or 0 for axis in (0, 1))
+    groups = op.attributes.get("group", 1)
+    assert isinstance(groups, int)
+    if groups == 1:
+        return (source,) if inner >= BLOCK else ()
+    depthwise = inner == 1 and made == groups
+    whole = inner % BLOCK == 0 and made // groups % BLOCK == 0
+    return (source,) if depthwise or whole else None
+
+
+def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
+    source = op.inputs[0]
+    assert source is not None
+    return (source,) if is_aligned(graph.values[source]) and len(op.results) == 1 else None
+
+
+def _where_it_arrives(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """Elementwise ops keep the form that all their inputs have."""
+    shapes = {graph.values[v].shape for v in op.uses}
+    return op.uses if len(shapes) == 1 and all(arrives_blocked(v) for v in op.uses) else None
+
+
+def _concat(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    whole = all(arrives_blocked(v) and is_aligned(graph.values[v]) for v in op.uses)
+    return op.uses if whole and op.attributes.get("axis") == CHANNEL else None
+
+
+def _per_channel(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """A scale of each channel becomes a convolution of its own."""
+    flowing = tuple(v for v in op.uses if not graph.values[v].is_constant)
+    if len(flowing) != 1 or not arrives_blocked(flowing[0]):
+        return _where_it_arrives(op, graph, arrives_blocked)
+    shape = graph.values[flowing[0]].shape
+    scales = all(shape is not None and graph.values[v].numel == shape[CHANNEL] for v in op.uses if v not in flowing)
+    return flowing if scales else None
+
+
+RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]] = {
+    "Conv": _convolution,
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Add", "HardSigmoid", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
+    "Concat": _concat,
+    **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
+}  # fmt: skip
+
+
+def unfolded_bytes(conv: Op, graph: Graph, threads: int) -> int:
+    """Bytes that a convolution on plain values takes to lay its image out for a matrix product.
+
+    One whose filters outnumber its pixels lays out all of it; one of a single pixel nothing.
+    """
+    source, weight, made = (_sizes(graph.values[v]) for v in (conv.uses[0], conv.uses[1], conv.results[0]))
+    if not all((source, weight, made)) or graph.values[conv.results[0]].dtype != "float32":
+        return 0
+    if prod(weight[2:]) == 1 and source[2:] == made[2:]:
+        return 0
+    pixels = prod(made[2:])
+    return prod(weight[1:]) * pixels * 4 if weight[0] > pixels else threads * UNFOLDED_BYTES
+
+
+def _sizes(value: Value) -> tuple[int, ...]:
+    """Dimensions, none where one is not known."""
+    return tuple(size or 0 for size in value.shape or ()) if value.is_static else ()

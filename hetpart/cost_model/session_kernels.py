@@ -1,0 +1,187 @@
+"""What ONNX Runtime runs of a partition: fused kernels in its order, with what each reads, makes and may overwrite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from hetpart.cost_model.fusion import Fusions
+from hetpart.cost_model.layout import blocked_form, blocked_nbytes, reads_blocked, unfolded_bytes
+from hetpart.cost_model.merge import merged
+from hetpart.cost_model.reuse import Form, Kernel, Made
+from hetpart.cost_model.simplify import Simplified, simplified
+from hetpart.devices import Provider
+from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
+
+VIEWS = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Their output is their first input, under another name."""
+IN_PLACE = frozenset({
+    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "ScatterElements", "Selu",
+    "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
+})  # fmt: skip
+"""Their kernels may write over their first input. ``tests/cost_model/test_session_kernels.py`` asks ONNX Runtime."""
+SUMS = frozenset({"Add", "Sum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What runs a session."""
+
+    provider: Provider
+    threads: int = 1
+    scratch: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Bytes that kernels take while they run, by op."""
+
+
+def session_kernels(
+    graph: Graph, ops: Sequence[int], fusions: Fusions, lane: Lane, returned: frozenset[int]
+) -> tuple[Kernel, ...]:
+    """The kernels of a session that runs ``ops``, in the order ONNX Runtime runs them.
+
+    Args:
+        graph: What the ops are of.
+        ops: Ids, in order.
+        fusions: What is fused in ``graph``.
+        lane: What runs them.
+        returned: Values that leave the session.
+    """
+    simple = simplified(graph, ops, returned)
+    session = _Session(graph, simple, lane)
+    for members in merged(graph, simple, fusions, lane.provider, returned):
+        session.add(members)
+    for value in sorted(returned & {value for op in simple.ops for value in op.results}):
+        session.need_plain(value)
+    return in_order(session.kernels, session.index)
+
+
+def in_order(kernels: Sequence[Kernel], index: Sequence[int]) -> tuple[Kernel, ...]:
+    """Kernels as ONNX Runtime's depth-first walk from the outputs visits them: what has the highest number first."""
+    producer = {made.value: position for position, kernel in enumerate(kernels) for made in kernel.makes}
+    before = [{producer[v] for v in kernel.reads if v in producer} for kernel in kernels]
+    inner = {position for sources in before for position in sources}
+    stack = [(p, False) for p in sorted(range(len(kernels)), key=lambda p: index[p]) if p not in inner]
+    seen: set[int] = set()
+    order: list[Kernel] = []
+    while stack:
+        position, leaving = stack.pop()
+        if leaving:
+            order.append(kernels[position])
+        elif position not in seen:
+            seen.add(position)
+            stack.append((position, True))
+            stack += [(p, False) for p in sorted(before[position], key=lambda p: index[p]) if p not in seen]
+    return tuple(order)
+
+
+@dataclass(slots=True)
+class _Session:
+    """Kernels as they come to be. A value in blocks has the number ``-1 - id``: it lies beside the plain one."""
+
+    graph: Graph
+    simple: Simplified
+    lane: Lane
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    index: list[int] = field(default_factory=list[int])
+    """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
+    there: set[int] = field(default_factory=set[int])
+    """Numbers of the values that exist."""
+
+    @property
+    def _on_cpu(self) -> bool:
+        """The CPU provider computes images with their channels in blocks."""
+        return self.lane.provider is Provider.CPU
+
+    def add(self, members: tuple[Op, ...]) -> None:
+        """Append the kernel that ``members`` run as, and before it what brings its inputs into the form it reads."""
+        head = _head(members)
+        in_blocks = reads_blocked(head, self.graph, self._is_blocked) if self._on_cpu and head is not None else None
+        if in_blocks is None or head is None:
+            self._add_plain(members)
+        else:
+            others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self._flowing(op))
+            self._add_blocked(members, {*map(self.simple.value, in_blocks), *others})
+
+    def need_plain(self, value: int) -> None:
+        """Reorder ``value`` where it is there in blocks alone."""
+        if -1 - value in self.there and value not in self.there:
+            self._append(Kernel((-1 - value,), (_plain(self.graph.values[value]),)), 3 * len(self.graph.ops) + value)
+
+    def _need_blocked(self, value: int) -> None:
+        if -1 - value not in self.there:
+            made = _blocked(self.graph.values[value])
+            self._append(Kernel((value,), (made,)), 3 * len(self.graph.ops) + value)
+
+    def _is_blocked(self, value: int) -> bool:
+        return -1 - self.simple.value(value) in self.there
+
+    def _flowing(self, op: Op) -> tuple[int, ...]:
+        """What ``op`` reads, weights left out; what stands there twice counts twice."""
+        read = (self.simple.value(v) for v in (*op.inputs, *op.captures) if v is not None)
+        return tuple(value for value in read if not self.graph.values[value].is_constant)
+
+    def _reads(self, members: tuple[Op, ...]) -> tuple[int, ...]:
+        inside = {value for op in members for value in op.results}
+        return tuple(value for op in members for value in self._flowing(op) if value not in inside)
+
+    def _add_plain(self, members: tuple[Op, ...]) -> None:
+        reads = self._reads(members)
+        for value in dict.fromkeys(reads):
+            self.need_plain(value)
+        made = tuple(self._made(value, members) for value in members[-1].results)
+        scratch = sum(self.lane.scratch.get(op.id, 0) for op in members)
+        if self._on_cpu and members[0].op_type == "Conv":
+            scratch += unfolded_bytes(members[0], self.graph, max(1, self.lane.threads))
+        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
+        self._append(Kernel(reads, made, scratch, _ids(members)), index)
+
+    def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
+        reads = self._reads(members)
+        for value in dict.fromkeys(reads):
+            (self._need_blocked if value in in_blocks else self.need_plain)(value)
+        numbers = tuple(-1 - value if value in in_blocks else value for value in reads)
+        last = members[-1]
+        over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
+        made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
+        self._append(Kernel(numbers, made, ops=_ids(members)), last.id + 2 * len(self.graph.ops))
+
+    def _append(self, kernel: Kernel, index: int) -> None:
+        self.kernels.append(kernel)
+        self.index.append(index)
+        self.there.update(made.value for made in kernel.makes)
+
+    def _made(self, value: int, members: tuple[Op, ...]) -> Made:
+        plain, last = _plain(self.graph.values[value]), members[-1]
+        first = last.inputs[0] if last.inputs else None
+        if len(members) > 1 or last.domain or first is None or value != last.results[0]:
+            return Made(plain.value, plain.nbytes, _product_form(members, self.graph) or plain.form)
+        first = self.simple.value(first)
+        flows = not self.graph.values[first].is_constant
+        if flows and last.op_type in VIEWS:
+            return Made(plain.value, plain.nbytes, plain.form, view_of=first)
+        return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and last.op_type in IN_PLACE else ())
+
+
+def _ids(members: tuple[Op, ...]) -> tuple[int, ...]:
+    return tuple(op.id for op in members)
+
+
+def _head(members: tuple[Op, ...]) -> Op | None:
+    """The op whose kernel computes all of ``members``: a convolution, or the only one."""
+    return members[0] if len(members) == 1 or members[0].op_type == "Conv" else None
+
+
+def _plain(value: Value) -> Made:
+    form = (*(size or 0 for size in value.shape or ()), DTYPE_BITS[value.dtype]) if value.is_static else None
+    return Made(value.id, value.nbytes, form)
+
+
+def _blocked(value: Value, over: tuple[int, ...] = ()) -> Made:
+    return Made(-1 - value.id, blocked_nbytes(value), blocked_form(value), over=over)
+
+
+def _product_form(members: tuple[Op, ...], graph: Graph) -> Form | None:
+    """A matrix product with a bias is computed with all leading dimensions as one."""
+    form = _plain(graph.values[members[-1].results[0]]).form
+    biased = members[0].op_type == "MatMul" and any(op.op_type == "Add" for op in members)
+    return (prod(form[:-2]), *form[-2:]) if biased and form is not None and len(form) > 1 else None

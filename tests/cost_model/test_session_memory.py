@@ -1,0 +1,133 @@
+"""What a session's arena is predicted to have in use is what ONNX Runtime says it has."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import hetpart
+from benchmarks.memory_error import row
+from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.session_kernels import IN_PLACE, Lane, session_kernels
+from hetpart.cost_model.session_memory import session_memory
+from hetpart.devices import Provider
+from tests.cost_model.arenas import measured_peak, profiled_nodes
+
+REACH = 0.05
+SMALL = 64 << 10
+"""Bytes of constants that were folded, beside matrices."""
+ZOO = ("bert-tiny", "gpt2-tiny", "vit-tiny", "whisper-tiny", "moe-dense-tiny", "dlrm-tiny", "wide-and-deep-tiny")
+ALIKE = {
+    "Celu", "Cast", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Shrink", "Sigmoid",
+    "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
+}  # fmt: skip
+NOT_IN_PLACE = ("Abs", "Erf", "Exp", "Floor", "Gelu", "Neg", "Reciprocal", "Round", "Sign", "Sqrt")
+OPTIONS: dict[str, dict[str, Any]] = {"Cast": {"to": TensorProto.INT32}}
+
+
+def predicted(model: onnx.ModelProto | str | Path, **shape: int) -> int:
+    graph = hetpart.load(model, shape=shape)
+    ends = frozenset(graph.outputs)
+    kernels = session_kernels(graph, [op.id for op in graph.ops], find_fusions(graph), Lane(Provider.CPU), ends)
+    return session_memory(kernels, {*graph.inputs, *graph.outputs}).in_use
+
+
+def chain(op_type: str) -> onnx.ModelProto:
+    """The op between two transpositions, which cannot be done in place."""
+    made = TensorProto.INT32 if op_type == "Cast" else TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0]),
+        helper.make_node(op_type, ["a"], ["b"], name="op", **OPTIONS.get(op_type, {})),
+        helper.make_node("Transpose", ["b"], ["y"], perm=[1, 0]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 128])
+    y = helper.make_tensor_value_info("y", made, [64, 128])
+    graph = helper.make_graph(nodes, op_type, [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_every_op_called_in_place_but_scatters_is_tried() -> None:
+    assert IN_PLACE - {"ScatterElements"} == ALIKE
+
+
+@pytest.mark.parametrize("op_type", [*sorted(ALIKE), *NOT_IN_PLACE])
+def test_which_kernels_write_over_their_input(op_type: str, tmp_path: Path) -> None:
+    feeds = {"x": np.ones((64, 128), np.float32)}
+    nodes = profiled_nodes(chain(op_type), feeds, tmp_path, optimize=False)
+    (taken, *_) = (int(n["args"]["mem_requested_in_use_delta"]) for n in nodes if n["name"] == "op_kernel_time")
+    assert (taken == 0) == (op_type in IN_PLACE)
+
+
+@dataclass
+class Drawing:
+    """A graph that grows by ops of many sizes, over and beside each other."""
+
+    rng: random.Random
+    shapes: dict[str, tuple[int, int]]
+    nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
+    weights: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
+
+    def weight(self, array: np.ndarray[Any, Any]) -> str:
+        self.weights.append(numpy_helper.from_array(array, f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def matmul(self, source: str, rows: int, columns: int) -> tuple[list[str], tuple[int, int]]:
+        width = self.rng.choice([64, 160, 256, 512, 1024])
+        return [source, self.weight(np.zeros((columns, width), np.float32))], (rows, width)
+
+    def reshape(self, source: str, rows: int, columns: int) -> tuple[list[str], tuple[int, int]]:
+        shape = (rows * columns // 32, 32)
+        return [source, self.weight(np.array(shape, np.int64))], shape
+
+    def alike(self, source: str, rows: int, columns: int) -> tuple[list[str], tuple[int, int]]:
+        others = [other for other, size in self.shapes.items() if size == (rows, columns)]
+        return [source, self.rng.choice(others)], (rows, columns)
+
+    def grow(self) -> None:
+        source, name = self.rng.choice(list(self.shapes)[-6:]), f"v{len(self.nodes)}"
+        kind = self.rng.choice(["MatMul", "MatMul", "Relu", "Erf", "Add", "Concat", "Softmax", "Reshape"])
+        takes = {"MatMul": self.matmul, "Reshape": self.reshape, "Add": self.alike, "Concat": self.alike}
+        rows, columns = self.shapes[source]
+        inputs, shape = takes[kind](source, rows, columns) if kind in takes else ([source], (rows, columns))
+        node = helper.make_node(kind, inputs, [name], name=f"n{len(self.nodes)}")
+        if kind == "Concat":
+            node.attribute.append(helper.make_attribute("axis", 1))
+            shape = (rows, 2 * columns)
+        self.nodes.append(node)
+        self.shapes[name] = shape
+
+
+def drawn(seed: int) -> onnx.ModelProto:
+    rng = random.Random(seed)
+    drawing = Drawing(rng, {"x": (rng.choice([32, 64, 96]), rng.choice([64, 160, 256]))})
+    for _ in range(rng.randrange(5, 40)):
+        drawing.grow()
+    used = {name for node in drawing.nodes for name in node.input}
+    made = {name: shape for name, shape in drawing.shapes.items() if name not in used}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in made.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, drawing.shapes["x"])
+    graph = helper.make_graph(drawing.nodes, f"drawn {seed}", [x], ends, drawing.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_peak_of_any_graph_is_what_onnx_runtime_says(seed: int, tmp_path: Path) -> None:
+    model = drawn(seed)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    feeds = {"x": np.ones([dim.dim_value for dim in dims], np.float32)}
+    assert predicted(model) == measured_peak(profiled_nodes(model, feeds, tmp_path))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_peak_of_real_models_is_near_what_onnx_runtime_says(name: str, zoo_model: Callable[[str], Path]) -> None:
+    found = row(name, zoo_model(name).parent)
+    assert found.predicted == pytest.approx(found.measured, rel=REACH)
+    assert found.packed == pytest.approx(found.prepared, rel=REACH, abs=SMALL)
