@@ -50,9 +50,18 @@ def place_labels(labels: Iterable[Label], room: Box, taken: Sequence[Box], dots:
     """A box for every label, in ``room``, off the ``taken`` boxes and each other, and off the ``dots`` where it can."""
     placed: list[Box] = []
     for label in labels:
-        blocked = (*taken, *placed)
-        placed.append(min(_candidates(label), key=lambda box: _cost(box, label, room, blocked, dots)))
+        reach = _reach(label)
+        blocked = [box for box in (*taken, *placed) if box.overlap(reach) > 0]
+        near = [dot for dot in dots if dot.overlap(reach) > 0]
+        placed.append(min(_candidates(label), key=lambda box: _cost(box, label, room, blocked, near)))
     return placed
+
+
+def _reach(label: Label) -> Box:
+    """All that a candidate may cover."""
+    away = label.radius + _DISTANCES[-1]
+    across, up = away + label.width, away + label.height
+    return Box(label.x - across, label.y - up, label.x + across, label.y + up)
 
 
 def _candidates(label: Label) -> Iterator[Box]:
