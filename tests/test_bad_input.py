@@ -218,7 +218,7 @@ def test_the_smallest_budget_in_the_message_is_the_smallest(pins: tuple[str, ...
     pinned = [option for pin in pins for option in ("--pin", pin)]
     said = refused("partition", "m.onnx", *PLANNED, *pinned, "--budget", "1kB", code=1)
     assert "it must hold " in said
-    found = re.search(r"hint: the smallest budget[^\n]* is cuda:0=(\d+)", said)
+    found = re.search(r"hint: the smallest budget[^\n]* is --budget cuda:0=(\d+)", said)
     assert found is not None, said
     least = int(found[1])
     refused("partition", "m.onnx", *PLANNED, *pinned, "--budget", str(least - 1), code=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,8 @@ from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assemble import Assembly
 from hetpart.partitioner.device_use import device_uses
 from hetpart.partitioner.problem import NO_BUDGET
-from hetpart.partitioner.solve import NothingFitsError, solve
+from hetpart.partitioner.scoring import forced_placement, weight_bytes
+from hetpart.partitioner.solve import OPTIMAL, NothingFitsError, solve
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,9 +26,63 @@ if TYPE_CHECKING:
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.solve import Shortage, Solution
+    from hetpart.plan.model import DeviceUse
 
 _ATTEMPTS, _HASTE = 5, 4
 _OPS_SHOWN = 3
+_NARROW = 200
+"""The smallest budget is looked for down to this part of it."""
+_SEARCHED = 1 / 3
+"""Part of the time limit for that."""
+
+
+class _RefusedError(Exception):
+    """Nothing that was found fits. ``least`` takes least of the device it fits worst."""
+
+    def __init__(self, least: Assembly, shortage: Shortage) -> None:
+        super().__init__()
+        self.least = least
+        self.shortage = shortage
+        self.device = int(_excess(least).argmax())
+        self.needed = _peaks(least)[self.device]
+        """A budget of that device that would do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """What is to be placed, whatever the budgets are."""
+
+    graph: Graph
+    costs: Costs
+    source: str | Placement
+    pins: Mapping[int, str]
+
+    def placed(self, formulation: Formulation, time_limit: float) -> Assembly:
+        """The solved placement whose arenas fit the budgets of ``formulation``.
+
+        Raises:
+            _RefusedError: nothing fits.
+        """
+        problem = formulation.problem
+        tried: list[Solution] = []
+        for attempt in range(_ATTEMPTS):
+            try:
+                tried.append(solve(problem, source=self.source, time_limit=time_limit))
+            except NothingFitsError as error:
+                least = self._assembled(formulation, _unlimited(formulation.problem, error.shortage.placement))
+                if not _excess(least).any():
+                    return replace(least, solution=_certified(least.solution, [*tried, least.solution]))
+                raise _RefusedError(least, error.shortage) from error
+            found = self._assembled(formulation, _certified(tried[-1], tried))
+            over = _excess(found)
+            if not over.any():
+                return found
+            problem = _tightened(problem, over * _HASTE**attempt, last=attempt == _ATTEMPTS - 2)
+        raise AssertionError("with nothing on a device nothing is over its budget")
+
+    def _assembled(self, formulation: Formulation, solution: Solution) -> Assembly:
+        rule = self.source if isinstance(self.source, str) else "the placement file"
+        return Assembly.of(self.graph, self.costs, formulation, self.pins, rule, solution)
 
 
 def place(
@@ -42,25 +97,42 @@ def place(
     Raises:
         InfeasibleError: nothing fits.
     """
-    problem = formulation.problem
-    tried: list[Solution] = []
+    task = _Task(graph, costs, source, pins)
+    try:
+        return task.placed(formulation, time_limit)
+    except _RefusedError as refused:
+        searched = isinstance(source, str) and source == OPTIMAL
+        needed = _least_found(task, refused, time_limit) if searched else refused.needed
+        raise _refusal(refused, needed) from refused
 
-    rule = source if isinstance(source, str) else "the placement file"
-    assembled = partial(Assembly.of, graph, costs, formulation, pins, rule)
-    for attempt in range(_ATTEMPTS):
-        try:
-            tried.append(solve(problem, source=source, time_limit=time_limit))
-        except NothingFitsError as error:
-            least = assembled(_unlimited(formulation.problem, error.shortage.placement))
-            if tried and not _excess(least).any():
-                return replace(least, solution=_certified(least.solution, tried))
-            raise _refused(least, error.shortage) from error
-        found = assembled(_certified(tried[-1], tried))
-        over = _excess(found)
-        if not over.any():
-            return found
-        problem = _tightened(problem, over * _HASTE**attempt, last=attempt == _ATTEMPTS - 2)
-    raise AssertionError("with nothing on a device nothing is over its budget")
+
+def _least_found(task: _Task, refused: _RefusedError, time_limit: float) -> int:
+    """A budget that does, of the device that fits worst, as small as halving the way to one that does not finds it."""
+    formulation, device = refused.least.formulation, refused.device
+    problem = formulation.problem
+    low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
+    does = used = refused.needed
+    end = monotonic() + time_limit * _SEARCHED
+    while used - low > used // _NARROW and monotonic() < end:
+        middle = (low + used) // 2
+        found = _used(task, formulation, device, middle, end - monotonic())
+        if found is None:
+            low = middle
+        else:
+            does, used = middle, found
+    # Asked for just what it used, the search may come to another placement, which need not fit.
+    return does if used == does or _used(task, formulation, device, used, time_limit) is None else used
+
+
+def _used(task: _Task, formulation: Formulation, device: int, budget: int, time_limit: float) -> int | None:
+    """Bytes of ``device`` that the placement found under ``budget`` takes; ``None`` where none is found."""
+    budgets = formulation.problem.budgets.copy()
+    budgets[device] = budget
+    asked = replace(formulation, problem=replace(formulation.problem, budgets=budgets))
+    try:
+        return _peaks(task.placed(asked, max(time_limit, 0.0)))[device]
+    except _RefusedError:
+        return None
 
 
 def _tightened(problem: PlacementProblem, over: NDArray[np.int64], *, last: bool) -> PlacementProblem:
@@ -82,21 +154,34 @@ def _certified(solution: Solution, tried: list[Solution]) -> Solution:
 
 def _excess(assembly: Assembly) -> NDArray[np.int64]:
     budgets = assembly.formulation.problem.budgets
-    peaks = np.array([use.peak_bytes for use in device_uses(assembly)], np.int64)
+    peaks = np.array(_peaks(assembly), np.int64)
     return np.where(budgets == NO_BUDGET, 0, np.maximum(peaks - budgets, 0))
 
 
-def _refused(least: Assembly, shortage: Shortage) -> InfeasibleError:
-    """What the placement that takes least needs on the device it fits worst, packed, and why it needs it."""
-    graph, use = least.graph, device_uses(least)[int(_excess(least).argmax())]
+def _peaks(assembly: Assembly) -> list[int]:
+    return [use.peak_bytes for use in device_uses(assembly)]
+
+
+def _refusal(refused: _RefusedError, needed: int) -> InfeasibleError:
+    """The smallest budget found of the device that fits worst, and why that much is needed."""
+    least, shortage = refused.least, refused.shortage
+    graph, use = least.graph, device_uses(least)[refused.device]
     ops = [graph.ops[op] for op in shortage.ops if use.device == least.device_names[shortage.device]]
     named = ", ".join(f"{op.name!r} ({op.op_type})" for op in ops[:_OPS_SHOWN])
     more = f" and {len(ops) - _OPS_SHOWN} more" if len(ops) > _OPS_SHOWN else ""
     why = f"; it must hold {named}{more}" if ops else ""
-    needed, budget = use.peak_bytes, use.budget_bytes or 0
+    budget = use.budget_bytes or 0
     return InfeasibleError(
-        f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {use.device}, "
+        f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {use.device} as far as is found, "
         f"its budget is {budget:,} ({format_bytes(budget)}){why}",
         required_bytes=needed,
-        hint=f"the smallest budget found that would do is {use.device}={needed}{'; or loosen the pins' if ops else ''}",
+        hint=_way_out(use, needed, pinned=bool(ops)),
     )
+
+
+def _way_out(use: DeviceUse, needed: int, *, pinned: bool) -> str:
+    if needed > use.memory_bytes:
+        memory = f"{use.device} ({use.model}) has {format_bytes(use.memory_bytes)}"
+        return f"no budget would do, for {memory}: {'loosen the pins or ' if pinned else ''}name larger --hardware"
+    loosen = "; or loosen the pins" if pinned else ""
+    return f"the smallest budget found that would do is --budget {use.device}={needed}{loosen}"

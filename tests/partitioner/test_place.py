@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +91,41 @@ def test_a_refusal_names_the_op_that_must_be_there() -> None:
     assert "its budget is 100" in refused.value.message
     assert f"cuda:0={refused.value.required_bytes}" in refused.value.hint
     assert refused.value.exit_code == 1
+
+
+def tangle(seed: int, ops: int) -> onnx.ModelProto:
+    """A chain with branches that come back to it later."""
+    draw = random.Random(seed)
+    lines, names = [], ["x"]
+    for i in range(ops):
+        kind = draw.choice(["Neg", "Abs", "Exp"])
+        source = names[-1] if draw.random() < 0.6 else draw.choice(names)
+        lines.append(f"[n{i}] v{i} = {kind}({source})")
+        names.append(f"v{i}")
+        if draw.random() < 0.4:
+            lines.append(f"[m{i}] w{i} = Add(v{i}, {draw.choice(names)})")
+            names[-1] = f"w{i}"
+    nodes = "\n".join([*lines, f"[end] z = Neg({names[-1]})"])
+    return model(f"g (float[1000000] x) => (float[1000000] z) {{\n{nodes}\n}}")
+
+
+def test_a_refusal_says_a_budget_below_which_nothing_is_found() -> None:
+    proto, pin = tangle(1, 90), "op:Exp=cuda"
+    options: dict[str, Any] = {"hardware": "l4+generic-2core", "pin": pin}
+    with pytest.raises(InfeasibleError, match="as far as is found") as refused:
+        hetpart.partition(proto, **options, budget=100)
+    least = refused.value.required_bytes
+    assert f"--budget cuda:0={least}" in refused.value.hint
+    assert_fits(hetpart.partition(proto, **options, budget=least))
+    with pytest.raises(InfeasibleError):
+        hetpart.partition(proto, **options, budget=int(least * 0.98))
+
+
+def test_a_refusal_that_no_budget_mends_says_so() -> None:
+    huge = model("g (float[8000, 1000000] x) => (float[8000, 1000000] z) { [a] z = Neg(x) }")
+    with pytest.raises(InfeasibleError) as refused:
+        hetpart.partition(huge, hardware="l4+generic-2core", pin="a=cuda")
+    assert "no budget would do, for cuda:0 (l4) has 24.0 GB" in refused.value.hint
 
 
 def waste(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
