@@ -15,6 +15,7 @@ from hetpart.partitioner.device_use import device_uses
 from hetpart.partitioner.explain import decisions
 from hetpart.partitioner.solve import OPTIMAL
 from hetpart.partitioner.specs import value_spec
+from hetpart.plan.fingerprint import describe_file
 from hetpart.plan.model import (
     Baseline,
     Certificate,
@@ -61,17 +62,18 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
 
 def model_reference(imported: ImportedModel, *, full: bool = False) -> ModelReference:
     """The model as it is now, its weight files fingerprinted; all their bytes read where ``full``."""
-    folder = imported.folder
+    folder, path = imported.folder, imported.path
     files = () if folder is None else weight_files([imported.proto], folder, full=full)
     return ModelReference(
         name=imported.name,
-        path=str(imported.path.absolute()) if imported.path else "",
+        path=str(path.absolute()) if path else "",
         folder=str(folder.absolute()) if folder and files else "",
         files=files,
         opset=imported.graph.opset,
         ops=len(imported.graph.ops),
         weight_bytes=sum(weight.nbytes for weight in imported.graph.weights),
         dimensions=dict(imported.graph.dimensions),
+        sources=() if path is None else (describe_file(path.parent, path.name, full=full), *files),
     )
 
 

@@ -7,7 +7,7 @@ that was replaced, cut short or retrained, and may miss a change of a few bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +18,7 @@ BLOCK_BYTES = 4096
 BLOCKS = 64
 WHOLE_BYTES = 32 * 2**20
 """Size up to which a file is read whole even for a quick digest: some 20 ms."""
+_WEIGHTS = "weight file"
 _REPARTITION = "put the file back as it was, or run `hetpart partition` on the model again"
 
 
@@ -50,22 +51,42 @@ def verify_files(folder: Path, files: Iterable[WeightFile], *, full: bool = Fals
         _verify(folder / file.path, file, full=full)
 
 
-def _verify(path: Path, file: WeightFile, *, full: bool) -> None:
+def verify_sources(model: Path, sources: Sequence[WeightFile]) -> None:
+    """The model file ``model`` and its weight files are those of ``sources``, whose first is the model's.
+
+    Raises:
+        InvalidBundleError: one is missing, or changed since the plan was made.
+    """
+    for number, file in enumerate(sources):
+        path, kind = (_beside(model, file), _WEIGHTS) if number else (model, "model file")
+        try:
+            _verify(path, file, full=False, kind=kind)
+        except InvalidBundleError as error:
+            raise InvalidBundleError(error.message, hint=f"{error.hint}, or run without --check") from None
+
+
+def _beside(model: Path, file: WeightFile) -> Path:
+    """Where the weights of ``model`` lie: beside it or, where it is a link, beside what it links to."""
+    places = [folder / file.path for folder in (model.parent, model.resolve().parent)]
+    return next((path for path in places if path.is_file()), places[0])
+
+
+def _verify(path: Path, file: WeightFile, *, full: bool, kind: str = _WEIGHTS) -> None:
     if Path(file.path).is_absolute() or ".." in Path(file.path).parts:
         raise InvalidBundleError(f"the weight file {file.path!r} leaves the model's folder", hint=_REPARTITION)
     try:
         nbytes = path.stat().st_size
         changed = nbytes == file.nbytes and _digest_differs(path, file, full=full)
     except FileNotFoundError:
-        raise InvalidBundleError(f"the weight file {str(path)!r} is missing", hint=_REPARTITION) from None
+        raise InvalidBundleError(f"the {kind} {str(path)!r} is missing", hint=_REPARTITION) from None
     if nbytes != file.nbytes:
         raise InvalidBundleError(
-            f"the weight file {str(path)!r} changed since the plan was made: {nbytes} bytes, and {file.nbytes} then",
+            f"the {kind} {str(path)!r} changed since the plan was made: {nbytes} bytes, and {file.nbytes} then",
             hint=_REPARTITION,
         )
     if changed:
         raise InvalidBundleError(
-            f"the content of the weight file {str(path)!r} changed since the plan was made; its size did not",
+            f"the content of the {kind} {str(path)!r} changed since the plan was made; its size did not",
             hint=_REPARTITION,
         )
 

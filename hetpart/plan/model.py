@@ -64,6 +64,9 @@ class ModelReference:
     ops: int
     weight_bytes: int
     dimensions: dict[str, int]
+    sources: tuple[WeightFile, ...] = ()
+    """The model file, under its name alone, and its weight files, as they were: what ``--check`` compares with. Empty
+    for a model that was in memory. A run needs none of them where the bundle holds all weights."""
 
 
 @dataclass(frozen=True, slots=True)

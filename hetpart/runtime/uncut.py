@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import ExecutionError, InvalidBundleError
+from hetpart.plan.fingerprint import verify_sources
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.feeds import checked_feeds
@@ -25,10 +26,11 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> lis
     """Results of the model as it was before cutting, in one ONNX Runtime session.
 
     Raises:
-        InvalidBundleError: the model file is not there any more.
+        InvalidBundleError: the model file is not there any more, or changed.
         ExecutionError: ONNX Runtime cannot load or run it.
     """
     path = _uncut_model(session)
+    verify_sources(path, session.plan.model.sources)
     settings = SessionSettings(emulate=session.emulate, optimize=not exact, threads=session.threads)
     try:
         uncut = whole_session(path, session.plan, settings)

@@ -14,7 +14,7 @@ import pytest
 import hetpart
 from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
 from hetpart.plan.run import RunReport
-from hetpart.runtime import check
+from hetpart.runtime import check, uncut
 from hetpart.runtime.arrays import read_inputs, write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
@@ -92,13 +92,35 @@ def test_without_the_uncut_model_a_check_says_so(tmp_path: Path) -> None:
         assert refused.value.hint
 
 
-def test_an_uncut_model_that_cannot_be_loaded_says_so(tmp_path: Path) -> None:
+def test_an_uncut_model_that_cannot_be_loaded_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proto = model("g (float[8] x) => (float[8] z) { [a] a = Neg(x) [b] z = Exp(a) }")
     onnx.save(proto, tmp_path / "m.onnx")
     bundle = hetpart.partition(tmp_path / "m.onnx", hardware="emulated").save(tmp_path / "m.hetpart")
+    monkeypatch.setattr(uncut, "verify_sources", lambda *_: None)
     (tmp_path / "m.onnx").write_bytes(b"no model")
     with pytest.raises(ExecutionError, match="does not run in ONNX Runtime"):
         run(bundle, random_seed=0, check=True)
+
+
+@pytest.mark.parametrize("self_contained", [False, True])
+@pytest.mark.parametrize(("name", "kind"), [("m.onnx", "model file"), ("m.data", "weight file")])
+def test_a_model_that_changed_is_not_compared_with(
+    tmp_path: Path, name: str, kind: str, *, self_contained: bool
+) -> None:
+    proto = model("g (float[512] x) => (float[512] z) { [a] z = Add(x, w) }")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(512, np.float32), "w"))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    planned = hetpart.partition(tmp_path / "m.onnx", hardware="emulated")
+    bundle = planned.save(tmp_path / "m.hetpart", self_contained=self_contained)
+    assert run(bundle, random_seed=0, check=True).check is not None
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidBundleError, match=rf"the {kind} '[^']+' changed since the plan was made") as refused:
+        run(bundle, random_seed=0, check=True)
+    if self_contained or kind == "model file":
+        assert "without --check" in refused.value.hint
+        assert run(bundle, random_seed=0).runs == 1
 
 
 def test_types_that_numpy_lacks_are_checked_too(tmp_path: Path) -> None:
