@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -267,3 +269,33 @@ def test_sequences_have_no_elements():
     b = Builder()
     b.op("SequenceAt", [b.value(None, "", kind=ValueKind.SEQUENCE), b.value((), "int64")], (3,))
     assert _work(b.graph()).flops == 0
+
+
+def bytes_of(op_type: str, inputs: list[tuple[tuple[int, ...], str]], shape: Any, **options: Any) -> tuple[int, int]:
+    graph = single(op_type, [*inputs], shape, **options)
+    work = work_of(graph.ops[0], graph)
+    assert work is not None
+    return work.bytes_read, work.bytes_written
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "shape", "read", "written"),
+    [
+        # A row of 8 added to 32 rows: read once, however often it is used.
+        ("Add", [((32, 8), "float32"), ((8,), "float32")], (32, 8), 1024 + 32, 1024),
+        ("Where", [((32, 1), "bool"), ((32, 8), "float32"), ((1,), "float32")], (32, 8), 32 + 1024 + 4, 1024),
+        # Of 1000 rows the two that are written, not the table.
+        ("Slice", [((1000, 8), "float32"), ((1,), "int64"), ((1,), "int64")], (2, 8), 64, 64),
+        ("Split", [((1000, 8), "float32")], [(500, 8), (500, 8)], 32_000, 32_000),
+        # One row is read to be written 1000 times.
+        ("Expand", [((1, 8), "float32"), ((2,), "int64")], (1000, 8), 32, 32_000),
+        ("Concat", [((10, 8), "float32"), ((20, 8), "float32")], (30, 8), 960, 960),
+        ("Pad", [((10, 8), "float32"), ((4,), "int64")], (12, 8), 320, 384),
+        # 64 ids of 8 bytes and 64 rows of 32.
+        ("Gather", [((100_000, 8), "float32"), ((64,), "int64")], (64, 8), 64 * 8 + 64 * 32, 64 * 32),
+        ("GatherElements", [((100_000, 8), "float32"), ((64, 8), "int64")], (64, 8), 512 * 8 + 512 * 4, 512 * 4),
+        ("GatherND", [((100_000, 8), "float32"), ((64, 1), "int64")], (64, 8), 64 * 8 + 64 * 32, 64 * 32),
+    ],
+)
+def test_bytes_by_hand(op_type, inputs, shape, read, written):
+    assert bytes_of(op_type, inputs, shape) == (read, written)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
-from hetpart.cost_model.formulas.table import CONTRIB, flops, per_input_element, per_output_element, scratch
+from hetpart.cost_model.formulas.table import (
+    CONTRIB,
+    PREVIEW,
+    flops,
+    per_input_element,
+    per_output_element,
+    scratch,
+)
 
 SOFTMAX_FLOPS = 7.0
 PAST_KEY: dict[str, int] = {
@@ -64,6 +71,9 @@ def _pairwise(o: Operands, keys: int) -> float:
 def _attention(o: Operands) -> float:
     keys = _keys(o)
     return 2.0 * (o.numel(0) + o.output_numel()) * keys + SOFTMAX_FLOPS * _scores(o, keys)
+
+
+flops.add(_attention, ("FlexAttention",), PREVIEW)
 
 
 @scratch("Attention")

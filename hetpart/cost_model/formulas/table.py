@@ -15,6 +15,7 @@ Key = tuple[str, str]
 ONNX = ""
 ML = "ai.onnx.ml"
 CONTRIB = "com.microsoft"
+PREVIEW = "ai.onnx.preview"
 TRAINING = "ai.onnx.preview.training"
 
 
