@@ -11,6 +11,7 @@ from hetpart.errors import ExecutionError
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage, fresh_array
+from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.values import allocate, extent, to_array
 from hetpart.units import format_count
 
@@ -78,9 +79,9 @@ def _run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
         raise
     except Exception as error:
         partition = stage.partition
+        ops = f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
         raise ExecutionError(
-            f"partition {partition.id} on {partition.device} failed "
-            f"({format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}): {error}",
+            f"partition {partition.id} on {partition.device} failed ({ops}): {ort_message(error)}",
             hint="`hetpart run --check` tells whether the uncut model runs on these inputs",
         ) from error
 

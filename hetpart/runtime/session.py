@@ -17,6 +17,7 @@ from hetpart.runtime.dtypes import is_builtin, session_type
 from hetpart.runtime.executor import run_plan
 from hetpart.runtime.feeds import checked_feeds, in_native_order
 from hetpart.runtime.frame import Frame, Layout
+from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.sessions import SessionSettings, cuda_answers, open_sessions, require_runtime
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Session:
             checked_feeds(self.plan.inputs, input_feed)
         except InvalidFeedError as wrong:
             return wrong
-        return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {error}")
+        return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}")
 
     def _check_outputs(self, names: Sequence[str] | None) -> None:
         if isinstance(names, str):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
+_REPARTITION = "`hetpart partition` the model again"
 _CUDA_DRIVER = "libcuda.so.1"
 _CUDA_OPTIONS = {
     # Workspaces are part of the budget: an exhaustive search allocates far more than it keeps.
@@ -92,11 +94,7 @@ def open_session(
     try:
         session = _session(model, wanted, partition.device, settings, weights)
     except Exception as error:
-        raise ExecutionError(
-            f"ONNX Runtime cannot load partition {partition.id} ({format_count(len(partition.ops), 'op')} on "
-            f"{partition.device}): {error}",
-            hint="load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere",
-        ) from error
+        raise _refused(partition, error) from error
     _require_borders(session, partition)
     if session.get_providers()[0] != wanted:
         raise DeviceUnavailableError(
@@ -105,6 +103,20 @@ def open_session(
             hint="run where a CUDA device answers, or with --emulate, or partition again with --budget 0",
         )
     return session
+
+
+def _refused(partition: Partition, error: Exception) -> ExecutionError | InvalidBundleError:
+    if is_damage(error):
+        return InvalidBundleError(
+            f"the bundle is damaged: {partition.file} is no whole model ({ort_message(error)})", hint=_REPARTITION
+        )
+    return ExecutionError(
+        f"ONNX Runtime cannot load partition {partition.id} ({format_count(len(partition.ops), 'op')} on "
+        f"{partition.device}): {ort_message(error)}",
+        hint=ort_hint(
+            error, "load the whole model in plain ONNX Runtime to see whether it can be run, or pin the op elsewhere"
+        ),
+    )
 
 
 def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxruntime.InferenceSession:
@@ -135,7 +147,7 @@ def _require_borders(session: onnxruntime.InferenceSession, partition: Partition
         other = sorted((planned[0] ^ found[0]) | (planned[1] ^ found[1]))
         raise InvalidBundleError(
             f"{partition.file} is not the model of partition {partition.id}: {', '.join(map(repr, other))} differ",
-            hint="partition the model again",
+            hint=_REPARTITION,
         )
 
 

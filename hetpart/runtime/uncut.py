@@ -11,6 +11,7 @@ from hetpart.plan.fingerprint import verify_sources
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.refusals import ort_hint, ort_message
 from hetpart.runtime.sessions import SessionSettings, whole_session
 from hetpart.runtime.transport import HostMemory
 from hetpart.runtime.values import to_array, to_value
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
+
+
+_NO_CHECK = "ONNX Runtime refuses the model as it stands, or it needs more memory than there is: run without --check"
 
 
 def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> list[Any]:
@@ -37,9 +41,8 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> lis
         return _results(uncut, session.plan, feeds)
     except Exception as error:
         raise ExecutionError(
-            f"the uncut model {path} does not run in ONNX Runtime: {error}",
-            hint="ONNX Runtime refuses the model as it stands, or it needs more memory than there is: "
-            "run without --check",
+            f"the uncut model {path} does not run in ONNX Runtime: {ort_message(error)}",
+            hint=ort_hint(error, _NO_CHECK),
         ) from error
 
 

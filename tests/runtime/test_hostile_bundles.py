@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import hetpart
-from hetpart.errors import ExecutionError, HetpartError, InvalidBundleError
+from hetpart.errors import HetpartError, InvalidBundleError
 from tests.runtime.models import model, placed
 
 MIXED = model("""mixed (float[8,4] x, int64[2] shape, string[3] t) =>
@@ -98,8 +98,9 @@ def test_a_partition_cut_short_is_refused(bundle: Path, tmp_path: Path) -> None:
             target = tmp_path / f"{file.stem}.{end}"
             shutil.copytree(bundle, target)
             (target / file.name).write_bytes(content[:end])
-            with pytest.raises(ExecutionError, match="cannot load partition"):
+            with pytest.raises(InvalidBundleError, match=f"damaged: {file.name} is no whole model") as refused:
                 hetpart.Session(target, emulate=True)
+            assert "hetpart partition" in refused.value.hint
 
 
 def test_partitions_that_changed_places_are_refused(bundle: Path) -> None:
