@@ -75,7 +75,9 @@ class KernelRates:
     """What a calibration found for one device at one number of threads. Rates are per second."""
 
     tables: Mapping[str, RateTable]
-    """By kernel family; seconds of a call, its start included."""
+    """By kernel family: seconds of a call, its start included, whose operands lie in the last cache."""
+    warm_tables: Mapping[str, RateTable]
+    """The same where they lie in the core's own caches, as in models that are small."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
     launch_seconds: float
@@ -88,8 +90,14 @@ class KernelRates:
     """Bytes/s of looking up short rows."""
     cold_bandwidth: float
     """Bytes/s at which weights come from main memory while a kernel works on them."""
+    core_cache_bytes: float
+    """Of a core's own caches: what passed through them since is in the last cache."""
+    cache_bytes: float
+    """Weights that take less stay in the caches from run to run: half of the last cache, which others use too."""
     peak_flops: Mapping[str, float]
     """Best rate of a large matrix product, by dtype."""
+    quiet_share: float
+    """Of the time, for which no other work slowed the processor; figures are of that time."""
     error: float
     """Mean relative error on sizes that were measured and kept out of the tables."""
 
@@ -98,6 +106,7 @@ class KernelRates:
         return replace(
             self,
             tables={name: table.times(1 / factor) for name, table in self.tables.items()},
+            warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             launch_seconds=self.launch_seconds / factor,
             bandwidth=self.bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,

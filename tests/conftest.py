@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,14 @@ def zoo_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # above the workers' own folders
     return lambda name: zoo.prepare(name, shared / "zoo")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """No calibration of this machine changes what the tests see; commands that they start inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @cache

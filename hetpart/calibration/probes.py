@@ -14,12 +14,11 @@ from onnx import helper
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
 
 Sizes = tuple[int, ...]
-CHAIN = 4
-"""Nodes of a chain: what one makes lies in the caches when the next reads it, as in a model."""
 HEADS = 12
 MOST_FLOPS = 4e8
 """Larger products and convolutions take too long for a probe; their rate no longer changes."""
-TABLE_BYTES = 2**28
+TABLE_BYTES = 2**30
+"""Of the largest table that rows are looked up in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +77,35 @@ def _stem(outputs: int, positions: int) -> bytes:
 
 
 def _elementwise(op_type: str, elements: int, domain: str = "") -> bytes:
-    nodes = chain(op_type, CHAIN, domain=domain)
-    return model(nodes, {"v0": (elements,)}, {f"v{CHAIN}": (elements,)})
+    nodes = chain(op_type, 1, domain=domain)
+    return model(nodes, {"v0": (elements,)}, {"v1": (elements,)})
 
 
 def _binary(op_type: str, elements: int) -> bytes:
-    nodes = chain(op_type, CHAIN, ("z",))
-    return model(nodes, {"v0": (elements,), "z": (elements,)}, {f"v{CHAIN}": (elements,)})
+    nodes = chain(op_type, 1, ("z",))
+    return model(nodes, {"v0": (elements,), "z": (elements,)}, {"v1": (elements,)})
 
 
 def _by_row(op_type: str, domain: str, elements: int) -> bytes:
     width = 256
     shape = (elements // width, width)
-    nodes = chain(op_type, CHAIN, ("z",), domain)
-    return model(nodes, {"v0": shape}, {f"v{CHAIN}": shape}, {"z": numbers(width)})
+    nodes = chain(op_type, 1, ("z",), domain)
+    return model(nodes, {"v0": shape}, {"v1": shape}, {"z": numbers(width)})
 
 
 def _normalization(rows: int, width: int) -> bytes:
-    nodes = chain("LayerNormalization", CHAIN, ("s", "b"), axis=-1)
-    return model(nodes, {"v0": (rows, width)}, {f"v{CHAIN}": (rows, width)}, {"s": numbers(width), "b": numbers(width)})
+    nodes = chain("LayerNormalization", 1, ("s", "b"), axis=-1)
+    return model(nodes, {"v0": (rows, width)}, {"v1": (rows, width)}, {"s": numbers(width), "b": numbers(width)})
 
 
 def _skip_normalization(rows: int, width: int) -> bytes:
-    nodes = chain("SkipLayerNormalization", CHAIN, ("z", "s", "b"), CONTRIB)
+    nodes = chain("SkipLayerNormalization", 1, ("z", "s", "b"), CONTRIB)
     shape = (1, rows, width)
-    return model(nodes, {"v0": shape, "z": shape}, {f"v{CHAIN}": shape}, {"s": numbers(width), "b": numbers(width)})
+    return model(nodes, {"v0": shape, "z": shape}, {"v1": shape}, {"s": numbers(width), "b": numbers(width)})
 
 
 def _softmax(rows: int, width: int) -> bytes:
-    return model(chain("Softmax", CHAIN, axis=-1), {"v0": (rows, width)}, {f"v{CHAIN}": (rows, width)})
+    return model(chain("Softmax", 1, axis=-1), {"v0": (rows, width)}, {"v1": (rows, width)})
 
 
 def _reduction(rows: int, width: int) -> bytes:
@@ -128,8 +127,8 @@ def _concatenation(elements: int) -> bytes:
     return model(nodes, {"x": half, "z": half}, {"y": (16, elements // 16)})
 
 
-def _gather(rows: int, width: int) -> bytes:
-    table = (TABLE_BYTES // 4 // width, width)
+def _gather(rows: int, width: int, table_bytes: int) -> bytes:
+    table = (table_bytes // 4 // width, width)
     nodes = [helper.make_node("Gather", ["table", "rows"], ["y"])]
     return model(nodes, {"table": table, "rows": (rows,)}, {"y": (rows, width)}, integers=("rows",))
 
@@ -153,25 +152,25 @@ _RUNS = (1, 16, 32, 64, 512)
 FAMILIES: Mapping[str, Family] = {
     "gemm": Family((_ROWS, _INNER, _INNER), _gemm, flops=_product_flops),
     "batched_gemm": Family(((1, 16, 64, 256), (16, 64, 256), (16, 64, 256)), _batched_gemm, calls=HEADS),
-    "layer_normalization": Family((_LINES, _WIDTHS), _normalization, calls=CHAIN),
-    "skip_layer_normalization": Family((_LINES, _WIDTHS), _skip_normalization, calls=CHAIN),
-    "softmax": Family((_LINES, _WIDTHS), _softmax, calls=CHAIN),
+    "layer_normalization": Family((_LINES, _WIDTHS), _normalization),
+    "skip_layer_normalization": Family((_LINES, _WIDTHS), _skip_normalization),
+    "softmax": Family((_LINES, _WIDTHS), _softmax),
     "reduction": Family((_LINES, _WIDTHS), _reduction),
     "transpose": Family((_ELEMENTS[1::2], _RUNS), _transpose),
     "concat": Family((_ELEMENTS,), _concatenation),
-    "gather": Family(((1, 16, 128, 1024, 8192), (1, 16, 64, 256)), _gather),
+    "gather": Family(((1, 128, 1024, 8192), (4, 64, 256), (2**20, 2**25, TABLE_BYTES)), _gather),
     "pool": Family((_ELEMENTS[1::2], (1, 9)), _pool),
     **{
-        name: Family((_ELEMENTS,), partial(_elementwise, op_type), calls=CHAIN)
+        name: Family((_ELEMENTS,), partial(_elementwise, op_type))
         for name, op_type in {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp"}.items()
     },
-    "gelu": Family((_ELEMENTS,), partial(_elementwise, "Gelu", domain=CONTRIB), calls=CHAIN),
-    "bias_gelu": Family((_ELEMENTS,), partial(_by_row, "BiasGelu", CONTRIB), calls=CHAIN),
-    "fast_gelu": Family((_ELEMENTS,), partial(_elementwise, "FastGelu", domain=CONTRIB), calls=CHAIN),
-    "add": Family((_ELEMENTS,), partial(_binary, "Add"), calls=CHAIN),
-    "div": Family((_ELEMENTS,), partial(_binary, "Div"), calls=CHAIN),
-    "pow": Family((_ELEMENTS,), partial(_binary, "Pow"), calls=CHAIN),
-    "add_row": Family((_ELEMENTS,), partial(_by_row, "Add", ""), calls=CHAIN),
+    "gelu": Family((_ELEMENTS,), partial(_elementwise, "Gelu", domain=CONTRIB)),
+    "bias_gelu": Family((_ELEMENTS,), partial(_by_row, "BiasGelu", CONTRIB)),
+    "fast_gelu": Family((_ELEMENTS,), partial(_elementwise, "FastGelu", domain=CONTRIB)),
+    "add": Family((_ELEMENTS,), partial(_binary, "Add")),
+    "div": Family((_ELEMENTS,), partial(_binary, "Div")),
+    "pow": Family((_ELEMENTS,), partial(_binary, "Pow")),
+    "add_row": Family((_ELEMENTS,), partial(_by_row, "Add", "")),
 }
 """Measured end to end."""
 
@@ -184,3 +183,69 @@ CONVOLUTIONS: Mapping[str, Family] = {
     "stem": Family(((16, 64, 256), (196, 3136, 12_544)), _stem),
 }
 """Measured in ONNX Runtime's profile, where what reorders their channels stands apart."""
+
+CHECKS: Mapping[str, tuple[Sizes, ...]] = {
+    "gemm": ((8, 512, 512), (48, 384, 1536), (128, 1024, 512), (197, 768, 768)),
+    "batched_gemm": ((40, 64, 40), (128, 64, 128), (100, 128, 100)),
+    "layer_normalization": ((48, 512), (300, 768)),
+    "softmax": ((48, 128), (600, 200)),
+    "transpose": ((300_000, 32),),
+    "add": ((60_000,), (600_000,)),
+    "gelu": ((60_000,), (600_000,)),
+    "gather": ((512, 32, 2**28), (4096, 100, 2**26)),
+    "pointwise": ((128, 512, 784), (96, 32, 400)),
+    "convolution": ((128, 128, 784), (32, 48, 400)),
+    "depthwise": ((128, 400),),
+}
+"""Sizes between the points of the tables, by which these are judged."""
+
+Key = tuple[str, Sizes]
+SHORT: Key = ("short", ())
+"""A session of one kernel that does next to nothing; it runs before every other one."""
+LONG: Key = ("long", ())
+VIEWS: Key = ("views", ())
+COLD: Key = ("cold", ())
+SPEED: Key = ("speed", ())
+"""Arithmetic alone, in little time: its own best time tells whether the processor is disturbed."""
+LONG_CHAIN = 64
+COLD_LAYERS, COLD_WIDTH = 24, 1024
+"""Weights of 100 MB: no cache holds them from run to run."""
+
+
+def _short() -> bytes:
+    return model(chain("Relu", 1), {"v0": (1,)}, {"v1": (1,)})
+
+
+def _long() -> bytes:
+    return model(chain("Relu", LONG_CHAIN), {"v0": (1,)}, {f"v{LONG_CHAIN}": (1,)})
+
+
+def _views() -> bytes:
+    """As many Reshapes as kernels between them, which keep them from becoming one."""
+    nodes = [
+        node
+        for i in range(LONG_CHAIN)
+        for node in (
+            helper.make_node("Relu", [f"v{i}"], [f"w{i}"]),
+            helper.make_node("Reshape", [f"w{i}", f"shape{i % 2}"], [f"v{i + 1}"]),
+        )
+    ]
+    shapes = {"shape0": np.array([1, 1]), "shape1": np.array([1])}
+    return model(nodes, {"v0": (1,)}, {f"v{LONG_CHAIN}": (1,)}, shapes)
+
+
+def _cold() -> bytes:
+    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(COLD_LAYERS)]
+    shrink = np.float32(COLD_WIDTH * 0.055)
+    weights = {f"w{i}": numbers(COLD_WIDTH, COLD_WIDTH) / shrink for i in range(COLD_LAYERS)}
+    return model(nodes, {"v0": (1, COLD_WIDTH)}, {f"v{COLD_LAYERS}": (1, COLD_WIDTH)}, weights)
+
+
+OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
+    SHORT: _short,
+    LONG: _long,
+    VIEWS: _views,
+    COLD: _cold,
+    SPEED: partial(_gemm, 128, 256, 256),
+}
+"""What the costs beside kernels are found from, and the rate of weights that lie in no cache."""

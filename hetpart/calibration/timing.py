@@ -19,10 +19,16 @@ from numpy.typing import NDArray
 from hetpart.calibration.models import numbers
 from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
 
-SAMPLE_SECONDS = 3e-4
-"""A sample repeats its run for at least so long: the clock's own cost then does not count."""
-MOST_REPEATS = 100
-FEWEST_ROUNDS = 3
+EVICTING_ELEMENTS = 2**19
+"""Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches
+since an op's operands were made, which lie in the last cache: twice a server core's own."""
+ENOUGH = 4
+"""Samples of a probe that are taken while it is quiet."""
+DISTURBED, DISTURBED_TOGETHER = 1.12, 1.35
+"""A kernel that takes this times its best was disturbed: another tenant on the same core halves its rate. Threads that
+work together differ more, for they wait for each other."""
+PRACTICE = 2000
+"""Runs of a short kernel that show its best time."""
 LOOKUPS = 32
 """Sets of rows that a probe looks up in turn: so many lie in no cache."""
 TABLE, ROWS = "table", "rows"
@@ -40,6 +46,11 @@ class Buffers:
     """Of rows to look up: a file mapped into memory, as the weights of a model are."""
     rows: NDArray[np.int64]
     """Numbers to take row indices from."""
+    other: NDArray[np.float32]
+
+    def evict(self) -> None:
+        """Push what lies in the core's own caches out of them."""
+        np.add.reduce(self.other)
 
     @staticmethod
     @contextmanager
@@ -50,23 +61,22 @@ class Buffers:
             table = np.memmap(file, np.float32, "r+", shape=(table_bytes // 4,))
             np.add.reduce(table[::1024])  # read once: no run shall wait for the file system
             rows = np.random.default_rng(0).integers(0, 2**31, LOOKUPS * MOST_ROWS)
-            yield Buffers(numbers(elements), np.empty(elements, np.float32), table, rows)
+            yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(EVICTING_ELEMENTS))
 
 
 class Probe:
-    """A session bound to the shared buffers, and the least seconds one of its runs took."""
+    """A session bound to the shared buffers, and the least seconds of its runs."""
 
-    def __init__(self, model: bytes, buffers: Buffers, threads: int) -> None:
+    def __init__(self, model: bytes, buffers: Buffers, threads: int, before: Probe | None = None) -> None:
         options = session_options(SessionSettings(threads=threads, alone=False), None)
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._chosen: list[NDArray[np.int64]] = []
         looks_up = any(arg.name == ROWS for arg in self._session.get_inputs())
         self._bindings = [self._bound(buffers, turn) for turn in range(LOOKUPS if looks_up else 1)]
         self._next = 0
-        self.seconds = inf
-        self._repeats = 1
-        self.sample()
-        self._repeats = max(1, min(MOST_REPEATS, int(SAMPLE_SECONDS / self.sample())))
+        self._evict, self._before = buffers.evict, before or self
+        self.cool = self.warm = inf
+        self.run()
 
     def _bound(self, buffers: Buffers, turn: int) -> Any:
         """Inputs one behind the other in the shared buffer; each binding looks up rows of its own."""
@@ -85,28 +95,76 @@ class Probe:
             binding.bind_output(arg.name, "cpu", 0, np.float32, arg.shape, buffers.target.ctypes.data)
         return binding
 
-    def sample(self) -> float:
-        """Seconds of a run now."""
+    def run(self) -> None:
+        """Run once, untimed."""
+        self._session.run_with_iobinding(self._bindings[self._next])
+        self._next = (self._next + 1) % len(self._bindings)
+
+    def sample(self) -> None:
+        """Time two runs. The first finds what it reads in no cache of the core's own, the second in all of them."""
+        self._evict()
+        self._before.run()
+        self.cool = min(self.cool, self._timed())
+        self.warm = min(self.warm, self._timed())
+
+    def _timed(self) -> float:
         started = perf_counter()
-        for _ in range(self._repeats):
-            self._session.run_with_iobinding(self._bindings[self._next])
-            self._next = (self._next + 1) % len(self._bindings)
-        seconds = (perf_counter() - started) / self._repeats
-        self.seconds = min(self.seconds, seconds)
-        return seconds
+        self.run()
+        return perf_counter() - started
 
 
-def take_turns(samplers: Sequence[Callable[[], object]], seconds: float) -> None:
-    """Call each in turn until ``seconds`` have passed, and each a few times in any case."""
-    started, rounds = perf_counter(), 0
-    while rounds < FEWEST_ROUNDS or perf_counter() - started < seconds:
-        for sample in samplers:
-            sample()
-        rounds += 1
+class Quiet:
+    """Tells whether other work slows the processor now: by a short kernel whose best time is known."""
+
+    def __init__(self, probe: Probe, threads: int) -> None:
+        self._probe = probe
+        self.limit = DISTURBED if threads == 1 else DISTURBED_TOGETHER
+        self.best = inf
+        self.asked = self.heard = 0
+        for _ in range(PRACTICE):
+            self.now()
+
+    def now(self) -> bool:
+        """Whether the kernel takes hardly longer than its best time."""
+        started = perf_counter()
+        self._probe.run()
+        seconds = perf_counter() - started
+        self.best = min(self.best, seconds)
+        quiet = seconds <= self.limit * self.best
+        self.asked, self.heard = self.asked + 1, self.heard + quiet
+        return quiet
+
+    @property
+    def share(self) -> float:
+        """Of the times it was asked, how often it was quiet."""
+        return self.heard / self.asked
+
+
+def take_turns(samplers: Sequence[Callable[[], object]], quiet: Quiet, seconds: float) -> None:
+    """Call each in turn, once in any case, then whenever it is quiet, until each had enough or ``seconds`` are over."""
+    end = perf_counter() + seconds
+    for sample in samplers:
+        sample()
+    best, taken = quiet.best, [0] * len(samplers)
+    while perf_counter() < end and min(taken) < ENOUGH:
+        for index, sample in enumerate(samplers):
+            if taken[index] < ENOUGH and _waited(quiet, end):
+                sample()
+                taken[index] += 1
+        if quiet.best * quiet.limit < best:
+            best, taken = quiet.best, [0] * len(samplers)  # it had never been quiet before
+
+
+def _waited(quiet: Quiet, end: float) -> bool:
+    """Whether it became quiet before ``end``."""
+    while perf_counter() < end:
+        if quiet.now():
+            return True
+    return False
 
 
 class Profiled:
-    """A session that ONNX Runtime profiles: the time of each kernel, without what reorders its operands."""
+    """A session of one kernel of a kind that ONNX Runtime profiles: its time, without what reorders its operands."""
 
     def __init__(self, model: bytes, threads: int) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -117,16 +175,17 @@ class Profiled:
         self._feeds = {arg.name: numbers(*arg.shape) for arg in self._session.get_inputs()}
 
     def sample(self) -> None:
-        """Run once."""
+        """Run twice: once after others, once after itself."""
+        self._session.run(None, self._feeds)
         self._session.run(None, self._feeds)
 
-    def kernels(self) -> dict[str, float]:
-        """Least seconds of each kernel, by op type. The session ends with it."""
+    def kernels(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Least seconds of each kernel by op type, in the first runs and in the second. The session ends with it."""
         events = json.loads(Path(self._session.end_profiling()).read_text())
         self._folder.cleanup()
-        least: dict[str, float] = {}
+        taken: dict[str, list[float]] = {}
         for event in events:
             if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
-                op_type = event["args"]["op_name"]
-                least[op_type] = min(least.get(op_type, inf), event["dur"] * 1e-6)
-        return least
+                taken.setdefault(event["args"]["op_name"], []).append(event["dur"] * 1e-6)
+        cool, warm = ({name: min(seconds[first::2]) for name, seconds in taken.items()} for first in (0, 1))
+        return cool, warm

@@ -6,6 +6,7 @@ import click
 
 from hetpart import __version__
 from hetpart.cli.annotate import annotate
+from hetpart.cli.calibrate import calibrate
 from hetpart.cli.guard import Commands
 from hetpart.cli.hardware import hardware
 from hetpart.cli.partition import partition
@@ -19,5 +20,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, partition, run, report, hardware):
+for command in (annotate, calibrate, partition, run, report, hardware):
     main.add_command(command)

@@ -12,6 +12,8 @@ from pathlib import Path
 MIB = 2**20
 DRIVER_TIMEOUT_SECONDS = 10
 CPUINFO = Path("/proc/cpuinfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+USUAL_CACHE_BYTES = {2: 2**20, 3: 2**24}
 MEMINFO = Path("/proc/meminfo")
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,nounits")
 
@@ -49,6 +51,15 @@ def this_processor() -> Processor:
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
     )
+
+
+def cache_bytes(level: int) -> int:
+    """Bytes of the first processor's cache of this level; ``USUAL_CACHE_BYTES`` where the system does not tell."""
+    for folder in CACHES.glob("index*"):
+        size = _read(folder / "size").strip()
+        if _read(folder / "level").strip() == str(level) and size.endswith("K"):
+            return int(size[:-1]) * 1024
+    return USUAL_CACHE_BYTES[level]
 
 
 def driver_gpus() -> tuple[DriverGpu, ...]:

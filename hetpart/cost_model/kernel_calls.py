@@ -110,7 +110,9 @@ def _two_sided(o: Operands, family: str) -> KernelCall | None:
     """An operand that is much smaller than the result is read again and again from a cache."""
     numel = max(1, o.output_numel())
     smaller = min((v.numel for v in o.inputs if v is not None), default=0)
-    return KernelCall("add_row" if family == "add" and smaller * 2 < numel else family, (numel,))
+    if family == "add" and smaller * 2 < numel:
+        return KernelCall("add_row", (numel,))
+    return KernelCall(family, (numel,))
 
 
 def _rowwise(o: Operands, family: str) -> KernelCall | None:
@@ -141,7 +143,7 @@ def _transpose(o: Operands, family: str) -> KernelCall | None:
 
 def _gather(o: Operands, family: str) -> KernelCall | None:
     rows = max(1, o.numel(1))
-    return KernelCall(family, (rows, max(1, o.output_numel() // rows)))
+    return KernelCall(family, (rows, max(1, o.output_numel() // rows), max(1, min(MOST_TABLE_BYTES, o.nbytes(0)))))
 
 
 def _window(o: Operands, family: str) -> KernelCall | None:
@@ -153,10 +155,16 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, o.numel(0)),))
 
 
+MOST_TABLE_BYTES = 2**30
+"""Beyond, the rows of a table lie no farther away."""
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
+_COPIES = (
+    "Concat", "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth",
+    "Split", "Tile",
+)  # fmt: skip
 _CHEAP = ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign")
 _NORMALIZATIONS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 RULES: Mapping[str, tuple[str, _Rule]] = {
@@ -173,8 +181,8 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("LogSoftmax", "Softmax"), ("softmax", _along_last)),
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
-    **dict.fromkeys(("Concat", "Expand", "Pad", "Slice", "Split", "Tile"), ("concat", _each_element)),
-    "BatchNormalization": ("add_row", _each_element),
+    **dict.fromkeys(_COPIES, ("concat", _each_element)),
+    "BatchNormalization": ("relu", _each_element),
     "BiasGelu": ("bias_gelu", _each_element),
     "Erf": ("erf", _each_element),
     "FastGelu": ("fast_gelu", _each_element),

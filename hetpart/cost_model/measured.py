@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import HEAVY, REORDER, KernelCall, kernel_call
 from hetpart.cost_model.reuse import Kernel
-from hetpart.cost_model.session_kernels import session_kernels
+from hetpart.cost_model.session_kernels import Lane, session_kernels
 from hetpart.devices import Device
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op
 from hetpart.rates import KernelRates
 
-CACHED_BYTES = 2**24
-"""Weights of a model that take less stay in the processor's caches from run to run."""
+LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
+"""Ops that read rows of a weight, not all of it."""
+WEIGHTED = frozenset({"gemm", "pointwise", "convolution", "depthwise", "stem"})
+"""Families whose time depends on where their weights are."""
+ALWAYS_COOL = frozenset({"gather"})
+"""Families whose operands are in no cache, however small the model: rows at random places of a table."""
 _ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 
 
@@ -24,20 +30,51 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
     rates = device.rates
     if rates is None:
         return (None,) * len(graph.ops)
-    cold = sum(value.nbytes for value in graph.weights) > CACHED_BYTES
+    lane = Lane(device.provider, device.threads)
+    kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
+    streams = _streamed_weights(graph) > rates.cache_bytes
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
-    left: list[float | None] = [0.0] * len(graph.ops)
+    found: list[float | None] = [0.0] * len(graph.ops)
     waiting = 0.0
-    for kernel in session_kernels(graph, range(len(graph.ops)), fusions, device.provider, frozenset(graph.outputs)):
+    for kernel, distance in zip(kernels, _distances(kernels, graph), strict=True):
+        near = distance <= rates.core_cache_bytes
         if not kernel.ops:
-            waiting += rates.tables[REORDER].at((max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES),))
+            elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
+            waiting += call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, streams=streams)
             continue
         members = [graph.ops[op] for op in kernel.ops]
-        head = _head(members)
-        seconds = _kernel_seconds(kernel, members, graph, rates, cold=cold)
-        left[head.id] = None if seconds is None else seconds + waiting
+        seconds = _kernel_seconds(kernel, members, graph, rates, near=near, streams=streams)
+        found[_head(members).id] = None if seconds is None else seconds + waiting
         waiting = 0.0
-    return tuple(left)
+    return tuple(found)
+
+
+def _distances(kernels: Sequence[Kernel], graph: Graph) -> list[int]:
+    """For every kernel, the bytes that passed through the processor since its farthest operand began to be made."""
+    began: dict[int, int] = {}
+    passed = 0
+    found: list[int] = []
+    for kernel in kernels:
+        found.append(max((passed - began[value] for value in kernel.reads if value in began), default=0))
+        began.update((made.value, passed) for made in kernel.makes)
+        passed += _touched(kernel, graph)
+    return found
+
+
+def _touched(kernel: Kernel, graph: Graph) -> int:
+    """Bytes that a kernel reads and writes; of tables it looks rows up in, what it makes of them."""
+    flowing = sum(graph.values[value if value >= 0 else -1 - value].nbytes for value in set(kernel.reads))
+    weights = {
+        v for op in kernel.ops if graph.ops[op].op_type not in LOOKUPS for v in graph.ops[op].uses
+        if graph.values[v].is_constant
+    }  # fmt: skip
+    return flowing + sum(graph.values[v].nbytes for v in weights) + sum(made.nbytes for made in kernel.makes)
+
+
+def _streamed_weights(graph: Graph) -> int:
+    """Bytes of the weights that a run reads from end to end."""
+    read = {v for op in graph.ops if op.op_type not in LOOKUPS for v in op.uses}
+    return sum(value.nbytes for value in graph.weights if value.id in read)
 
 
 def _head(members: list[Op]) -> Op:
@@ -45,15 +82,29 @@ def _head(members: list[Op]) -> Op:
     return next((op for op in members if op.op_type in HEAVY), members[-1])
 
 
-def _kernel_seconds(kernel: Kernel, members: list[Op], graph: Graph, rates: KernelRates, *, cold: bool) -> float | None:
+def _kernel_seconds(
+    kernel: Kernel, members: list[Op], graph: Graph, rates: KernelRates, *, near: bool, streams: bool
+) -> float | None:
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
     call = kernel_call(members, graph)
-    return None if call is None else call_seconds(call, rates, cold=cold)
+    if call is None:
+        return None
+    seconds = call_seconds(call, rates, near=near, streams=streams)
+    start = min(seconds, rates.launch_seconds)
+    return start + (seconds - start) * _head(members).usage.probability
 
 
-def call_seconds(call: KernelCall, rates: KernelRates, *, cold: bool) -> float:
-    """Seconds of ``call``; where weights are ``cold``, no faster than memory brings them."""
-    table = rates.tables[call.family]
-    streamed = call.weight_bytes / rates.cold_bandwidth if cold else 0.0
+def call_seconds(call: KernelCall, rates: KernelRates, *, near: bool, streams: bool) -> float:
+    """Seconds of ``call``.
+
+    Args:
+        call: What is called.
+        rates: Of the device.
+        near: Whether its operands still lie in the core's own caches.
+        streams: Whether the weights of the model come from memory in every run.
+    """
+    warm = call.family not in ALWAYS_COOL and (not streams if call.family in WEIGHTED else near)
+    table = (rates.warm_tables if warm else rates.tables)[call.family]
+    streamed = call.weight_bytes / rates.cold_bandwidth if streams else 0.0
     return max(table.at(call.sizes), streamed) * call.calls

@@ -1,0 +1,79 @@
+"""A calibration as people and scripts read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hetpart.cost_model.calibrated import Calibration
+from hetpart.rates import KernelRates
+from hetpart.report.layout import labelled, line, name, percent, table
+from hetpart.units import format_bytes, format_count, format_seconds
+
+LEAST_QUIET = 0.2
+_MEANING = """float32: the best matrix product; memory: elementwise ops; weights: of products that read them once; \
+rows: of 64 bytes in a large table; kernel, session: what starting one takes; error: mean, at sizes between those \
+measured."""
+_HEADERS = (">threads", ">float32", ">memory", ">weights", ">rows", ">kernel", ">session", ">error", ">quiet")
+
+
+def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
+    """What was measured, how well the tables tell sizes between their points, and what disturbed it."""
+    cores = format_count(found.cores, "core")
+    yield labelled(
+        [
+            ("Processor", Text.assemble(name(found.processor or "unnamed", "bold"), f", {cores}")),
+            ("ONNX Runtime", Text(found.runtime)),
+            ("Copies", Text(f"{format_bytes(found.link_bandwidth)}/s, {format_seconds(found.link_seconds)} each")),
+        ]
+    )
+    yield table(_HEADERS, [_row(threads, rates) for threads, rates in found.threads.items()])
+    yield line(_MEANING)
+    share = min(rates.quiet_share for rates in found.threads.values())
+    if share < LEAST_QUIET:
+        undisturbed = (
+            f"Other work slowed the processor: undisturbed {percent(share)} of the time, of which the figures are."
+        )
+        yield line((f"{undisturbed} Calibrate again on a quiet machine where plans must be exact.", "yellow"))
+
+
+def _row(threads: str, rates: KernelRates) -> tuple[str, ...]:
+    return (
+        threads,
+        f"{rates.peak_flops['float32'] / 1e9:.0f} GFLOP/s",
+        f"{format_bytes(rates.bandwidth)}/s",
+        f"{format_bytes(rates.cold_bandwidth)}/s",
+        f"{format_bytes(rates.random_bandwidth)}/s",
+        format_seconds(rates.launch_seconds),
+        format_seconds(rates.session_seconds),
+        percent(rates.error),
+        percent(rates.quiet_share),
+    )
+
+
+def calibration_content(found: Calibration) -> dict[str, Any]:
+    """The figures, without the tables that the file holds."""
+    threads = {
+        count: {
+            "float32_flops": rates.peak_flops["float32"],
+            "bandwidth": rates.bandwidth,
+            "cold_bandwidth": rates.cold_bandwidth,
+            "random_bandwidth": rates.random_bandwidth,
+            "launch_seconds": rates.launch_seconds,
+            "visit_seconds": rates.visit_seconds,
+            "session_seconds": rates.session_seconds,
+            "error": rates.error,
+            "quiet_share": rates.quiet_share,
+        }
+        for count, rates in found.threads.items()
+    }
+    return {
+        "processor": found.processor,
+        "cores": found.cores,
+        "runtime": found.runtime,
+        "link": {"bandwidth": found.link_bandwidth, "latency": found.link_seconds},
+        "threads": threads,
+    }

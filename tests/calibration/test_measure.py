@@ -1,0 +1,116 @@
+"""A short calibration with few sizes, against what ONNX Runtime really does on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from hetpart.calibration import measure, probes
+from hetpart.cli import main
+from hetpart.cost_model import calibrated
+from hetpart.cost_model.machines import load_machine
+from hetpart.errors import HetpartError
+
+
+@pytest.fixture(scope="module")
+def short_calibration():
+    """Two sizes an axis and little time: enough to see that every part works."""
+
+    def thin(families):
+        return {
+            name: replace(family, axes=tuple(axis[:2] for axis in family.axes)) for name, family in families.items()
+        }
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (measure, probes):
+            patch.setattr(module, "FAMILIES", thin(probes.FAMILIES))
+            patch.setattr(module, "CONVOLUTIONS", thin(probes.CONVOLUTIONS))
+            patch.setattr(module, "CHECKS", {"gemm": ((4, 512, 512),)})
+        patch.setattr(measure, "SECONDS", 1.0)
+        patch.setattr(measure, "TABLE_BYTES", 2**25)
+        yield measure.calibrate()
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def test_every_probe_is_a_legal_model():
+    for family in (*probes.FAMILIES.values(), *probes.CONVOLUTIONS.values()):
+        sizes = next(iter(family.points()))
+        onnx.checker.check_model(onnx.load_from_string(family.build(*sizes)))
+
+
+def test_measures_every_family_at_one_thread_and_at_all(short_calibration):
+    assert "1" in short_calibration.threads
+    for rates in short_calibration.threads.values():
+        families = {*probes.FAMILIES, *probes.CONVOLUTIONS, "reorder"}
+        assert set(rates.tables) == set(rates.warm_tables) == families
+        assert all(seconds > 0 for found in rates.tables.values() for seconds in found.seconds)
+        assert 0 < rates.quiet_share <= 1
+
+
+def test_larger_products_take_longer(short_calibration):
+    gemm = short_calibration.threads["1"].tables["gemm"]
+    assert gemm.at((256, 768, 768)) > gemm.at((16, 768, 768)) > gemm.at((16, 64, 64))
+
+
+def test_is_kept_and_used_from_then_on(short_calibration, own_folder):
+    before = load_machine("emulated", threads=1)
+    path = calibrated.save(short_calibration)
+    assert path.is_relative_to(own_folder)
+    assert calibrated.load() == short_calibration
+    after = load_machine("emulated", threads=1)
+    assert before.host.rates is None
+    assert after.host.rates == short_calibration.threads["1"]
+    assert "calibrated with" in after.origin
+    assert "hetpart calibrate" in after.host.sources["bandwidth"]
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_a_calibration_that_cannot_be_read_is_named(short_calibration):
+    path = calibrated.save(short_calibration)
+    path.write_text("{")
+    with pytest.raises(HetpartError, match=path.name):
+        load_machine("emulated")
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_prices_the_kernels_that_run(short_calibration, zoo_model):
+    import hetpart
+
+    calibrated.save(short_calibration)
+    model = hetpart.partition(
+        zoo_model("wide-and-deep-tiny"), shape="batch=8", hardware="emulated", placement="all-cpu"
+    )
+    rates = short_calibration.rates(0)
+    assert rates is not None
+    gemms = [c for c in model.costs.ops if model.graph.ops[c.op].op_type == "Gemm"]
+    assert all(rates.launch_seconds <= cost.seconds[0] < 1e-2 for cost in gemms)
+    assert model.plan.prediction.seconds == pytest.approx(
+        sum(c.seconds[0] for c in model.costs.ops) + rates.session_seconds
+    )
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_the_command_prints_one_json_object(monkeypatch, short_calibration):
+    monkeypatch.setattr(measure, "calibrate", lambda _progress: short_calibration)
+    shown = CliRunner().invoke(main, ["calibrate", "--json"])
+    content = json.loads(shown.stdout)
+    assert shown.exit_code == 0
+    assert content["schema"] == "hetpart.calibrate"
+    assert set(content["threads"]) == set(short_calibration.threads)
+    assert "error" in CliRunner().invoke(main, ["calibrate"]).stdout
+
+
+def test_numbers_hold_no_denormals():
+    from hetpart.calibration.models import numbers
+
+    assert np.abs(numbers(10_000)).min() > np.finfo(np.float32).tiny
