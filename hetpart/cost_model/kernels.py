@@ -35,6 +35,7 @@ class _OpFacts(TypedDict, total=False):
 
 class _Facts(TypedDict):
     onnxruntime: str
+    opsets: dict[str, int]
     types: list[str]
     ops: dict[str, dict[str, _OpFacts]]
 
@@ -104,6 +105,10 @@ def _missing_inside(provider: Provider, op: Op) -> str | None:
 
 
 def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
+    newest = _facts()["opsets"].get(op.domain, op.version)
+    if op.version > newest:
+        reader = f"ONNX Runtime {_facts()['onnxruntime']}"
+        return f"{reader} reads {op.domain or 'ai.onnx'} up to opset {newest}, and the model's is {op.version}"
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"

@@ -116,6 +116,26 @@ def test_a_cpu_kernel_takes_certain_types(op_type, dtype, reason):
 
 
 @pytest.mark.parametrize("provider", list(Provider))
+def test_an_opset_newer_than_onnx_runtime_reads_has_no_kernels(provider):
+    newest = max(v for v in range(20, 40) if _reads_opset(v))
+    for version, said in (
+        (newest, None),
+        (newest + 1, f"ai.onnx up to opset {newest}, and the model's is {newest + 1}"),
+    ):
+        graph = single("Relu", [((2,), F32)], (2,), version=version)
+        found = missing_kernel(provider, graph.ops[0], graph)
+        assert found is None if said is None else said in str(found)
+
+
+def _reads_opset(version: int) -> bool:
+    relu = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 1]> g (float[2] x) => (float[2] z) { z = Relu(x) }'
+    )
+    relu.opset_import[0].version = version
+    return _runs(relu) is True
+
+
+@pytest.mark.parametrize("provider", list(Provider))
 def test_a_body_must_run_too(provider):
     body = single("Atanh", [((2,), "float64")], (2,), dtype="float64")
     graph = single("If", [((), "bool")], (2,), dtype="float64", bodies=(body, body))
