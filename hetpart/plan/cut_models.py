@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LOWEST_IR_VERSION = 8
 """Older files must list initializers as graph inputs; ours never do."""
+_HIGHEST_IR_VERSION = 13
+"""The newest that ONNX Runtime 1.31 reads; what newer files may say besides, an op of a newer opset needs."""
 _DEVICE_KEY = "hetpart.device"
 
 
@@ -49,7 +51,7 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
     graph.name = f"{whole.graph.name or 'graph'}/{partition.id}"
     for node in graph:
         node.metadata_props[_DEVICE_KEY] = partition.device
-    version = max(whole.ir_version, _LOWEST_IR_VERSION)
+    version = min(max(whole.ir_version, _LOWEST_IR_VERSION), _HIGHEST_IR_VERSION)
     proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
     # The extraction gathers weights in a set: their order is that of addresses in memory.
     proto.graph.initializer.sort(key=lambda tensor: tensor.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -141,3 +142,13 @@ def test_equal_plans_give_equal_bytes() -> None:
     proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
     partitioned = hetpart.partition(proto, hardware="emulated", placement="random:1")
     assert len({tuple(cut.SerializeToString(deterministic=True) for cut in protos(partitioned)) for _ in range(5)}) == 1
+
+
+def test_a_file_of_a_newer_form_is_cut_into_one_that_onnx_runtime_reads(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] z) { [a] z = Relu(x) }'
+    )
+    proto.ir_version = 14
+    bundle = hetpart.partition(proto, hardware="emulated").save(tmp_path / "m.hetpart")
+    with hetpart.Session(bundle, emulate=True) as session:
+        assert session.run(None, {"x": np.array([-1, 1], np.float32)})[0].tolist() == [0, 1]
