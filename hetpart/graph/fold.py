@@ -50,7 +50,6 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
 
-
 _INFERENCE_ERRORS = (InferenceError, RuntimeError, ValueError, TypeError, IndexError, MemoryError)
 """What ``onnx`` raises where types do not fit an operator, or it has no answer."""
 _KEPT = frozenset({"DequantizeLinear"})
@@ -260,9 +259,23 @@ def _schema_types(
         return infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
     except ValidationError:
         _require_form(schema, node, imports)
-        return {}
+    except InferenceError as error:
+        _require_shapes(node, inputs, error)
     except _INFERENCE_ERRORS:
-        return {}
+        pass
+    return {}
+
+
+def _require_shapes(node: onnx.NodeProto, inputs: Mapping[str, onnx.TypeProto], error: InferenceError) -> None:
+    """Refuse a node whose input shapes, all known, contradict its operator: ONNX Runtime infers by the same rules."""
+    _, mark, said = str(error).partition("[ShapeInferenceError]")
+    if not mark or not all(map(is_static, inputs.values())):
+        return
+    listed = ", ".join(f"{name!r} {list(shape_of(kind) or ())}" for name, kind in inputs.items())
+    raise InvalidModelError(
+        f"node {node.name!r}: the inputs of {node.op_type} do not go together: {listed}:{said}",
+        hint="bind the dimensions otherwise with --shape, or export the model again",
+    ) from error
 
 
 def _require_form(schema: onnx.defs.OpSchema, node: onnx.NodeProto, imports: list[onnx.OperatorSetIdProto]) -> None:

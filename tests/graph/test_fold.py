@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from hetpart.errors import InvalidModelError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import ValueRole
 from tests.graph.models import assert_read_as_it_is, from_text
@@ -300,3 +301,12 @@ def test_nodes_that_nothing_needs_go() -> None:
     assert [op.op_type for op in imported.graph.ops] == ["Neg"]
     assert not imported.proto.graph.initializer
     assert any("2 of 3 nodes" in note for note in imported.notes)
+
+
+def test_known_shapes_that_contradict_their_op_are_refused_with_both() -> None:
+    text = "g (float[2, N] x, float[2, 3] w) => (float[2, 3] z) { [mm] z = MatMul(x, w) }"
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    assert import_onnx(proto, {"N": 2}).graph.ops[0].op_type == "MatMul"
+    with pytest.raises(InvalidModelError, match=r"node 'mm'.*'x' \[2, 3\], 'w' \[2, 3\]: Incompatible") as refused:
+        import_onnx(proto, {"N": 3})
+    assert "--shape" in refused.value.hint
