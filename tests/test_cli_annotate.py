@@ -38,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def invoke(path: Path, *args: str | Path) -> Result:
     given = ["annotate", path, "--hardware", "l4+epyc", "--shape", "batch=8", *args]
-    return CliRunner().invoke(main, [str(arg) for arg in given])
+    return CliRunner(env={"COLUMNS": "120"}).invoke(main, [str(arg) for arg in given])  # wide enough for the names
 
 
 def test_the_table_has_the_machine_the_totals_and_the_largest_ops_first(path: Path) -> None:
