@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_budget, p
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
+from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
+from hetpart.graph.ir import Graph
 from hetpart.partitioner.formulate import formulate
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.partitioner.place import place
@@ -19,14 +22,11 @@ from hetpart.partitioner.source import read_source
 from hetpart.partitioner.write import model_reference, write_plan
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     import onnx
     import onnx_ir
 
     from hetpart.cost_model.annotate import Costs
     from hetpart.graph.from_onnx import ImportedModel
-    from hetpart.graph.ir import Graph
     from hetpart.plan.bundle import Bundle
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
@@ -89,7 +89,7 @@ def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape:
 
 
 def annotate(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | Graph,
     *,
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
@@ -99,7 +99,7 @@ def annotate(
 ) -> Costs:
     """What every op of ``model`` costs on every device of ``hardware``, and why. ``ops[i]`` is op ``i`` of ``load``.
 
-    ``trip_count`` and ``access`` are those of ``partition``.
+    A graph that ``load`` gave is taken as it is. ``trip_count`` and ``access`` are those of ``partition``.
 
     Raises:
         InvalidModelError: The model cannot be read.
@@ -108,7 +108,11 @@ def annotate(
     """
     assumptions = parse_assumptions(trip_count, access)
     machine = load_machine(hardware, threads=threads)
-    return price(load(model, shape=shape), machine, assumptions)
+    if not isinstance(model, Graph):
+        model = load(model, shape=shape)
+    elif shape:
+        raise InvalidOptionError("the shape of a graph is bound already", hint="give shape= to hetpart.load")
+    return price(model, machine, assumptions)
 
 
 def partition(  # noqa: PLR0913 - the options are what users type
@@ -118,7 +122,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
     pin: PinOption = None,
-    placement: str | PathLike[str] = "optimal",
+    placement: str | PathLike[str] | Mapping[str, str] = "optimal",
     threads: int = 0,
     trip_count: TripOption = None,
     access: AccessOption = None,
@@ -136,7 +140,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
         shape: Numbers for symbolic dimensions: ``{"batch": 8}`` or ``"batch=8,seq=128"``.
         pin: Ops the user places: ``"encoder.layer.0.*=cpu"``, ``"op:Gather=cpu"``, ``"node:/fc/MatMul=cuda:0"``.
         placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,
-            or a file.
+            or a file, or what such a file holds: ``{"op name": "cpu"}``.
         threads: Threads of the host's lane; 0 leaves it to the machine.
         trip_count: How often loops run where no shape tells: ``{"decoder/loop*": 32}`` or ``"decoder/loop*=32"``.
         access: How likely a run touches a weight or an expert: ``{"experts.3.*": 0.25}``, or a JSON file of the kind.
@@ -151,6 +155,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
         InfeasibleError: Nothing fits the budget.
     """
     say = progress or _silent
+    _require_options(hardware, threads, time_limit, verify)
     machine = load_machine(hardware, threads=threads)
     asked_budgets, asked_pins = parse_budget(budget), parse_pins(pin)
     budgets = resolve_budgets(asked_budgets, machine, free_memory_bytes(machine))
@@ -169,7 +174,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
         "budget": " ".join(asked.text for asked in asked_budgets) or "auto",
         "hardware": str(hardware or "default"),
         "pin": " ".join(asked.text for asked in asked_pins),
-        "placement": str(placement),
+        "placement": "mapping" if isinstance(placement, Mapping) else str(placement),
         "shape": ",".join(f"{name}={size}" for name, size in shapes.items()),
         "threads": str(threads),
         **assumptions.options(),
@@ -178,6 +183,19 @@ def partition(  # noqa: PLR0913 - the options are what users type
     plan = write_plan(assembly, imported, reference, options)
     notes = (*plan.notes, *budgets.notes, *costs.notes)
     return PartitionedModel(replace(plan, notes=notes), imported.graph, costs, imported)
+
+
+def _require_options(hardware: object, threads: int, time_limit: float, verify: str) -> None:
+    named = hardware is None or isinstance(hardware, (str, PathLike))
+    wrong: list[tuple[bool, str, object, str]] = [
+        (not named, "hardware", hardware, "it is the name of a profile or the path of a TOML file"),
+        (verify not in ("sampled", "full"), "verify", verify, 'it is "sampled" or "full"'),
+        (threads < 0, "threads", threads, "it is a number from 0, which leaves it to the machine"),
+        (not time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0"),
+    ]
+    for is_wrong, name, value, hint in wrong:
+        if is_wrong:
+            raise InvalidOptionError(f"{name} cannot be {value!r}", hint=hint)
 
 
 def _silent(stage: str) -> None:

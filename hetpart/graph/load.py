@@ -151,6 +151,11 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
     proto = loaded.proto
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise InvalidModelError(f"{loaded.path or loaded.name} holds no graph", hint="export the model again")
+    if not proto.graph.output:
+        raise InvalidModelError(
+            f"{loaded.path or loaded.name} has no outputs, so there is nothing to compute",
+            hint="name what the model returns as graph outputs when it is exported",
+        )
     if not proto.opset_import:
         raise InvalidModelError(
             f"{loaded.path or loaded.name} does not say which opset it uses", hint="export the model again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     from hetpart.graph.ir import Graph
@@ -22,12 +23,16 @@ _SHOWN = 3
 _FORM = 'write {"op name": "cpu", …}, or give a plan.json or a bundle'
 
 
-def read_source(source: str | PathLike[str], graph: Graph, problem: PlacementProblem) -> str | Placement:
+def read_source(
+    source: str | PathLike[str] | Mapping[str, str], graph: Graph, problem: PlacementProblem
+) -> str | Placement:
     """``source`` as the solver takes it: a rule's name as it is, a file's content as device indices.
 
     Raises:
         InvalidOptionError: neither a rule nor a file that places every op of ``graph`` where it may run.
     """
+    if isinstance(source, Mapping):
+        return _placement(source, graph, problem, "the placement")
     text = str(source)
     if text in ("optimal", *BASELINES) or text.startswith("random:"):
         return text
@@ -39,8 +44,12 @@ def read_source(source: str | PathLike[str], graph: Graph, problem: PlacementPro
             f"{text!r} is neither a placement rule nor a file",
             hint=f"one of optimal, random:SEED, {', '.join(BASELINES)}, or a file: {_FORM}",
         )
-    placement = _indices(_named_devices(path), graph, problem.devices, path)
-    _require_legal(placement, graph, problem, path)
+    return _placement(_named_devices(path), graph, problem, f"the placement file {path}")
+
+
+def _placement(named: Mapping[str, Any], graph: Graph, problem: PlacementProblem, where: str) -> Placement:
+    placement = _indices(named, graph, problem.devices, where)
+    _require_legal(placement, graph, problem, where)
     return placement
 
 
@@ -61,23 +70,23 @@ def _named_devices(path: Path) -> Mapping[str, Any]:
     return {str(entry.get("op")): entry.get("device") for entry in entries}
 
 
-def _indices(named: Mapping[str, Any], graph: Graph, devices: tuple[str, ...], path: Path) -> Placement:
+def _indices(named: Mapping[str, Any], graph: Graph, devices: tuple[str, ...], where: str) -> Placement:
     missing = [repr(op.name) for op in graph.ops if op.name not in named]
     wrong = sorted({repr(device) for device in named.values() if device not in devices})
     hint = f"every op needs one of {', '.join(devices)}; {_FORM}"
     for problem, found in (("places no device for", missing), ("names devices the machine lacks:", wrong)):
         if found:
-            raise InvalidOptionError(f"the placement file {path} {problem} {_few(found)}", hint=hint)
+            raise InvalidOptionError(f"{where} {problem} {_few(found)}", hint=hint)
     return np.array([devices.index(named[op.name]) for op in graph.ops], np.int8)
 
 
-def _require_legal(placement: Placement, graph: Graph, problem: PlacementProblem, path: Path) -> None:
+def _require_legal(placement: Placement, graph: Graph, problem: PlacementProblem, where: str) -> None:
     legal = problem.legal()[placement, np.arange(problem.ops)]
     wrong = [graph.ops[int(op)] for op in np.flatnonzero(np.logical_not(legal))]
     if wrong:
         named = [f"{op.name!r} ({op.op_type}) on {problem.devices[placement[op.id]]}" for op in wrong]
         raise InvalidOptionError(
-            f"the placement file {path} puts ops where they cannot run: {_few(named)}",
+            f"{where} puts ops where they cannot run: {_few(named)}",
             hint="there is no kernel there, or a pin, or a fusion with an op that cannot run there, is against it",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,12 +62,13 @@ def is_plan(data: bytes) -> bool:
         return False
 
 
-def load_plan(path: Path) -> Plan:
+def load_plan(path: str | PathLike[str]) -> Plan:
     """The plan of the bundle at ``path``, or in the plan file at ``path``.
 
     Raises:
         InvalidBundleError: there is none, or it cannot be read.
     """
+    path = Path(path)
     file = path / PLAN_FILE if path.is_dir() else path
     try:
         data = file.read_bytes()

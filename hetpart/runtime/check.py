@@ -88,7 +88,8 @@ def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[s
     if unknown:
         raise InvalidFeedError(
             f"the model has no input {', '.join(map(repr, unknown))}",
-            hint=f"its inputs are {', '.join(repr(spec.name) for spec in plan.inputs) or 'none'}",
+            hint=f"its inputs are {', '.join(repr(spec.name) for spec in plan.inputs) or 'none'}; "
+            "one that has a default in the model file keeps it",
         )
     if missing and seed is None:
         raise InvalidFeedError(

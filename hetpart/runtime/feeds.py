@@ -21,6 +21,9 @@ def checked_feeds(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> dict[
     Raises:
         InvalidFeedError: a name is missing or unknown, or a dtype or shape is not the planned one.
     """
+    given = cast("object", feeds)
+    if not isinstance(given, Mapping):
+        raise InvalidFeedError(f"the feed is {type(feeds).__name__}, not arrays by name", hint="give {name: array, …}")
     if len(feeds) != len(specs) or any(spec.name not in feeds for spec in specs):
         _refuse_names(specs, feeds)
     return {spec.name: _checked(spec, feeds[spec.name]) for spec in specs}

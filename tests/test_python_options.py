@@ -1,0 +1,60 @@
+"""What Python callers may give: text or paths, names or mappings, and what is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetpart
+from tests.runtime.models import model
+
+RELU = "g (float[4] x) => (float[4] z) { [a] y = Relu(x) [b] z = Neg(y) }"
+
+
+@pytest.mark.parametrize("options", [{"verify": "x"}, {"threads": -1}, {"time_limit": -1}, {"hardware": 3}])
+def test_an_option_that_means_nothing_is_refused_by_its_name(options: dict[str, Any]) -> None:
+    with pytest.raises(hetpart.InvalidOptionError, match=next(iter(options))) as refused:
+        hetpart.partition(model(RELU), **options)
+    assert refused.value.hint
+
+
+def test_a_placement_may_be_a_mapping() -> None:
+    asked: dict[str, Any] = {"hardware": "emulated", "placement": {"a": "cuda:0", "b": "cpu"}}
+    placed = hetpart.partition(model(RELU), **asked)
+    assert {d.op: d.device for d in placed.plan.decisions} == asked["placement"]
+    with pytest.raises(hetpart.InvalidOptionError, match="the placement places no device for 'b'"):
+        hetpart.partition(model(RELU), hardware="emulated", placement={"a": "cpu"})
+
+
+def test_a_loaded_graph_is_annotated_as_the_model_is() -> None:
+    text = "g (float[N] x) => (float[N] z) { [a] y = Relu(x) [b] z = Neg(y) }"
+    graph = hetpart.load(model(text), shape={"N": 4})
+    priced = hetpart.annotate(graph, hardware="l4+generic-2core")
+    direct = hetpart.annotate(model(text), hardware="l4+generic-2core", shape={"N": 4})
+    assert [op.seconds for op in priced.ops] == [op.seconds for op in direct.ops]
+    with pytest.raises(hetpart.InvalidOptionError, match="bound already"):
+        hetpart.annotate(graph, shape={"N": 4})
+
+
+def test_a_plan_is_loaded_from_a_path_as_text(tmp_path: Path) -> None:
+    made = hetpart.partition(model(RELU), hardware="emulated")
+    bundle = made.save(tmp_path / "m.hetpart")
+    assert hetpart.load_plan(str(bundle)) == hetpart.load_plan(bundle)
+
+
+@pytest.mark.parametrize("placement", ["all-cpu", {"a": "cpu", "b": "cuda:0"}])
+def test_a_feed_that_is_no_mapping_is_refused(placement: Any) -> None:
+    made = hetpart.partition(model(RELU), hardware="emulated", placement=placement)
+    nothing: Any = None
+    with made.session(emulate=True) as session, pytest.raises(hetpart.InvalidFeedError, match="not arrays by name"):
+        session.run(None, nothing)
+
+
+def test_a_model_that_returns_nothing_is_refused() -> None:
+    proto = model(RELU)
+    del proto.graph.output[:]
+    with pytest.raises(hetpart.InvalidModelError, match="has no outputs") as refused:
+        hetpart.partition(proto, hardware="emulated")
+    assert refused.value.hint
