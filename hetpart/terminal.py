@@ -50,7 +50,7 @@ def show(parts: Iterable[RenderableType]) -> None:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a standard output of few characters shows the others as \\u2192
         reconfigure(errors="backslashreplace")
-    if sys.stdout.isatty():
+    if getattr(sys.stdout, "isatty", bool)():  # there is none where it was closed
         print_parts(parts, Console(width=max(LEAST_WIDTH, min(_WIDEST, get_terminal_size().columns))))
     else:
         click.echo(plain(parts, get_terminal_size((DEFAULT_WIDTH, 0)).columns), nl=False)

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
+from rich.text import Text
 
 from hetpart import terminal
-from hetpart.terminal import StageBar, stdout_kept_free
+from hetpart.terminal import StageBar, show, stdout_kept_free
 
 ROOT = Path(__file__).parent.parent
 BAR_SCRIPT = """
@@ -95,3 +97,9 @@ def test_standard_output_is_given_back_after_an_error() -> None:
             assert sys.stdout is before
         terminal.print_json("test", {})
         assert output.getvalue().startswith(b"{")
+
+
+def test_a_closed_standard_output_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``hetpart report BUNDLE >&-``: Python has no ``sys.stdout`` then."""
+    monkeypatch.setattr(sys, "stdout", None)
+    show([Text("told to nobody")])

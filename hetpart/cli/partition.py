@@ -62,7 +62,7 @@ class PartitionOptions:
     "--placement",
     default="optimal",
     metavar="SOURCE",
-    help="optimal, random:SEED, all-cpu, all-accelerator, fill-in-order or a file.",
+    help="optimal, random:SEED, all-cpu, all-accelerator, fill-in-order, accelerate-order, density or a file.",
 )
 @click.option("--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement.")
 @threads_option
