@@ -57,9 +57,16 @@ class Link:
     source: str
     target: str
     bandwidth: float
-    """Bytes/s from pinned memory."""
+    """Bytes/s from or to pinned memory."""
     latency: float
     """Seconds before the first byte arrives."""
+    pageable_bandwidth: float | None = None
+    """Bytes/s from or to memory that is not pinned, which the runtime's is; ``None``: no other than ``bandwidth``."""
+
+    @property
+    def copy_bandwidth(self) -> float:
+        """Bytes/s of the runtime's own copies."""
+        return self.bandwidth if self.pageable_bandwidth is None else self.pageable_bandwidth
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ A TOML file says the same with figures of its own. Whatever it leaves out comes 
     profile = "l4"
     bandwidth = { value = 240e9, source = "measured" }
     peak_flops.float32 = 30e12
-    link = { profile = "pcie4", bandwidth = 20e9 }      # or link = "pcie4"
+    link = { profile = "pcie4", pageable_bandwidth = 6e9 }      # or link = "pcie4"
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import Calibration
 from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
 from hetpart.cost_model.profiles import (
+    BACK,
     FILE_HINT,
+    OPTIONAL,
     PEAK,
     Kind,
     Profile,
@@ -208,10 +210,15 @@ def _accelerator_row(row: Mapping[str, object], path: Path) -> tuple[Profile, Pr
 
 def _adjusted(profile: Profile, table: Mapping[str, object]) -> Profile:
     figures, sources = figures_of(table)
-    unknown = sorted(key for key in figures if not (key in profile.figures or key.startswith(PEAK)))
+    known_keys = {*profile.figures, *OPTIONAL[profile.kind]}
+    unknown = sorted(key for key in figures if not (key in known_keys or key.startswith(PEAK)))
     if unknown:
-        known = ", ".join(sorted(profile.figures))
+        known = ", ".join(sorted(known_keys))
         raise InvalidOptionError(f"{profile.name} has no figure {', '.join(unknown)}", hint=f"known: {known}")
+    # What a user states of one way alone holds for both: the profile's own figure of the way back gives place to it.
+    both_ways = [key for key in figures if key + BACK in profile.figures and key + BACK not in figures]
+    figures |= {key + BACK: figures[key] for key in both_ways}
+    sources |= {key + BACK: sources[key] for key in both_ways}
     return profile.with_figures(figures, sources)
 
 

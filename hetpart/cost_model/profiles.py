@@ -35,12 +35,23 @@ HEADER = ("kind", "title", "aliases", "patterns", "provider", "link", "profile",
 
 _COMMON = ("memory_bytes", "launch_seconds", "session_seconds", "session_bytes")
 _RATES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency", "peak_flops.float32")
+_NEVER_ZERO = (
+    "bandwidth", "bandwidth_back", "efficiency", "pageable_bandwidth", "pageable_bandwidth_back", "random_bandwidth",
+)  # fmt: skip
 REQUIRED: Mapping[Kind, tuple[str, ...]] = {
     Kind.ACCELERATOR: (*_COMMON, *_RATES),
     Kind.CPU: (*_COMMON, *_RATES, "cores", "core_bandwidth"),
-    Kind.LINK: ("bandwidth", "latency"),
+    Kind.LINK: ("bandwidth", "pageable_bandwidth", "latency"),
 }
 """Figures a profile must have to be used. ``speed_factor`` stands for an accelerator's rates: the host's times it."""
+BACK = "_back"
+"""Ends the name of a link's figure on the way to the host, where that is another than on the way from it."""
+OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
+    Kind.ACCELERATOR: (),
+    Kind.CPU: (),
+    Kind.LINK: tuple(key + BACK for key in REQUIRED[Kind.LINK]),
+}
+"""Figures a profile may have beside those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ class Profile:
                 hint='add the figures, or start from a known profile with `profile = "l4"`',
             )
         for key, value in self.figures.items():
-            if value < 0 or (value == 0 and key in ("bandwidth", "random_bandwidth", "efficiency")):
+            if value < 0 or (value == 0 and key in _NEVER_ZERO):
                 raise InvalidOptionError(f"hardware profile {self.name!r}: {key} = {value} is not a usable figure")
 
 
@@ -204,8 +215,14 @@ def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
     )
 
 
-def links_of(profile: Profile, first: str, second: str) -> tuple[Link, Link]:
-    """A link each way between two devices."""
+def links_of(profile: Profile, host: str, accelerator: str) -> tuple[Link, Link]:
+    """The link from the host to an accelerator, and the one back."""
     profile.require()
-    bandwidth, latency = profile.figures["bandwidth"], profile.figures["latency"]
-    return Link(first, second, bandwidth, latency), Link(second, first, bandwidth, latency)
+    back = {key: profile.figures.get(key + BACK, profile.figures[key]) for key in REQUIRED[Kind.LINK]}
+    return _link(host, accelerator, profile.figures), _link(accelerator, host, back)
+
+
+def _link(source: str, target: str, figures: Mapping[str, float]) -> Link:
+    # No copy is faster than the link itself, also where a user states the link's own rate alone.
+    pageable = min(figures["bandwidth"], figures["pageable_bandwidth"])
+    return Link(source, target, figures["bandwidth"], figures["latency"], pageable)

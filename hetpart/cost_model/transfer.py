@@ -6,8 +6,8 @@ from hetpart.devices import Link, Machine
 
 
 def transfer_seconds(nbytes: int, link: Link) -> float:
-    """Seconds to copy ``nbytes`` over ``link``: its latency, then its bandwidth."""
-    return link.latency + nbytes / link.bandwidth
+    """Seconds to copy ``nbytes`` over ``link``: its latency, then what the runtime's copies reach of its bandwidth."""
+    return link.latency + nbytes / link.copy_bandwidth
 
 
 def copy_seconds(machine: Machine, nbytes: int, source: int, target: int) -> float:

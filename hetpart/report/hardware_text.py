@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hetpart.cost_model.machines import load_machine
 from hetpart.cost_model.profiles import PEAK, Kind, Profile, load_profile, profile_names
-from hetpart.devices import Device, Machine
+from hetpart.devices import Device, Link, Machine
 from hetpart.report.json import to_json
 from hetpart.report.layout import heading, labelled, line, name, table
 from hetpart.units import format_bytes, format_seconds
@@ -21,8 +21,10 @@ _DEVICE_HEADERS = ("name", "also", ">memory", ">bandwidth", ">float32", "what it
 _HEADERS = {
     Kind.ACCELERATOR: _DEVICE_HEADERS,
     Kind.CPU: _DEVICE_HEADERS,
-    Kind.LINK: ("name", "also", ">bandwidth", ">latency", "what it is"),
+    Kind.LINK: ("name", ">pageable", ">pinned", ">latency", "what it is"),
 }
+_LINK_FIGURES = ("pageable_bandwidth", "bandwidth", "latency")
+_COPIES = "from and to pageable memory, as hetpart copies, and pinned"
 _FLOAT32 = f"{PEAK}.float32"
 _FLOPS_UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"))
 
@@ -58,13 +60,16 @@ def profiles_parts(profiles: Sequence[Profile], default: Machine) -> Iterator[Re
     yield labelled([("Default", Text.assemble(name(default.name, "bold"), " – ", name(default.origin)))])
     for kind, title in _TITLES.items():
         rows = [profile for profile in profiles if profile.kind is kind]
-        yield heading(title)
+        yield heading(title, _COPIES if kind is Kind.LINK else "")
         yield table(_HEADERS[kind], [_row(profile) for profile in rows])
     yield heading("Name one with --hardware ACCELERATOR[+CPU[+LINK]], such as h100+epyc.")
 
 
 def _row(profile: Profile) -> tuple[str | Text, ...]:
-    keys = ("bandwidth", "latency") if profile.kind is Kind.LINK else ("memory_bytes", "bandwidth", _FLOAT32)
+    if profile.kind is Kind.LINK:
+        values = [_figure(key, profile.figures[key]) for key in _LINK_FIGURES]
+        return (name(profile.name, "bold"), *values, name(profile.title))
+    keys = ("memory_bytes", "bandwidth", _FLOAT32)
     values = [_figure(key, profile.figures[key]) if key in profile.figures else "–" for key in keys]
     return (name(profile.name, "bold"), name(", ".join(profile.aliases)), *values, name(profile.title))
 
@@ -92,7 +97,7 @@ def _figure(key: str, value: float) -> str:
         return _rate(value)
     if key.endswith("_bytes"):
         return format_bytes(value)
-    return format_seconds(value) if key.endswith("_seconds") or key == "latency" else f"{value:g}"
+    return format_seconds(value) if key.endswith("_seconds") or key.startswith("latency") else f"{value:g}"
 
 
 def _rate(value: float) -> str:
@@ -108,12 +113,12 @@ def machine_parts(machine: Machine) -> Iterator[RenderableType]:
     """The devices and links of ``machine`` as plans see them."""
     yield labelled([("Machine", Text.assemble(name(machine.name, "bold"), " – ", name(machine.origin)))])
     yield heading("Devices")
-    headers = ("device", "profile", ">memory", ">bandwidth", ">float32", ">launch", ">session", "provider")
+    headers = ("device", "profile", ">memory", ">bandwidth", ">float32", ">launch", ">session")
     yield table(headers, [_device_row(device) for device in machine.devices])
-    yield heading("Links")
-    rows = [(name(k.source), name(k.target), _rate(k.bandwidth), format_seconds(k.latency)) for k in machine.links]
+    yield heading("Links", _COPIES)
+    rows = [_link_row(link) for link in machine.links]
     if rows:
-        yield table(("from", "to", ">bandwidth", ">latency"), rows)
+        yield table(("from", "to", ">pageable", ">pinned", ">latency"), rows)
     else:
         yield line("There is one device, and nothing to link.")
 
@@ -127,5 +132,9 @@ def _device_row(device: Device) -> tuple[str | Text, ...]:
         _flops(device.peak_flops.get("float32", 0.0)),
         format_seconds(device.launch_seconds),
         format_seconds(device.session_seconds),
-        name(device.provider.removesuffix("ExecutionProvider")),
     )
+
+
+def _link_row(link: Link) -> tuple[str | Text, ...]:
+    rates = _rate(link.copy_bandwidth), _rate(link.bandwidth)
+    return (name(link.source), name(link.target), *rates, format_seconds(link.latency))

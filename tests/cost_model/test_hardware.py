@@ -6,13 +6,17 @@ import re
 
 import pytest
 
-from hetpart.cost_model.profiles import REQUIRED, Kind, load_profile, profile_names
+from hetpart.cost_model.machines import load_machine
+from hetpart.cost_model.profiles import REQUIRED, Kind, links_of, load_profile, profile_names
+from hetpart.cost_model.transfer import transfer_seconds
 from hetpart.errors import InvalidOptionError
+from hetpart.report.hardware_text import describe_hardware
+from hetpart.report.layout import plain
 
 EXPECTED = {
-    "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-4090", "rtx-3090",
-    "gh200", "epyc-genoa", "xeon-spr", "ryzen-desktop", "generic-2core", "pcie3", "pcie4", "pcie5", "nvlink-c2c",
-    "emulated",
+    "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-5090",
+    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "xeon-spr", "ryzen-desktop",
+    "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
 }  # fmt: skip
 DRIVER_NAMES = {
     "NVIDIA H200": "h200",
@@ -29,8 +33,20 @@ DRIVER_NAMES = {
     "NVIDIA A10G": "a10",
     "Tesla T4": "t4",
     "Tesla V100-SXM2-32GB": "v100",
+    "NVIDIA GeForce RTX 5090": "rtx-5090",
     "NVIDIA GeForce RTX 4090": "rtx-4090",
+    "NVIDIA GeForce RTX 4060": "rtx-4060",
     "NVIDIA GeForce RTX 3090": "rtx-3090",
+    "NVIDIA GeForce RTX 3060": "rtx-3060",
+    "NVIDIA GeForce RTX 5090 D": None,
+    "NVIDIA GeForce RTX 5090 Laptop GPU": None,
+    "NVIDIA GeForce RTX 4090 D": None,
+    "NVIDIA GeForce RTX 4090 Laptop GPU": None,
+    "NVIDIA GeForce RTX 4060 Ti": None,
+    "NVIDIA GeForce RTX 4060 Laptop GPU": None,
+    "NVIDIA GeForce RTX 3090 Ti": None,
+    "NVIDIA GeForce RTX 3060 Ti": None,
+    "NVIDIA GeForce RTX 3060 Laptop GPU": None,
     "NVIDIA L40": None,
     "NVIDIA A100X-Something": None,
     "NVIDIA A1000 Laptop GPU": None,
@@ -84,6 +100,63 @@ def test_figures_are_in_the_range_of_real_hardware(name):
     assert figures["random_bandwidth"] < figures["bandwidth"]
     assert 0 < figures["efficiency"] <= 1
     assert 0 < figures["bandwidth_efficiency"] <= 1
+
+
+CORES_AND_CLOCKS = {"rtx-5090": (21_760, 2.407e9), "rtx-4060": (3072, 2.46e9), "rtx-3060": (3584, 1.777e9)}
+"""CUDA cores and boost clocks, from which the whitepapers compute all their rates."""
+
+
+@pytest.mark.parametrize(("name", "cores", "clock"), [(name, *pair) for name, pair in CORES_AND_CLOCKS.items()])
+def test_peaks_of_geforce_cards_follow_from_cores_and_clocks(name, cores, clock):
+    figures = load_profile(name).figures
+    plain = 2 * cores * clock
+    shares = {"float32": 1, "float16": 2, "bfloat16": 2, "int8": 8, "uint8": 8, "float64": 1 / 64}
+    for dtype, share in shares.items():
+        assert figures[f"peak_flops.{dtype}"] == pytest.approx(share * plain, rel=0.01), dtype
+
+
+@pytest.mark.parametrize("name", profile_names(Kind.LINK))
+def test_staging_slows_copies_and_never_speeds_them_up(name):
+    there, back = links_of(load_profile(name), "cpu", "cuda:0")
+    for link in (there, back):
+        assert 1e9 < link.copy_bandwidth <= link.bandwidth
+    assert (there.source, there.target) == (back.target, back.source) == ("cpu", "cuda:0")
+
+
+def test_figures_of_the_way_back_are_those_of_the_link_to_the_host():
+    there, back = links_of(load_profile("nvlink-c2c"), "cpu", "cuda:0")
+    assert (there.bandwidth, back.bandwidth) == (375e9, 297e9)
+    assert there.copy_bandwidth > back.copy_bandwidth
+    assert transfer_seconds(10**9, there) < transfer_seconds(10**9, back)
+
+
+def test_copies_are_priced_as_the_runtime_makes_them():
+    there, _ = links_of(load_profile("pcie4"), "cpu", "cuda:0")
+    assert transfer_seconds(10**9, there) == pytest.approx(0.1 + there.latency)
+
+
+@pytest.mark.parametrize(
+    ("stated", "there", "back"),
+    [
+        ("pageable_bandwidth = 6e9", 6e9, 6e9),
+        ("pageable_bandwidth = 6e9, pageable_bandwidth_back = 5e9", 6e9, 5e9),
+        ("pageable_bandwidth_back = 5e9", 10e9, 5e9),
+        ("bandwidth = 3e9", 3e9, 3e9),
+        ("bandwidth = 20e9", 10e9, 10.8e9),
+    ],
+)
+def test_what_a_file_states_of_a_link_holds_both_ways(tmp_path, stated, there, back):
+    path = tmp_path / "box.toml"
+    path.write_text(f'[[accelerator]]\nprofile = "l4"\nlink = {{ profile = "pcie4", {stated} }}\n')
+    machine = load_machine(path)
+    assert machine.link("cpu", "cuda:0").copy_bandwidth == there
+    assert machine.link("cuda:0", "cpu").copy_bandwidth == back
+
+
+@pytest.mark.parametrize("name", [None, *profile_names(), "gh200+grace", "h100+xeon"])
+def test_no_line_is_wider_than_a_terminal_of_80_columns(name):
+    shown = plain(describe_hardware(name).parts, 80)
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def _matches(name: str, kind: Kind) -> list[str]:
