@@ -133,6 +133,8 @@ def _budget(given: str | float) -> Budget:
     name = device_name(device)
     if not _DEVICE_PATTERN.fullmatch(name):
         raise InvalidOptionError(f"the budget {text!r} names no device before its '='", hint=_BUDGET_HINT)
+    if not amount.strip():
+        raise InvalidOptionError(f"the budget {text!r} gives {name} no size", hint=_BUDGET_HINT)
     return Budget(name, _amount(amount.strip(), text), text)
 
 
@@ -157,8 +159,9 @@ def _share(percent: str, text: str) -> Fraction:
 def _size(amount: str, text: str) -> int:
     try:
         return parse_bytes(amount)
-    except InvalidOptionError:
-        raise InvalidOptionError(f"the budget {text!r} is not a size", hint=_BUDGET_HINT) from None
+    except InvalidOptionError as error:
+        why = error.message.rpartition(" is ")[2]
+        raise InvalidOptionError(f"the budget {text!r} is {why}", hint=_BUDGET_HINT) from None
 
 
 def resolve_budgets(

@@ -9,10 +9,11 @@ import re
 
 from hetpart.errors import InvalidOptionError
 
-_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 _MULTIPLIERS = _DECIMAL | _BINARY
-_BYTES_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?)b?\s*", re.IGNORECASE)
+_BYTES_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?i?)b?\s*", re.IGNORECASE | re.ASCII)
+_HINT = "write a number with a unit, such as 16GB (10^9 bytes), 12GiB (2^30 bytes), 300kB or 4096"
 _RATE_SUFFIX = "/s"
 
 
@@ -25,10 +26,9 @@ def parse_bytes(text: str) -> int:
     match = _BYTES_PATTERN.fullmatch(text)
     multiplier = _MULTIPLIERS.get(match[2].lower()) if match else None
     if match is None or multiplier is None:
-        raise InvalidOptionError(
-            f"{text!r} is not a size in bytes",
-            hint="write a number with a unit, such as 16GB (10^9 bytes), 12GiB (2^30 bytes), 300kB or 4096",
-        )
+        raise InvalidOptionError(f"{text!r} is not a size in bytes", hint=_HINT)
+    if 0 < float(match[1]) * multiplier < 1:
+        raise InvalidOptionError(f"{text!r} is less than a byte", hint=_HINT)
     return round(float(match[1]) * multiplier) if "." in match[1] else int(match[1]) * multiplier
 
 

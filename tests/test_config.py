@@ -99,7 +99,7 @@ def test_any_text_is_a_budget_or_an_option_error(text: str) -> None:
         ("1" + "0" * 400 + ".5GB", "not a size"),
         ("=16GB", "names no device"),
         ("cu da=16GB", "names no device"),
-        ("cuda:0=", "not a size"),
+        ("cuda:0=", "no size"),
     ],
 )
 def test_a_bad_budget_says_what_to_write(text: str | int, said: str) -> None:
@@ -253,3 +253,22 @@ def test_a_bad_pin_says_what_to_write(text: str) -> None:
     with pytest.raises(InvalidOptionError, match="not pattern=device") as caught:
         parse_pins(text)
     assert "op:Gather=cpu" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0.5", "less than a byte"),
+        ("٣GB", "not a size"),
+        ("1e8", "not a size"),
+        ("cuda:0=", "gives cuda:0 no size"),
+    ],
+)
+def test_odd_budgets_are_refused_for_what_they_are(text: str, said: str) -> None:
+    with pytest.raises(InvalidOptionError, match=said) as refused:
+        parse_budget(text)
+    assert "--budget" in refused.value.hint
+
+
+def test_petabytes_are_read() -> None:
+    assert [budget.amount for budget in parse_budget(["10PB", "cpu=1PiB"])] == [10**16, 2**50]
