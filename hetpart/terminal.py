@@ -26,6 +26,8 @@ FAILED_EXIT = 2
 _SYSTEM_HINTS = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EACCES: "choose a place that you may read and write",
+    errno.ENOENT: "check the spelling of the path",
+    errno.ENAMETOOLONG: "choose a shorter name",
     errno.EROFS: "choose a place that can be written",
 }
 _PATIENCE_SECONDS = 1.0

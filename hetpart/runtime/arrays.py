@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from tokenize import TokenError
@@ -12,9 +14,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
+from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError, InvalidOptionError
 
 _INPUT_HINT = "write --input name=file.npy"
+_LFS_MARK, _NPY_MARK = b"version https://git-lfs", b"\x93NUMPY"
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 100
 
@@ -48,14 +51,43 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
         ) from error
     except (ValueError, TokenError) as error:
         raise InvalidFeedError(
-            f"{str(path)!r} for the input {name!r} is not an .npy array: {error}",
+            f"{str(path)!r} for the input {name!r} is {_what_instead(path, error)}",
             hint="write it with numpy.save; arrays of Python objects are not read",
         ) from error
 
 
+def _what_instead(path: Path, error: Exception) -> str:
+    with path.open("rb") as file:
+        head = file.read(len(_LFS_MARK))
+    if head == _LFS_MARK:
+        return "a git-LFS pointer, not the array it points to: fetch it with `git lfs pull`"
+    if head.startswith(_NPY_MARK) and "mmap length is greater" in str(error):
+        return f"cut short: it ends after {path.stat().st_size:,} bytes, and its header tells of more"
+    return f"not an .npy array: {error}"
+
+
 def write_arrays(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Write every array to ``folder``, every one of a sequence too; names are made safe as file names, and unique."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write every array to ``folder``, every one of a sequence too; names are made safe as file names, and unique.
+
+    Raises:
+        ExecutionError: a result is of a kind that files cannot hold.
+        HetpartError: the folder cannot be written; one that was made for it is removed if it is empty.
+    """
+    is_new = not os.path.lexists(folder)  # no error where the name cannot be one
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _written(results, folder)
+    except OSError as error:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise HetpartError(
+            f"cannot write the results to {str(folder)!r}: {error.strerror or error}",
+            hint="free some space, or give --output a folder that can be written; no result is half-written",
+        ) from error
+
+
+def _written(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     written: dict[str, None] = {}
     for name, array in _arrays(results):
         safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip(".") or "output"
