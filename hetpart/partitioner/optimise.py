@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetpart.partitioner.price import PriceSearch
-    from hetpart.partitioner.problem import PlacementProblem
+    from hetpart.partitioner.problem import Placement, PlacementProblem
 
 EXPLORED = 2
 """Splits of the budget worth exploring."""
@@ -132,7 +132,13 @@ class _Search:
         return taken[: self._affordable(MOST_SETTLED)]
 
 
-def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]) -> Scored:
+def optimise(
+    scorer: Scorer,
+    search: PriceSearch,
+    baselines: dict[str, Scored],
+    expired: Callable[[], bool],
+    start: Placement | None = None,
+) -> Scored:
     """The best placement found. It breaks a budget only if nothing found does not.
 
     Args:
@@ -140,6 +146,7 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
         search: Its bound and the cuts met on the way.
         baselines: Placements to beat; the best are starts.
         expired: Whether time is up; then the best so far is returned.
+        start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
     """
     problem = scorer.problem
     fallback = scorer.score(forced_placement(problem))
@@ -148,8 +155,11 @@ def optimise(scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], 
     average = _average_price(scorer.score(search.met[1]), fallback)
     run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
-    known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
-    known += [run.settled(candidate) for candidate in run.promising(known)]
+    if start is None:
+        known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
+        known += [run.settled(candidate) for candidate in run.promising(known)]
+    else:
+        known.append(run.settled(scorer.score(start)))
     best = run.nearest(known)
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)

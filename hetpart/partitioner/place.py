@@ -67,7 +67,8 @@ class _Task:
         tried: list[Solution] = []
         for attempt in range(_ATTEMPTS):
             try:
-                tried.append(solve(problem, source=self.source, time_limit=time_limit))
+                start = tried[-1].placement if tried else None
+                tried.append(solve(problem, source=self.source, time_limit=time_limit, start=start))
             except NothingFitsError as error:
                 least = self._assembled(formulation, _unlimited(formulation.problem, error.shortage.placement))
                 if not _excess(least).any():

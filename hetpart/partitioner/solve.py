@@ -91,13 +91,20 @@ class NothingFitsError(InfeasibleError):
         self.shortage = shortage
 
 
-def solve(problem: PlacementProblem, *, source: str | Placement = OPTIMAL, time_limit: float = 30.0) -> Solution:
+def solve(
+    problem: PlacementProblem,
+    *,
+    source: str | Placement = OPTIMAL,
+    time_limit: float = 30.0,
+    start: Placement | None = None,
+) -> Solution:
     """The placement that ``source`` asks for, with its certificate.
 
     Args:
         problem: What to place. Two devices at most.
         source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
         time_limit: Seconds after which ``optimal`` returns the best it has.
+        start: What ``optimal`` found for budgets a little larger: it is made to fit, and nothing else is explored.
 
     Raises:
         NothingFitsError: No placement fits the budgets, or the one asked for does not.
@@ -107,7 +114,7 @@ def solve(problem: PlacementProblem, *, source: str | Placement = OPTIMAL, time_
     scorer = Scorer.of(problem)
     search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
     if isinstance(source, str) and source == OPTIMAL:
-        chosen, found = _best(scorer, search, baselines, _after(time_limit))
+        chosen, found = _best(scorer, search, baselines, _after(time_limit), start)
     else:
         chosen, found = _asked_for(scorer, source, baselines)
     if not found.fits:
@@ -145,12 +152,16 @@ def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
 
 
 def _best(
-    scorer: Scorer, search: PriceSearch, baselines: dict[str, Scored], expired: Callable[[], bool]
+    scorer: Scorer,
+    search: PriceSearch,
+    baselines: dict[str, Scored],
+    expired: Callable[[], bool],
+    start: Placement | None,
 ) -> tuple[str, Scored]:
     """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
     if len(scorer.problem.devices) == 1:
         return "solver", scorer.score(search.below)
-    rivals = {"solver": optimise(scorer, search, baselines, expired), **baselines}
+    rivals = {"solver": optimise(scorer, search, baselines, expired, start), **baselines}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
     return name, rivals[name]
 
