@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import HEAVY, REORDER, KernelCall, kernel_call
@@ -14,8 +15,12 @@ from hetpart.rates import KernelRates
 
 LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 """Ops that read rows of a weight, not all of it."""
-WEIGHTED = frozenset({"gemm", "pointwise", "convolution", "depthwise", "stem"})
-"""Families whose time depends on where their weights are."""
+PRODUCTS = frozenset({"gemm"})
+"""Families that read their weights once a call: from the last cache as fast as when they are repeated."""
+CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
+"""Families that read their weights again and again, from the core's own caches at best."""
+BY_ROWS = frozenset({"gemm", "batched_gemm"})
+"""Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
 ALWAYS_COOL = frozenset({"gather"})
 """Families whose operands are in no cache, however small the model: rows at random places of a table."""
 _ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
@@ -32,7 +37,7 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
         return (None,) * len(graph.ops)
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
-    streams = _streamed_weights(graph) > rates.cache_bytes
+    weights = _streamed_weights(graph)
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
     found: list[float | None] = [0.0] * len(graph.ops)
     waiting = 0.0
@@ -40,10 +45,10 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
         near = distance <= rates.core_cache_bytes
         if not kernel.ops:
             elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
-            waiting += call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, streams=streams)
+            waiting += call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, weights=weights)
             continue
         members = [graph.ops[op] for op in kernel.ops]
-        seconds = _kernel_seconds(kernel, members, graph, rates, near=near, streams=streams)
+        seconds = _kernel_seconds(kernel, members, graph, rates, near=near, weights=weights)
         found[_head(members).id] = None if seconds is None else seconds + waiting
         waiting = 0.0
     return tuple(found)
@@ -83,28 +88,39 @@ def _head(members: list[Op]) -> Op:
 
 
 def _kernel_seconds(
-    kernel: Kernel, members: list[Op], graph: Graph, rates: KernelRates, *, near: bool, streams: bool
+    kernel: Kernel, members: list[Op], graph: Graph, rates: KernelRates, *, near: bool, weights: int
 ) -> float | None:
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
     call = kernel_call(members, graph)
     if call is None:
         return None
-    seconds = call_seconds(call, rates, near=near, streams=streams)
+    probability = _head(members).usage.probability
+    if call.family in BY_ROWS:
+        rows, *rest = call.sizes
+        return call_seconds(
+            replace(call, sizes=(max(1.0, rows * probability), *rest)), rates, near=near, weights=weights
+        )
+    seconds = call_seconds(call, rates, near=near, weights=weights)
     start = min(seconds, rates.launch_seconds)
-    return start + (seconds - start) * _head(members).usage.probability
+    return start + (seconds - start) * probability
 
 
-def call_seconds(call: KernelCall, rates: KernelRates, *, near: bool, streams: bool) -> float:
+def call_seconds(call: KernelCall, rates: KernelRates, *, near: bool, weights: int) -> float:
     """Seconds of ``call``.
 
     Args:
         call: What is called.
         rates: Of the device.
         near: Whether its operands still lie in the core's own caches.
-        streams: Whether the weights of the model come from memory in every run.
+        weights: Bytes of all weights that a run of the model reads: whether they stay in a cache from run to run.
     """
-    warm = call.family not in ALWAYS_COOL and (not streams if call.family in WEIGHTED else near)
-    table = (rates.warm_tables if warm else rates.tables)[call.family]
-    streamed = call.weight_bytes / rates.cold_bandwidth if streams else 0.0
+    if call.family in PRODUCTS:
+        hot = weights <= rates.cache_bytes
+    elif call.family in CONVOLUTIONS:
+        hot = weights <= rates.core_cache_bytes
+    else:
+        hot = near and call.family not in ALWAYS_COOL
+    table = (rates.warm_tables if hot else rates.tables)[call.family]
+    streamed = call.weight_bytes / rates.cold_bandwidth if weights > rates.cache_bytes else 0.0
     return max(table.at(call.sizes), streamed) * call.calls
