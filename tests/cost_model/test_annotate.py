@@ -127,7 +127,8 @@ def test_quantized_products_run_at_the_rate_of_integers_on_the_cpu(machine):
 def test_copies_are_priced_by_the_link(machine):
     costs = annotate(_large_product(), machine)
     link = machine.link("cpu", "cuda:0")
-    assert costs.copy_seconds(10**9, 0, 1) == link.latency + 10**9 / link.bandwidth
+    assert link.pageable_bandwidth is not None
+    assert costs.copy_seconds(10**9, 0, 1) == link.latency + 10**9 / link.pageable_bandwidth
     assert costs.copy_seconds(10**9, 1, 1) == 0.0
 
 
