@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from hetpart.cli.guard import json_option
+from hetpart.errors import InvalidOptionError
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from hetpart.calibration.from_profile import Refit
+
 
 @click.command()
+@click.option(
+    "--from-profile",
+    "profile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measure nothing: refit the calibration to the JSON profile that ONNX Runtime wrote of a run.",
+)
+@click.option(
+    "--threads", type=click.IntRange(0), default=0, metavar="N", help="Threads of the profiled run; 0: as it tells."
+)
 @json_option
-def calibrate(*, as_json: bool) -> None:
+def calibrate(profile: Path | None, threads: int, *, as_json: bool) -> None:
     """Measure this machine's processor in about a minute; plans use the figures from then on."""
+    if profile is not None:
+        _refit(profile, threads, as_json=as_json)
+        return
+    if threads:
+        raise InvalidOptionError(
+            "--threads says what run --from-profile is of, and there is none",
+            hint="leave it out: `hetpart calibrate` measures one thread and all cores",
+        )
+    _measure(as_json=as_json)
+
+
+def _measure(*, as_json: bool) -> None:
     with stdout_kept_free(wanted=as_json), StageBar() as progress:
         from hetpart.calibration.measure import calibrate as measure
         from hetpart.cost_model.calibrated import save
@@ -25,3 +58,33 @@ def calibrate(*, as_json: bool) -> None:
     else:
         show(calibration_parts(found))
         click.echo(f"\nWritten to {printable(str(path))}")
+
+
+def _refit(profile: Path, threads: int, *, as_json: bool) -> None:
+    with stdout_kept_free(wanted=as_json):
+        from hetpart.calibration.from_profile import refit_from
+        from hetpart.cost_model.calibrated import save
+
+        found = refit_from(profile, threads)
+        path = save(found.calibration)
+    if as_json:
+        fits = [{"family": fit.family, "kernels": fit.kernels, "factor": fit.factor} for fit in found.families]
+        content = {"threads": found.threads, "families": fits, "left_out": found.left_out}
+        print_json("calibrate", {"file": str(path), "profile": str(profile), **content})
+    else:
+        show(_refit_parts(found))
+        click.echo(f"\nWritten to {printable(str(path))}")
+
+
+def _refit_parts(found: Refit) -> Iterator[RenderableType]:
+    from hetpart.report.layout import heading, line, table
+    from hetpart.units import format_count
+
+    yield heading(f"Kernels of a run with {format_count(found.threads, 'thread')}")
+    rows = [(fit.family, str(fit.kernels), f"× {fit.factor:.3g}") for fit in found.families]
+    yield table(("family", ">kernels", ">seconds"), rows)
+    yield line("seconds: measured to predicted, their median; the family's tables were multiplied by it.")
+    if found.left_out:
+        yield line(
+            f"{format_count(found.left_out, 'kernel')} told nothing: too short, or of no family, or not for sure."
+        )

@@ -1,0 +1,330 @@
+"""Refitting to profiles that ONNX Runtime really wrote, and to files that are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+from onnx import helper
+
+from hetpart.calibration import from_profile, probes
+from hetpart.calibration.from_profile import read_profile, refit, refit_from
+from hetpart.calibration.models import CONTRIB, chain, model, numbers
+from hetpart.calibration.profiled_calls import ProfiledKernel, Tensor, kernel_calls
+from hetpart.cli import main
+from hetpart.cost_model import calibrated
+from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
+from hetpart.cost_model.detect import this_processor
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.rates import KernelRates, RateTable
+
+WARM_SHARE = 0.5
+
+
+def made_up_rates() -> KernelRates:
+    """Every family takes a microsecond at its smallest and more, without bound, at larger sizes."""
+    families = {**probes.FAMILIES, **probes.CONVOLUTIONS}
+    tables = {name: RateTable(tuple((1.0,) for _ in family.axes), (1e-9,)) for name, family in families.items()}
+    tables["reorder"] = RateTable(((1.0,),), (1e-9,))
+    return KernelRates(
+        tables=tables,
+        warm_tables={name: table.times(WARM_SHARE) for name, table in tables.items()},
+        session_seconds=5e-6,
+        launch_seconds=1e-6,
+        visit_seconds=1e-7,
+        bandwidth=1e10,
+        random_bandwidth=1e9,
+        cold_bandwidth=1e12,
+        peak_flops={"float32": 1e11},
+        core_cache_bytes=2.0**22,
+        cache_bytes=2.0**24,
+        quiet_share=1.0,
+        error=0.1,
+    )
+
+
+def made_up_calibration() -> Calibration:
+    processor = this_processor()
+    rates = {"1": made_up_rates(), "2": made_up_rates()}
+    return Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, 1e10, 1e-6)
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path / "config"))
+    return tmp_path
+
+
+def profiled(folder, content, *, threads=1, runs=4):
+    """The profile of a real session."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    feeds = {
+        arg.name: numbers(*arg.shape) if "float" in arg.type else np.zeros(arg.shape, np.int64)
+        for arg in session.get_inputs()
+    }
+    for _ in range(runs):
+        session.run(None, feeds)
+    return folder / session.end_profiling()
+
+
+def products(rows=64, width=512):
+    """Products with a bias and an activation, which ONNX Runtime fuses, and whose weights it packs."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w1"], ["y"]),
+    ]
+    weights = {"w0": numbers(width, width), "w1": numbers(width, width), "b": numbers(width)}
+    return model(nodes, {"x": (rows, width)}, {"y": (rows, width)}, weights)
+
+
+def told(path):
+    """What is read from a profile: (family, sizes) of every kernel."""
+    return [(c.call.family, c.call.sizes) for c in kernel_calls(read_profile(path).kernels, made_up_rates())]
+
+
+UNTOLD = {"pool": "the window is an attribute", "transpose": "the probe turns axes of one size around"}
+SECOND = {
+    name: [axis[min(1, len(axis) - 1)] for axis in family.axes]
+    for name, family in {**probes.FAMILIES, **probes.CONVOLUTIONS}.items()
+    if name not in UNTOLD
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_a_profile_of_a_familys_probe_tells_that_family_and_size(tmp_path, name):
+    family = {**probes.FAMILIES, **probes.CONVOLUTIONS}[name]
+    sizes = SECOND[name]
+    if name == "gather":
+        sizes[2] = 2**20
+    found = told(profiled(tmp_path, family.build(*sizes), runs=1))
+    expected = [size for told_family, size in found if told_family == name]
+    assert expected, found
+    assert np.allclose(np.asarray(expected[0], float), sizes, rtol=0.05), found
+
+
+def test_what_the_optimiser_fused_is_of_the_same_family(tmp_path):
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "v"], ["y"], kernel_shape=[3, 3], pads=[1] * 4, group=32),
+    ]
+    weights = {"w": numbers(32, 16, 3, 3), "v": numbers(32, 1, 3, 3)}
+    images = model(nodes, {"x": (2, 16, 28, 28)}, {"y": (2, 32, 28, 28)}, weights)
+    assert dict(told(profiled(tmp_path, images)))["convolution"] == (16, 32, 2 * 28 * 28)
+    assert dict(told(profiled(tmp_path, images)))["depthwise"] == (32, 2 * 28 * 28)
+    assert told(profiled(tmp_path, products())) == [("gemm", (64, 512, 512))] * 2
+
+
+def test_a_product_of_what_is_no_weight_counts_each_matrix(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "z"], ["y"])]
+    batched = model(nodes, {"x": (2, 3, 40, 16), "z": (2, 3, 16, 24)}, {"y": (2, 3, 40, 24)})
+    (call,) = kernel_calls(read_profile(profiled(tmp_path, batched)).kernels, made_up_rates())
+    assert (call.call.family, call.call.sizes, call.call.calls) == ("batched_gemm", (40, 16, 24), 6)
+
+
+def test_heads_that_change_places_keep_their_runs(tmp_path):
+    nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])]
+    heads = model(nodes, {"x": (1, 128, 12, 64)}, {"y": (1, 12, 128, 64)})
+    assert told(profiled(tmp_path, heads)) == [("transpose", (128 * 12 * 64, 64))]
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_what_shapes_leave_open_is_not_guessed(tmp_path, name):
+    family = probes.FAMILIES[name]
+    assert told(profiled(tmp_path, family.build(*(axis[1] for axis in family.axes)), runs=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "made", "sizes"),
+    [
+        ((1, 128, 12, 64), (1, 12, 128, 64), [(128 * 12 * 64, 64)]),
+        ((8, 6, 4), (6, 4, 8), [(8 * 6 * 4, 1)]),
+        ((4, 4, 3), (4, 4, 3), []),
+        ((7, 5, 5), (5, 7, 5), []),
+    ],
+)
+def test_axes_are_told_by_their_sizes_or_not_at_all(shape, made, sizes):
+    kernel = ProfiledKernel("Transpose", (Tensor("float32", shape),), (Tensor("float32", made),), 0, 1e-3)
+    assert [call.call.sizes for call in kernel_calls([kernel], made_up_rates())] == sizes
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_predictions_become_what_the_run_took(own_folder):
+    calibrated.save(made_up_calibration())
+    path = profiled(own_folder, products(), runs=9)
+    events = [e for e in json.loads(path.read_text()) if e["cat"] == "Node"]
+    took = {name: [e["dur"] * 1e-6 for e in events if e["name"] == name][1:] for name in {e["name"] for e in events}}
+    seconds = [median(those) for those in took.values()]
+    found = refit_from(path)
+    assert [(fit.family, fit.kernels) for fit in found.families] == [("gemm", 2)]
+    refitted = found.calibration.threads["1"].warm_tables["gemm"].at((64, 512, 512))
+    assert refitted == pytest.approx(median(seconds), rel=0.2)
+    assert found.calibration.threads["2"] == made_up_rates()
+
+
+def test_a_second_refit_changes_nothing(tmp_path):
+    kernels = read_profile(profiled(tmp_path, products())).kernels
+    first = refit(made_up_calibration(), kernels, 1, 0.0)
+    second = refit(first.calibration, kernels, 1, 0.0)
+    assert first.families[0].factor != pytest.approx(1.0)
+    assert [fit.factor for fit in second.families] == [pytest.approx(1.0)]
+
+
+def kernel(seconds, width=512, parameters=0):
+    """A product of 64 rows whose weight was packed."""
+    left, made = Tensor("float32", (64, width)), Tensor("float32", (64, width))
+    return ProfiledKernel("MatMul", (left,), (made,), parameters, seconds)
+
+
+def test_the_factor_is_the_median_and_of_one_family_alone():
+    rates = made_up_rates()
+    predicted = rates.warm_tables["gemm"].at((64, 512, 512))
+    kernels = [kernel(share * predicted - rates.launch_seconds) for share in (1.5, 2.0, 9.0)]
+    found = refit(made_up_calibration(), kernels, 1, 0.0)
+    assert [(fit.family, fit.kernels) for fit in found.families] == [("gemm", 3)]
+    assert found.families[0].factor == pytest.approx(2.0)
+    scaled = found.calibration.threads["1"]
+    assert scaled.tables["gemm"].seconds == pytest.approx(rates.tables["gemm"].times(2.0).seconds)
+    assert scaled.warm_tables["gemm"].seconds == pytest.approx(rates.warm_tables["gemm"].times(2.0).seconds)
+    assert {n: t for n, t in scaled.tables.items() if n != "gemm"} == {
+        n: t for n, t in rates.tables.items() if n != "gemm"
+    }
+
+
+def test_what_profiling_adds_is_taken_off():
+    rates = made_up_rates()
+    predicted = rates.warm_tables["gemm"].at((64, 512, 512))
+    found = refit(made_up_calibration(), [kernel(predicted - rates.launch_seconds + 5e-6)], 1, 5e-6)
+    assert found.families[0].factor == pytest.approx(1.0)
+
+
+def test_kernels_shorter_than_the_clock_can_tell_are_left_out():
+    short = ProfiledKernel("Relu", (Tensor("float32", (8,)),), (Tensor("float32", (8,)),), 0, 3e-6)
+    found = refit(made_up_calibration(), [short], 1, 0.0)
+    assert (found.families, found.left_out) == ((), 1)
+
+
+def test_kernels_that_wait_for_their_weights_say_nothing_of_the_table():
+    slow = made_up_rates()
+    wide = [kernel(1.0, width=2048) for _ in range(2)]
+    streamed = next(iter(kernel_calls(wide, slow)))
+    assert streamed.call.weight_bytes == 4 * 2048**2
+    assert streamed.weights == 2 * streamed.call.weight_bytes > slow.cache_bytes
+    waiting = replace(made_up_calibration(), threads={"1": replace(slow, cold_bandwidth=1e6)})
+    assert refit(waiting, wide, 1, 0.0).families == ()
+    assert refit(made_up_calibration(), wide, 1, 0.0).families[0].kernels == 2
+
+
+def test_other_element_types_are_of_no_family():
+    half = Tensor.of("float16", (1024, 1024))
+    found = refit(made_up_calibration(), [ProfiledKernel("Relu", (half,), (half,), 0, 1e-3)], 1, 0.0)
+    assert found.families == ()
+
+
+def test_the_profile_tells_its_threads(own_folder):
+    path = profiled(own_folder, products(), threads=2)
+    assert read_profile(path).threads == 2
+    calibrated.save(made_up_calibration())
+    with pytest.raises(InvalidOptionError, match="with 2 threads, not 1"):
+        refit_from(path, 1)
+
+
+def test_without_a_calibration_it_says_to_make_one(own_folder):
+    with pytest.raises(HetpartError, match="no calibration") as caught:
+        refit_from(profiled(own_folder, products()))
+    assert "hetpart calibrate" in caught.value.hint
+
+
+def test_threads_that_were_not_calibrated_are_named(own_folder):
+    calibrated.save(made_up_calibration())
+    with pytest.raises(InvalidOptionError, match="of 1 and of 2 threads, not of 3"):
+        refit_from(profiled(own_folder, products(), threads=3))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no profile that ONNX Runtime wrote"),
+        ('[{"cat": "Node", "name": "a_kernel_time"', "truncated"),
+        ("{}", "Expected `array`"),
+        ('[{"cat": "Node", "dur": "long"}]', r"Expected `float`, got `str` - at `\$\[0\].dur`"),
+        ('[{"args": {"input_type_shape": [["float"]]}}]', "Expected `object`"),
+        ("[]", "no kernel of the CPU provider"),
+        ('[{"cat": "Session", "name": "model_run", "dur": 5, "args": {}}]', "no kernel of the CPU provider"),
+        (
+            '[{"cat":"Node","name":"a_kernel_time","dur":1,"args":{"provider":"CUDAExecutionProvider"}}]',
+            "no kernel of the CPU provider",
+        ),
+        (
+            '[{"cat":"Node","name":"_kernel_time","args":{"provider":"CPUExecutionProvider","parameter_size":"x"}}]',
+            "no profile that ONNX Runtime wrote",
+        ),
+    ],
+)
+def test_files_that_are_no_profile_end_with_two_and_say_why(own_folder, content, message):
+    path = own_folder / "trace.json"
+    path.write_text(content)
+    with pytest.raises(InvalidOptionError, match=message):
+        read_profile(path)
+    shown = CliRunner().invoke(main, ["calibrate", "--from-profile", str(path)])
+    assert shown.exit_code == 2
+    assert "trace.json" in shown.stderr
+    assert "end_profiling" in shown.stderr
+
+
+def test_a_file_that_is_not_there_ends_with_two(own_folder):
+    shown = CliRunner().invoke(main, ["calibrate", "--from-profile", str(own_folder / "none.json")])
+    assert shown.exit_code == 2
+    assert "No such file" in shown.stderr
+
+
+def test_a_profile_that_tells_nothing_saves_nothing(own_folder):
+    file = calibrated.save(made_up_calibration())
+    before = file.read_bytes()
+    content = model(chain("Gelu", 1, domain=CONTRIB), {"v0": (4,)}, {"v1": (4,)})
+    shown = CliRunner().invoke(main, ["calibrate", "--from-profile", str(profiled(own_folder, content))])
+    assert shown.exit_code == 2
+    assert "tells anything of a measured family" in shown.stderr
+    assert file.read_bytes() == before
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_the_command_says_what_it_changed_and_saves_it(own_folder):
+    calibrated.save(made_up_calibration())
+    path = str(profiled(own_folder, products()))
+    shown = CliRunner().invoke(main, ["calibrate", "--from-profile", path, "--json"])
+    content = json.loads(shown.stdout)
+    assert shown.exit_code == 0
+    assert content["schema"] == "hetpart.calibrate"
+    (fit,) = content["families"]
+    assert (fit["family"], fit["kernels"]) == ("gemm", 2)
+    kept = calibrated.load()
+    assert kept is not None
+    expected = made_up_rates().tables["gemm"].times(fit["factor"])
+    assert kept.threads["1"].tables["gemm"].seconds == pytest.approx(expected.seconds)
+    again = CliRunner().invoke(main, ["calibrate", "--from-profile", path, "--threads", "1"])
+    assert again.exit_code == 0
+    assert "gemm" in again.stdout
+    assert "Written to" in again.stdout
+
+
+def test_threads_alone_are_refused(own_folder):
+    shown = CliRunner().invoke(main, ["calibrate", "--threads", "2"])
+    assert shown.exit_code == 2
+    assert "--from-profile" in shown.stderr
+    assert not list(own_folder.rglob("*.json"))
+
+
+def test_the_cost_of_profiling_is_some_microseconds_at_most():
+    assert 0.0 <= from_profile._noting(1) < 1e-3
