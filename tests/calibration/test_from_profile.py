@@ -142,7 +142,8 @@ def test_heads_that_change_places_keep_their_runs(tmp_path):
 @pytest.mark.parametrize("name", UNTOLD)
 def test_what_shapes_leave_open_is_not_guessed(tmp_path, name):
     family = probes.FAMILIES[name]
-    assert told(profiled(tmp_path, family.build(*(axis[1] for axis in family.axes)), runs=1)) == []
+    found = told(profiled(tmp_path, family.build(*(axis[1] for axis in family.axes)), runs=1))
+    assert {told_family for told_family, _ in found} <= {"reorder"}
 
 
 @pytest.mark.parametrize(
