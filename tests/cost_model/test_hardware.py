@@ -12,6 +12,7 @@ from hetpart.cost_model.transfer import transfer_seconds
 from hetpart.errors import InvalidOptionError
 from hetpart.report.hardware_text import describe_hardware
 from hetpart.report.layout import plain
+from hetpart.units import format_bytes
 
 EXPECTED = {
     "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-5090",
@@ -153,10 +154,26 @@ def test_what_a_file_states_of_a_link_holds_both_ways(tmp_path, stated, there, b
     assert machine.link("cuda:0", "cpu").copy_bandwidth == back
 
 
-@pytest.mark.parametrize("name", [None, *profile_names(), "gh200+grace", "h100+xeon"])
-def test_no_line_is_wider_than_a_terminal_of_80_columns(name):
-    shown = plain(describe_hardware(name).parts, 80)
-    assert max(map(len, shown.splitlines())) <= 80
+@pytest.mark.parametrize("spec", ["gh200+grace", "h100+epyc-genoa", "rtx-4060+ryzen-desktop", "l4+generic-2core"])
+def test_a_terminal_of_80_columns_breaks_no_name_or_number_of_a_machine(spec):
+    shown = plain(describe_hardware(spec).parts, 80)
+    machine = load_machine(spec)
+    for device in machine.devices:
+        (row,) = (line for line in shown.splitlines() if re.match(rf"\s+{device.name}\s+{device.model}\s", line))
+        assert row.rstrip().endswith("µs")
+        assert format_bytes(device.memory_bytes) in row
+    for link in machine.links:
+        assert f"{format_bytes(link.copy_bandwidth)}/s" in shown
+
+
+def test_a_terminal_of_80_columns_breaks_no_name_of_the_list():
+    shown = plain(describe_hardware().parts, 80)
+    assert [name for name in profile_names() if not re.search(rf"^  {name}\s", shown, re.MULTILINE)] == []
+
+
+def test_a_terminal_of_80_columns_shows_every_figure_of_a_profile():
+    shown = plain(describe_hardware("rtx-5090").parts, 80)
+    assert [key for key in load_profile("rtx-5090").figures if not re.search(rf"^  {key}\s", shown, re.MULTILINE)] == []
 
 
 def _matches(name: str, kind: Kind) -> list[str]:
