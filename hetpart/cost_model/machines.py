@@ -173,9 +173,20 @@ def _from_names(spec: str, threads: int) -> Machine:
         )
     accelerator = find_profile(parts[0], Kind.ACCELERATOR)
     processor, words = _named_cpu(parts[1] if len(parts) > 1 else THIS_PROCESSOR, threads)
-    link = find_profile(parts[2], Kind.LINK) if len(parts) > 2 else load_profile(accelerator.link)
+    link = find_profile(parts[2], Kind.LINK) if len(parts) > 2 else _own_link(accelerator, processor)
     origin = f"--hardware {spec}: {accelerator.title} with {words} over {link.title}"
     return _assemble(processor, [(accelerator, link)], threads, origin)
+
+
+def _own_link(accelerator: Profile, processor: Profile) -> Profile:
+    """The link that the accelerator comes with. An emulated one's is the host's memory, as far as that is calibrated."""
+    link = load_profile(accelerator.link)
+    found = calibrated.load() if SPEED_FACTOR in accelerator.figures and processor.rates is not None else None
+    if found is None:
+        return link
+    rates = dict.fromkeys(("bandwidth", "pageable_bandwidth"), found.link_bandwidth)
+    source = f"hetpart calibrate, ONNX Runtime {found.runtime}"
+    return link.with_figures({**rates, "latency": found.link_seconds}, source)
 
 
 def _named_cpu(name: str, threads: int) -> tuple[Profile, str]:

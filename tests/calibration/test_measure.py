@@ -69,6 +69,7 @@ def test_is_kept_and_used_from_then_on(short_calibration, own_folder):
     assert calibrated.load() == short_calibration
     after = load_machine("emulated", threads=1)
     assert before.host.rates is None
+    assert after.link("cpu", "cuda:0").copy_bandwidth == short_calibration.link_bandwidth
     assert after.host.rates == short_calibration.threads["1"]
     assert "calibrated with" in after.origin
     assert "hetpart calibrate" in after.host.sources["bandwidth"]
