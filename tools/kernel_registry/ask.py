@@ -63,7 +63,8 @@ def _attempt(folder: Path, environment: Mapping[str, str]) -> Dump | subprocess.
     """The dump, or the process that left none. Its working folder is ``folder``: it may leave a core file."""
     answer = folder / "dump.json"
     command = [sys.executable, "-m", "tools.kernel_registry.dump", str(answer)]
-    known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    known = {**os.environ, "PYTHONPATH": path, **environment}
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=known)
     return msgspec.json.decode(answer.read_bytes(), type=Dump) if done.returncode == 0 else done
 
