@@ -127,7 +127,7 @@ def _binding(session: onnxruntime.InferenceSession, name: str, path: Path, model
 def row(name: str, folder: Path) -> Row:
     """Predicts and measures one model."""
     import hetpart
-    from hetpart.cost_model.packing import packed_bytes
+    from hetpart.cost_model.session.packing import packed_bytes
 
     say(name)
     path = prepare(name, folder)

@@ -179,7 +179,7 @@ def _from_names(spec: str, threads: int) -> Machine:
 
 
 def _own_link(accelerator: Profile, processor: Profile) -> Profile:
-    """The link that the accelerator comes with. An emulated one's is the host's memory, as far as that is calibrated."""
+    """The link that the accelerator comes with. An emulated one's is the host's memory, where that is calibrated."""
     link = load_profile(accelerator.link)
     found = calibrated.load() if SPEED_FACTOR in accelerator.figures and processor.rates is not None else None
     if found is None:

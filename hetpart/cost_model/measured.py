@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import HEAVY, REORDER, KernelCall, kernel_call
-from hetpart.cost_model.reuse import Kernel
-from hetpart.cost_model.session_kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Device
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op
 from hetpart.rates import KernelRates

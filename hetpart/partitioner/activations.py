@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session_kernels import Lane, session_kernels
-from hetpart.cost_model.session_memory import session_memory
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
 
 if TYPE_CHECKING:

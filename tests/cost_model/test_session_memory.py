@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 import hetpart
 from benchmarks.memory_error import row
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session_kernels import IN_PLACE, Lane, session_kernels
-from hetpart.cost_model.session_memory import session_memory
+from hetpart.cost_model.session.kernels import IN_PLACE, Lane, session_kernels
+from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
 from tests.cost_model.arenas import measured_peak, profiled_nodes
 

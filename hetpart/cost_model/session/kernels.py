@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.layout import blocked_form, blocked_nbytes, reads_blocked, unfolded_bytes
-from hetpart.cost_model.merge import merged
-from hetpart.cost_model.reuse import Form, Kernel, Made
-from hetpart.cost_model.simplify import Simplified, simplified
+from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked, unfolded_bytes
+from hetpart.cost_model.session.merge import merged
+from hetpart.cost_model.session.reuse import Form, Kernel, Made
+from hetpart.cost_model.session.simplify import Simplified, simplified
 from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
 
@@ -20,7 +20,7 @@ IN_PLACE = frozenset({
     "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "ScatterElements", "Selu",
     "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
 })  # fmt: skip
-"""Their kernels may write over their first input. ``tests/cost_model/test_session_kernels.py`` asks ONNX Runtime."""
+"""Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
 SUMS = frozenset({"Add", "Sum"})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hetpart.cost_model.arena import Arena, Chunk, Pattern
-from hetpart.cost_model.reuse import Kernel, Step, plan_buffers
+from hetpart.cost_model.session.arena import Arena, Chunk, Pattern
+from hetpart.cost_model.session.reuse import Kernel, Step, plan_buffers
 
 
 @dataclass(frozen=True, slots=True)

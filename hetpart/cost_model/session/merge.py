@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hetpart.cost_model.fusion import CONV_ACTIVATIONS, Fusions
-from hetpart.cost_model.simplify import Simplified
+from hetpart.cost_model.session.simplify import Simplified
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
