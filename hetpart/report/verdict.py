@@ -15,7 +15,10 @@ from hetpart.units import format_bytes, format_count, format_seconds
 _PROVEN_GAP = 1e-6
 _NOTICEABLE_RATIO = 1.005
 _PRICE_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
-_LABELS = {"all-cpu": "all on the CPU", "all-accelerator": "all on the accelerator"}
+_LABELS = {
+    "all-cpu": "all that may on the CPU",
+    "all-accelerator": "all that may on the accelerator",
+}
 
 
 def opening(plan: Plan) -> Iterator[RenderableType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -83,8 +84,14 @@ def write_arrays(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
                 folder.rmdir()
         raise HetpartError(
             f"cannot write the results to {str(folder)!r}: {error.strerror or error}",
-            hint="free some space, or give --output a folder that can be written; no result is half-written",
+            hint=f"{_remedy(error)}; no result is half-written",
         ) from error
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return "give --output the name of a folder: that is a file"
+    return "free some space, or give --output a folder that can be written"
 
 
 def _written(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
