@@ -1,6 +1,7 @@
 """What a plan takes on every device, step by step, from the plan's own records and the graph alone.
 
-What a partition takes inside itself is taken from the plan; ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime.
+What a partition takes inside itself is taken from the plan; ``tests/cost_model/test_session_memory.py`` asks
+ONNX Runtime.
 """
 
 from __future__ import annotations
