@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import HEAVY, REORDER, KernelCall, kernel_call
@@ -26,32 +26,49 @@ ALWAYS_COOL = frozenset({"gather"})
 _ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 
 
+@dataclass(frozen=True, slots=True)
+class TimedKernel:
+    """A kernel of a session, and what it takes."""
+
+    kernel: Kernel
+    seconds: float | None
+    """``None``: no table of the calibration speaks of it."""
+
+
 def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[float | None, ...]:
     """Per op, its seconds on ``device`` when all of ``graph`` runs there in one session.
 
     A kernel's seconds are those of the op that it is named after; others that share it take none. What reorders
     channels for a kernel counts with it. ``None``: no table of the calibration speaks of the op.
     """
-    rates = device.rates
-    if rates is None:
+    if device.rates is None:
         return (None,) * len(graph.ops)
-    lane = Lane(device.provider, device.threads)
-    kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
-    weights = _streamed_weights(graph)
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
     found: list[float | None] = [0.0] * len(graph.ops)
     waiting = 0.0
-    for kernel, distance in zip(kernels, _distances(kernels, graph), strict=True):
-        near = distance <= rates.core_cache_bytes
-        if not kernel.ops:
-            elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
-            waiting += call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, weights=weights)
+    for timed in measured_kernels(graph, device, fusions):
+        if not timed.kernel.ops:
+            waiting += timed.seconds or 0.0
             continue
-        members = [graph.ops[op] for op in kernel.ops]
-        seconds = _kernel_seconds(kernel, members, graph, rates, near=near, weights=weights)
-        found[_head(members).id] = None if seconds is None else seconds + waiting
+        head = _head([graph.ops[op] for op in timed.kernel.ops])
+        found[head.id] = None if timed.seconds is None else timed.seconds + waiting
         waiting = 0.0
     return tuple(found)
+
+
+def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[TimedKernel, ...]:
+    """The kernels that all of ``graph`` runs as on ``device``, in order; none where it has no calibration."""
+    rates = device.rates
+    if rates is None:
+        return ()
+    lane = Lane(device.provider, device.threads)
+    kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
+    weights = _streamed_weights(graph)
+    near = (distance <= rates.core_cache_bytes for distance in _distances(kernels, graph))
+    return tuple(
+        TimedKernel(kernel, _kernel_seconds(kernel, graph, rates, near=is_near, weights=weights))
+        for kernel, is_near in zip(kernels, near, strict=True)
+    )
 
 
 def _distances(kernels: Sequence[Kernel], graph: Graph) -> list[int]:
@@ -87,11 +104,13 @@ def _head(members: list[Op]) -> Op:
     return next((op for op in members if op.op_type in HEAVY), members[-1])
 
 
-def _kernel_seconds(
-    kernel: Kernel, members: list[Op], graph: Graph, rates: KernelRates, *, near: bool, weights: int
-) -> float | None:
+def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, *, near: bool, weights: int) -> float | None:
+    if not kernel.ops:
+        elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
+        return call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, weights=weights)
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
+    members = [graph.ops[op] for op in kernel.ops]
     call = kernel_call(members, graph)
     if call is None:
         return None
