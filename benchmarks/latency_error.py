@@ -6,16 +6,18 @@ Every model is planned all on the host and runs as one session. Measured is what
 of many runs, or the sum of every kernel's least time where that is less. A processor whose cores other tenants share
 runs at half its speed for most of the time; the median says how far that was so. ``--profile`` predicts from a profile
 that comes with hetpart instead of the calibration.
+
+The rank correlation is Spearman's, over the kernels of the simulated session that ``paired_kernels`` finds in ONNX
+Runtime's profile. Both sides count in whole microseconds, as the profile does: what rounds to the same is a tie.
+``paired_share`` is the part of the profiled time that these kernels took.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
@@ -23,12 +25,16 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from scipy.stats import rankdata
 
 import hetpart
 from benchmarks import zoo
 from benchmarks.measure import emit, machine_facts, say
+from benchmarks.paired_kernels import Node, paired, profile_into, profiled_nodes, rank_correlation
 from hetpart import PartitionedModel
+from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.measured import TimedKernel, measured_kernels
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.devices import HOST
 from hetpart.plan.cut_models import cut_models
 from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
@@ -36,7 +42,6 @@ from hetpart.runtime.sessions import SessionSettings, session_options
 REACH = {"calibrated": 0.10, "profile": 0.30, "rank_correlation": 0.9}
 SECONDS = 6.0
 FEWEST_RUNS, MOST_RUNS = 8, 400
-FEWEST_RANKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +113,9 @@ def _row(name: str, threads: int, folder: Path, profile: str, seconds: float) ->
     predicted = model.plan.prediction.seconds
     feeds = _feeds(model)
     walls = _walls(model, feeds, threads, seconds)
-    kernels = _kernels(model, feeds, threads, seconds)
-    least = min(min(walls), sum(kernels.values()))
+    nodes = _nodes(model, feeds, threads, seconds)
+    kernels_seconds = sum(node.seconds for node in nodes)
+    least = min(min(walls), kernels_seconds)
     row = {
         "case": name,
         "threads": threads,
@@ -118,13 +124,14 @@ def _row(name: str, threads: int, folder: Path, profile: str, seconds: float) ->
         "error": round(predicted / least - 1, 4),
         "median_seconds": median(walls),
         "least_seconds": min(walls),
-        "kernels_seconds": sum(kernels.values()),
+        "kernels_seconds": kernels_seconds,
         "runs": len(walls),
-        "rank_correlation": _rank_correlation(model, kernels),
+        **_ranks(model, nodes),
     }
     say(
         f"latency_error: {name}, threads {threads}: {1e3 * predicted:.3f} ms predicted, {1e3 * least:.3f} measured, "
-        f"{row['error']:+.1%}, median {1e3 * row['median_seconds']:.3f}, ranks {row['rank_correlation']}"
+        f"{row['error']:+.1%}, median {1e3 * row['median_seconds']:.3f}, ranks {row['rank_correlation']} "
+        f"over {row['paired_share']:.1%} of the time"
     )
     return row
 
@@ -151,35 +158,43 @@ def _timed(run: Any, seconds: float) -> list[float]:
     return found
 
 
-def _kernels(model: PartitionedModel, feeds: Mapping[str, Any], threads: int, seconds: float) -> dict[str, float]:
-    """Least seconds of every kernel in ONNX Runtime's profile, by its node's name."""
+def _nodes(model: PartitionedModel, feeds: Mapping[str, Any], threads: int, seconds: float) -> tuple[Node, ...]:
+    """What ONNX Runtime's profile says of every node."""
     (own,) = cut_models(model.imported.proto, model.plan)
     weights = Path(model.plan.model.folder) if model.plan.model.folder else None
     with tempfile.TemporaryDirectory() as folder:
         options = session_options(SessionSettings(threads=threads), weights)
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
+        profile_into(options, Path(folder))
         session = onnxruntime.InferenceSession(own.SerializeToString(), options, providers=["CPUExecutionProvider"])
         session.run(None, dict(feeds))
         _timed(lambda: session.run(None, dict(feeds)), seconds)
-        events = json.loads(Path(session.end_profiling()).read_text())
-    least: dict[str, float] = {}
-    for event in events:
-        name = str(event["name"])
-        if event.get("cat") == "Node" and name.endswith("_kernel_time"):
-            name = name.removesuffix("_kernel_time")
-            least[name] = min(least.get(name, inf), event["dur"] * 1e-6)
-    return least
+        return profiled_nodes(session, Path(folder))
 
 
-def _rank_correlation(model: PartitionedModel, kernels: Mapping[str, float]) -> float | None:
-    """Spearman's, over ops that run under their own name: predicted seconds beside the profile's."""
-    ops = zip(model.costs.graph.ops, model.costs.ops, strict=True)
-    pairs = [(cost.seconds[0], kernels[op.name]) for op, cost in ops if op.name in kernels]
-    if len(pairs) < FEWEST_RANKED:
-        return None
-    predicted, measured = (rankdata([pair[side] for pair in pairs]) for side in (0, 1))
-    return round(float(np.corrcoef(predicted, measured)[0, 1]), 4)
+def _ranks(model: PartitionedModel, nodes: Sequence[Node]) -> dict[str, Any]:
+    """How well the predicted order of kernels is the measured one, over which part of the profiled time."""
+    graph, host = model.costs.graph, model.costs.machine.devices[HOST]
+    fusions = find_fusions(graph)
+    timed = measured_kernels(graph, host, fusions)
+    if not timed:
+        lane = Lane(host.provider, host.threads)
+        kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
+        timed = tuple(TimedKernel(kernel, None) for kernel in kernels)
+    pairing = paired([one.kernel for one in timed], graph, nodes)
+    ran = [(one, pair) for one, pair in zip(timed, pairing.pairs, strict=True) if pair.nodes]
+    predicted = [_seconds(one, model) for one, _ in ran]
+    return {
+        "rank_correlation": rank_correlation(predicted, [pair.seconds for _, pair in ran]),
+        "paired_share": round(pairing.paired_share, 4),
+        "ranked_kernels": len(ran),
+    }
+
+
+def _seconds(timed: TimedKernel, model: PartitionedModel) -> float:
+    """Those of its ops where no table of the calibration speaks of the kernel."""
+    if timed.seconds is not None:
+        return timed.seconds
+    return sum(model.costs.ops[op].seconds[HOST] for op in timed.kernel.ops)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,198 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Kernels that ONNX Runtime ran, each beside the one that was foretold of its session.
+
+ONNX Runtime's profile tells a node's name and its time; its optimised graph, saved from the same session, which values
+each node reads and makes. A node belongs to the foretold kernel that makes the same value. Where its values have new
+names, its own name tells: a node that computes channels in blocks is named after the value it would have made, others
+keep the name they had. What is left, the shaping around products of which ONNX Runtime made two-dimensional ones,
+belongs to the kernel it feeds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetpart.cost_model.session.reuse import Kernel
+from hetpart.cost_model.session.simplify import simplified
+from hetpart.graph.ir import Graph
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+OPTIMISED, WEIGHTS, PROFILE = "optimised.onnx", "optimised.data", "profile"
+RESOLUTION = 1e-6
+"""Seconds that ONNX Runtime's profile tells apart: what rounds to the same is a tie."""
+FEWEST_RANKED = 3
+_IN_BLOCKS = re.compile(r"(_bn|_mul)?_nchwc(_token_\d+)?$")
+_FARTHEST = 4
+"""Nodes between one that belongs to what it feeds, and that."""
+_KERNEL_TIME = "_kernel_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of ONNX Runtime's optimised graph."""
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    """The least that the profile says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A foretold kernel and the nodes that ran as it: one, where the foretelling is right."""
+
+    kernel: Kernel
+    nodes: tuple[Node, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(node.seconds for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """All of a session."""
+
+    pairs: tuple[Pair, ...]
+    """Every foretold kernel, in the order they were foretold."""
+    strangers: tuple[Node, ...]
+    """Nodes that belong to none."""
+
+    @property
+    def paired_share(self) -> float:
+        """Of the profiled time."""
+        paired = sum(pair.seconds for pair in self.pairs)
+        return paired / (paired + sum(node.seconds for node in self.strangers))
+
+
+def profile_into(options: onnxruntime.SessionOptions, folder: Path) -> None:
+    """Have the session write its profile and its optimised graph into ``folder``."""
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / PROFILE)
+    options.optimized_model_filepath = str(folder / OPTIMISED)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS)
+
+
+def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple[Node, ...]:
+    """The nodes that ``session`` ran, with their least seconds; it ends the profile.
+
+    Args:
+        session: Made with options that ``profile_into`` set.
+        folder: Its folder.
+    """
+    import onnx
+
+    seconds = _least_seconds(json.loads(Path(session.end_profiling()).read_bytes()))
+    graph = onnx.load(folder / OPTIMISED, load_external_data=False).graph
+    known = {node.name: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
+    nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
+    return tuple(
+        Node(name, *known.get(name, ("", (), ())), least) for name, least in seconds.items() if name not in nested
+    )
+
+
+def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Nodes of the bodies of ``outer``; its own time has theirs in it."""
+    for attribute in outer.attribute:
+        for node in attribute.g.node:
+            yield node
+            yield from _nested(node)
+
+
+def _least_seconds(events: Iterable[Mapping[str, object]]) -> dict[str, float]:
+    least: dict[str, float] = {}
+    for event in events:
+        name = str(event["name"])
+        if event.get("cat") == "Node" and name.endswith(_KERNEL_TIME):
+            name = name.removesuffix(_KERNEL_TIME)
+            least[name] = min(least.get(name, inf), float(str(event["dur"])) * 1e-6)
+    return least
+
+
+def paired(kernels: Sequence[Kernel], graph: Graph, nodes: Sequence[Node]) -> Pairing:
+    """Every kernel with its nodes.
+
+    Args:
+        kernels: Foretold of a session of all of ``graph``.
+        graph: What they are kernels of.
+        nodes: What ran.
+    """
+    places = _Places.of(kernels, graph, nodes)
+    found = [places.kernel_of(node) for node in nodes]
+    by_kernel: dict[int | None, list[Node]] = {}
+    for node, place in zip(nodes, found, strict=True):
+        by_kernel.setdefault(place, []).append(node)
+    pairs = tuple(Pair(kernel, tuple(by_kernel.get(place, ()))) for place, kernel in enumerate(kernels))
+    return Pairing(pairs, tuple(by_kernel.get(None, ())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Positions of kernels by what a node tells."""
+
+    makes: Mapping[int, int]
+    """By value; values in blocks are numbered ``-1 - id``."""
+    computes: Mapping[int, int]
+    """By op."""
+    values: Mapping[str, int]
+    """By name, those that ONNX Runtime's optimiser takes for the same as one."""
+    producers: Mapping[int, int]
+    ops: Mapping[str, int]
+    readers: Mapping[str, Node]
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel], graph: Graph, nodes: Sequence[Node]) -> _Places:
+        simple = simplified(graph, range(len(graph.ops)), frozenset(graph.outputs))
+        return cls(
+            {made.value: place for place, kernel in enumerate(kernels) for made in kernel.makes},
+            {op: place for place, kernel in enumerate(kernels) for op in kernel.ops},
+            {value.name: simple.value(value.id) for value in graph.values},
+            {value: op.id for op in graph.ops for value in op.results},
+            {op.name: op.id for op in graph.ops},
+            {name: node for node in reversed(nodes) for name in node.inputs},
+        )
+
+    def kernel_of(self, node: Node, farther: int = _FARTHEST) -> int | None:
+        """The position of the kernel that ``node`` ran as, or for."""
+        if node.op_type == "ReorderInput":
+            return self.makes.get(-1 - self.values[node.inputs[0]]) if node.inputs[0] in self.values else None
+        known = (self._maker(self.values[name]) for name in node.outputs if name in self.values)
+        place = next((place for place in known if place is not None), None)
+        if place is None:
+            place = self._named(node.name)
+        if place is None and farther:
+            fed = (self.readers[name] for name in node.outputs if name in self.readers)
+            place = next((self.kernel_of(reader, farther - 1) for reader in fed), None)
+        return place
+
+    def _maker(self, value: int) -> int | None:
+        """The kernel that writes ``value``, or holds it without writing it."""
+        made = self.makes.get(value)
+        return made if made is not None else self.computes.get(self.producers.get(value, -1))
+
+    def _named(self, name: str) -> int | None:
+        value = self.values.get(_IN_BLOCKS.sub("", name))
+        op = self.producers.get(value) if value is not None else self.ops.get(name)
+        return None if op is None else self.computes.get(op)
+
+
+def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> float | None:
+    """Spearman's, of seconds rounded to what the profile tells apart; ``None`` where too few are left to rank."""
+    import numpy as np
+    from scipy.stats import rankdata
+
+    ranks = [rankdata([round(seconds / RESOLUTION) for seconds in side]) for side in (predicted, measured)]
+    if len(measured) < FEWEST_RANKED or any(len(set(side)) == 1 for side in ranks):
+        return None
+    return round(float(np.corrcoef(*ranks)[0, 1]), 4)
