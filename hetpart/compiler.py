@@ -8,18 +8,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_budget, parse_pins, parse_shapes, resolve_budgets
+from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_shapes
+from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
-from hetpart.cost_model.machines import free_memory_bytes, load_machine
+from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
-from hetpart.partitioner.formulate import formulate
-from hetpart.partitioner.pins import resolve_pins
-from hetpart.partitioner.place import place
 from hetpart.partitioner.source import read_source
 from hetpart.partitioner.write import model_reference, write_plan
+from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
 
 if TYPE_CHECKING:
     import onnx
@@ -122,11 +121,18 @@ def partition(  # noqa: PLR0913 - the options are what users type
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
     pin: PinOption = None,
+    colocate: ColocateOption = None,
+    host_budget: str | int | None = None,
+    headroom: HeadroomOption = None,
+    max_partitions: int | None = None,
+    min_gain: GainOption = None,
+    io: NamesOption = None,
+    state: NamesOption = None,
     placement: str | PathLike[str] | Mapping[str, str] = "optimal",
     threads: int = 0,
     trip_count: TripOption = None,
     access: AccessOption = None,
-    time_limit: float = 30.0,
+    time_limit: float = TIME_LIMIT,
     verify: str = "sampled",
     progress: Progress | None = None,
 ) -> PartitionedModel:
@@ -139,6 +145,13 @@ def partition(  # noqa: PLR0913 - the options are what users type
         hardware: ``"l4"``, ``"h100+epyc"``, a TOML file; by default this machine.
         shape: Numbers for symbolic dimensions: ``{"batch": 8}`` or ``"batch=8,seq=128"``.
         pin: Ops the user places: ``"encoder.layer.0.*=cpu"``, ``"op:Gather=cpu"``, ``"node:/fc/MatMul=cuda:0"``.
+        colocate: Ops that share a device: ``"encoder.layer.0.*"``, or several such sets.
+        host_budget: Bytes of the host's memory that may be used; ``budget="cpu=…"`` says the same.
+        headroom: What stays free of every accelerator's budget: ``"1GB"`` or ``"10%"``.
+        max_partitions: How many pieces the model is cut into at most.
+        min_gain: What one more cut must save at least: ``"5%"`` of the latency or ``"1ms"``.
+        io: Where graph inputs are read and graph outputs made: ``{"logits": "cuda:0"}`` or ``"logits=cuda:0"``.
+        state: Inputs and the outputs that replace them, each pair kept on one device: ``{"past": "present"}``.
         placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,
             or a file, or what such a file holds: ``{"op name": "cpu"}``.
         threads: Threads of the host's lane; 0 leaves it to the machine.
@@ -155,47 +168,30 @@ def partition(  # noqa: PLR0913 - the options are what users type
         InfeasibleError: Nothing fits the budget.
     """
     say = progress or _silent
-    _require_options(hardware, threads, time_limit, verify)
-    machine = load_machine(hardware, threads=threads)
-    asked_budgets, asked_pins = parse_budget(budget), parse_pins(pin)
-    budgets = resolve_budgets(asked_budgets, machine, free_memory_bytes(machine))
-    shapes, assumptions = parse_shapes(shape), parse_assumptions(trip_count, access)
+    require(verify in ("sampled", "full"), "verify", verify, 'it is "sampled" or "full"')
+    options = RequestOptions(
+        shape=shape, pin=pin, colocate=colocate, host_budget=host_budget, headroom=headroom, io=io, state=state,
+        max_partitions=max_partitions, min_gain=min_gain, threads=threads, trip_count=trip_count, access=access,
+        time_limit=time_limit,
+    )  # fmt: skip
+    request = Request.of(budget, options)
+    machine = request.machine(hardware)
+    budgets = request.resolved_budgets(machine)
     say("reading the model")
-    imported = import_onnx(model, shapes)
+    imported = request.read(model)
     say("pricing its operators")
-    costs = price(imported.graph, machine, assumptions)
-    pins = resolve_pins(asked_pins, imported.graph, machine)
-    formulation = formulate(imported.graph, costs, pins, budgets.nbytes)
+    priced = request.priced(imported.graph, machine)
+    formulation = priced.formulated(budgets.nbytes)
     say("placing them")
-    source = read_source(placement, imported.graph, formulation.problem)
-    assembly = place(imported.graph, costs, formulation, source, pins, time_limit)
+    assembly = priced.placed(formulation, read_source(placement, imported.graph, formulation.problem))
     say("fingerprinting the weights")
-    options = {
-        "budget": " ".join(asked.text for asked in asked_budgets) or "auto",
+    texts = request.texts() | {
         "hardware": str(hardware or "default"),
-        "pin": " ".join(asked.text for asked in asked_pins),
         "placement": "mapping" if isinstance(placement, Mapping) else str(placement),
-        "shape": ",".join(f"{name}={size}" for name, size in shapes.items()),
-        "threads": str(threads),
-        **assumptions.options(),
     }
-    reference = model_reference(imported, full=verify == "full")
-    plan = write_plan(assembly, imported, reference, options)
-    notes = (*plan.notes, *budgets.notes, *costs.notes)
-    return PartitionedModel(replace(plan, notes=notes), imported.graph, costs, imported)
-
-
-def _require_options(hardware: object, threads: int, time_limit: float, verify: str) -> None:
-    named = hardware is None or isinstance(hardware, (str, PathLike))
-    wrong: list[tuple[bool, str, object, str]] = [
-        (not named, "hardware", hardware, "it is the name of a profile or the path of a TOML file"),
-        (verify not in ("sampled", "full"), "verify", verify, 'it is "sampled" or "full"'),
-        (threads < 0, "threads", threads, "it is a number from 0, which leaves it to the machine"),
-        (not time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0"),
-    ]
-    for is_wrong, name, value, hint in wrong:
-        if is_wrong:
-            raise InvalidOptionError(f"{name} cannot be {value!r}", hint=hint)
+    plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
+    notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
+    return PartitionedModel(replace(plan, notes=notes), imported.graph, priced.costs, imported)
 
 
 def _silent(stage: str) -> None:

@@ -68,6 +68,15 @@ class PinKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OpPattern:
+    """Ops by name, module or type."""
+
+    kind: PinKind
+    pattern: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pin:
     """Every op that ``pattern`` matches goes to ``device``."""
 
@@ -138,6 +147,12 @@ def _budget(given: str | float) -> Budget:
     return Budget(name, _amount(amount.strip(), text), text)
 
 
+def parse_share(text: str) -> Fraction | None:
+    """``80%`` as a fraction; ``None`` where ``text`` is no percentage."""
+    share = _SHARE_PATTERN.fullmatch(text.strip()) if len(text) <= _LONGEST_NUMBER else None
+    return None if share is None else Fraction(share[1]) / 100
+
+
 def _amount(amount: str, text: str) -> Amount:
     if amount.lower() == Auto.AUTO:
         return Auto.AUTO
@@ -145,15 +160,10 @@ def _amount(amount: str, text: str) -> Amount:
         raise InvalidOptionError(f"the budget {text!r} is negative", hint=_BUDGET_HINT)
     if len(amount) > _LONGEST_NUMBER:
         raise InvalidOptionError(f"the budget {text[:_LONGEST_NUMBER]!r}… is not a size", hint=_BUDGET_HINT)
-    share = _SHARE_PATTERN.fullmatch(amount)
-    return _share(share[1], text) if share else _size(amount, text)
-
-
-def _share(percent: str, text: str) -> Fraction:
-    share = Fraction(percent) / 100
-    if share > 1:
+    share = parse_share(amount)
+    if share is not None and share > 1:
         raise InvalidOptionError(f"the budget {text!r} is more than the device's memory", hint="100% is all of it")
-    return share
+    return _size(amount, text) if share is None else share
 
 
 def _size(amount: str, text: str) -> int:
@@ -268,10 +278,15 @@ def parse_pins(texts: PinOption) -> tuple[Pin, ...]:
 
 def _pin(text: str) -> Pin:
     target, _, device = text.rpartition("=")
-    prefix, colon, rest = target.partition(":")
-    kind = PinKind(prefix) if colon and prefix in (PinKind.OP, PinKind.NODE) else PinKind.ANY
-    pattern = target if kind is PinKind.ANY else rest
+    pattern = parse_pattern(target)
     name = device_name(device)
-    if not pattern.strip() or not _DEVICE_PATTERN.fullmatch(name):
+    if not pattern.pattern or not _DEVICE_PATTERN.fullmatch(name):
         raise InvalidOptionError(f"the pin {text!r} is not pattern=device", hint=_PIN_HINT)
-    return Pin(kind, pattern.strip(), name, text)
+    return Pin(pattern.kind, pattern.pattern, name, text)
+
+
+def parse_pattern(text: str) -> OpPattern:
+    """What a pattern such as ``encoder.layer.0.*``, ``op:Gather`` or ``node:/fc/MatMul`` is compared with."""
+    prefix, colon, rest = text.partition(":")
+    kind = PinKind(prefix) if colon and prefix in (PinKind.OP, PinKind.NODE) else PinKind.ANY
+    return OpPattern(kind, (text if kind is PinKind.ANY else rest).strip(), text)

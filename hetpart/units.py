@@ -15,6 +15,9 @@ _MULTIPLIERS = _DECIMAL | _BINARY
 _BYTES_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?i?)b?\s*", re.IGNORECASE | re.ASCII)
 _HINT = "write a number with a unit, such as 16GB (10^9 bytes), 12GiB (2^30 bytes), 300kB or 4096"
 _RATE_SUFFIX = "/s"
+_SECONDS_HINT = "write a number with a unit, such as 20ms, 1.5s or 300us"
+_SECONDS_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns)\s*", re.IGNORECASE | re.ASCII)
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def parse_bytes(text: str) -> int:
@@ -35,6 +38,20 @@ def parse_bytes(text: str) -> int:
 def parse_rate(text: str) -> float:
     """Bytes per second in ``text``, such as ``12GB/s``."""
     return float(parse_bytes(text.strip().removesuffix(_RATE_SUFFIX)))
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds in ``text``: ``20ms``, ``1.5 s`` or ``300us``.
+
+    Raises:
+        InvalidOptionError: ``text`` is not a time with a unit.
+    """
+    match = _SECONDS_PATTERN.fullmatch(text)
+    if match is None:
+        raise InvalidOptionError(
+            f"{text!r} is not a time", hint="write a number with a unit, such as 20ms, 1.5s or 300us"
+        )
+    return float(match[1]) * _SECONDS[match[2].lower()]
 
 
 def format_bytes(nbytes: float) -> str:

@@ -83,21 +83,24 @@ def test_every_option_of_partition_reaches_the_compiler(fake: FakeCompiler) -> N
         *("partition", "m.onnx", "--budget", "16GB", "--budget", "cpu=1GB", "--hardware", "l4", "--shape", "batch=8"),
         *("--pin", "op:Gather=cpu", "--placement", "random:3", "--threads", 2, "--time-limit", 9, "--verify", "full"),
         *("-o", "out.hetpart", "--self-contained", "--trip-count", "loop*=8", "--access", "access.json"),
+        *("--colocate", "a.*", "--host-budget", "8GB", "--headroom", "10%", "--max-partitions", 3, "--min-gain", "5%"),
+        *("--io", "logits=cuda", "--state", "past=present"),
     )  # fmt: skip
     assert result.exit_code == 0
     del fake.asked["progress"]
     assert fake.asked == {
         "model": Path("m.onnx"), "budget": ("16GB", "cpu=1GB"), "hardware": "l4", "shape": ("batch=8",),
         "pin": ("op:Gather=cpu",), "placement": "random:3", "threads": 2, "time_limit": 9.0, "verify": "full",
-        "trip_count": ("loop*=8",), "access": Path("access.json"),
+        "trip_count": ("loop*=8",), "access": Path("access.json"), "colocate": ("a.*",), "host_budget": "8GB",
+        "headroom": "10%", "max_partitions": 3, "min_gain": "5%", "io": ("logits=cuda",), "state": ("past=present",),
     }  # fmt: skip
     assert fake.model.saved == {"path": Path("out.hetpart"), "self_contained": True}
 
 
 def test_what_is_not_given_is_left_to_the_compiler(fake: FakeCompiler) -> None:
     assert invoke("partition", "folder/m.onnx").exit_code == 0
-    assert (fake.asked["budget"], fake.asked["hardware"], fake.asked["shape"]) == (None, None, None)
-    assert "time_limit" not in fake.asked
+    assert (fake.asked["budget"], fake.asked["hardware"]) == (None, None)
+    assert not {"time_limit", "shape", "pin", "max_partitions"} & set(fake.asked)
     assert fake.model.saved == {"path": Path("m.hetpart"), "self_contained": False}
 
 

@@ -1,10 +1,16 @@
-"""Options of every command that prices a model."""
+"""Options of every command that prices a model, and of those that place it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
+
+from hetpart.cli.guard import threads_option
+
+Command = Callable[..., Any]
 
 hardware_option = click.option(
     "--hardware", metavar="NAME", help="ACCELERATOR[+CPU[+LINK]] such as h100+epyc, or a TOML file."
@@ -21,3 +27,48 @@ access_option = click.option(
     metavar="FILE",
     help='JSON of how likely a run touches a weight or an expert: {"experts.3.*": 0.25}.',
 )
+budget_option = click.option(
+    "--budget", multiple=True, metavar="SIZE", help="16GB, 12GiB, 80%, auto, 0 or cuda:0=16GB. Repeatable."
+)
+
+_REQUEST: Mapping[str, Callable[..., Any]] = {
+    "shape": shape_option,
+    "pin": click.option(
+        "--pin", multiple=True, metavar="GLOB=DEVICE", help="Keep ops on a device: op:Gather=cpu. Repeatable."
+    ),
+    "colocate": click.option(
+        "--colocate", multiple=True, metavar="GLOB[,GLOB]", help="Keep ops on one device, whichever. Repeatable."
+    ),
+    "host_budget": click.option("--host-budget", metavar="SIZE", help="Memory of the host that may be used."),
+    "headroom": click.option("--headroom", metavar="SIZE", help="What stays free of the budget: 1GB or 10%."),
+    "max_partitions": click.option(
+        "--max-partitions", type=click.IntRange(1), metavar="N", help="Cut the model into N pieces at most."
+    ),
+    "min_gain": click.option("--min-gain", metavar="GAIN", help="What one more cut must save at least: 5% or 1ms."),
+    "io": click.option(
+        "--io", multiple=True, metavar="NAME=DEVICE", help="Where an input is read, an output made. Repeatable."
+    ),
+    "state": click.option(
+        "--state", multiple=True, metavar="IN=OUT", help="An input and its new value share a device. Repeatable."
+    ),
+    "time_limit": click.option(
+        "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement."
+    ),
+    "threads": threads_option,
+    "trip_count": trip_count_option,
+    "access": access_option,
+}
+"""By keyword, in the order that the help lists them."""
+
+
+def request_options(command: Command) -> Command:
+    """``command`` with every option that says what a plan must keep to."""
+    for option in reversed(tuple(_REQUEST.values())):
+        command = option(command)
+    return command
+
+
+def taken_request(given: dict[str, Any]) -> dict[str, Any]:
+    """Take those options out of ``given``, as the keywords of ``hetpart.partition``; what was not given is left out."""
+    taken = {name: given.pop(name) for name in _REQUEST}
+    return {name: value for name, value in taken.items() if value is not None and value != ()}

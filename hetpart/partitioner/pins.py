@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import accumulate
 
-from hetpart.config import Pin, PinKind, known_device
+from hetpart.config import OpPattern, Pin, PinKind, known_device
 from hetpart.devices import Machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.ir import Graph, Op
@@ -15,7 +15,7 @@ from hetpart.graph.ir import Graph, Op
 _SUGGESTIONS = 5
 
 
-def matches(pin: Pin, op: Op) -> bool:
+def matches(pin: Pin | OpPattern, op: Op) -> bool:
     """Whether ``pin`` speaks of ``op``: its pattern is one of the op's names, or a glob that matches one."""
     return any(name == pin.pattern or fnmatchcase(name, pin.pattern) for name in _names(pin.kind, op))
 
@@ -29,7 +29,7 @@ def resolve_pins(pins: Iterable[Pin], graph: Graph, machine: Machine) -> dict[in
     placed: dict[int, Pin] = {}
     for pin in pins:
         known_device(pin.device, machine, pin.text)
-        for op in _matched(pin, graph):
+        for op in matched(pin, graph, "the pin"):
             earlier = placed.setdefault(op.id, pin)
             if earlier.device != pin.device:
                 raise InvalidOptionError(
@@ -39,10 +39,15 @@ def resolve_pins(pins: Iterable[Pin], graph: Graph, machine: Machine) -> dict[in
     return {op: placed[op].device for op in sorted(placed)}
 
 
-def _matched(pin: Pin, graph: Graph) -> Sequence[Op]:
+def matched(pin: Pin | OpPattern, graph: Graph, what: str) -> Sequence[Op]:
+    """The ops that ``pin`` speaks of; ``what`` names the option in words.
+
+    Raises:
+        InvalidOptionError: there is none.
+    """
     found = [op for op in graph.ops if matches(pin, op)]
     if not found:
-        raise InvalidOptionError(f"the pin {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
+        raise InvalidOptionError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
     return found
 
 
@@ -57,7 +62,7 @@ def _names(kind: PinKind, op: Op) -> Iterator[str]:
         yield f"{op.scope}.{op.op_type}"
 
 
-def _hint(pin: Pin, graph: Graph) -> str:
+def _hint(pin: Pin | OpPattern, graph: Graph) -> str:
     known = sorted({name for op in graph.ops for name in _names(pin.kind, op)})
     close = get_close_matches(pin.pattern.strip("*"), known, n=_SUGGESTIONS, cutoff=0.4)
     if close:

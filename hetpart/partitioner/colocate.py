@@ -1,0 +1,119 @@
+"""Ops that must share a device because the user says so, or because they keep one state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.config import known_device
+from hetpart.errors import InvalidOptionError
+from hetpart.partitioner.pins import matched
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.constraints import Binding, Constraints, State
+    from hetpart.devices import Machine
+    from hetpart.graph.ir import Graph, Value
+    from hetpart.partitioner.formulate import Formulation
+    from hetpart.partitioner.problem import PlacementProblem
+
+_SUGGESTIONS = 5
+
+
+def colocated(formulation: Formulation, graph: Graph, constraints: Constraints) -> Formulation:
+    """``formulation`` with the ops that ``constraints`` bring together in one group.
+
+    Raises:
+        InvalidOptionError: a pattern or name matches nothing, or no device can run all of a set.
+    """
+    problem = formulation.problem
+    for text, ops in _sets(graph, constraints):
+        problem = replace(problem, groups=_merged(problem.groups, ops))
+        _require_device(problem, graph, ops, text)
+    return replace(formulation, problem=problem)
+
+
+def _sets(graph: Graph, constraints: Constraints) -> Iterator[tuple[str, Sequence[int]]]:
+    for colocation in constraints.colocations:
+        found = [matched(pattern, graph, "the colocation") for pattern in colocation.patterns]
+        yield f"the colocation {colocation.text!r}", sorted({op.id for ops in found for op in ops})
+    for state in constraints.states:
+        yield f"the state {state.text!r}", _keepers(state, graph)
+
+
+def _merged(groups: NDArray[np.int32], ops: Sequence[int]) -> NDArray[np.int32]:
+    """``groups`` with all that hold one of ``ops`` made one, named by its first op as fusion groups are."""
+    if not ops:
+        return groups
+    joined = np.isin(groups, groups[list(ops)])
+    return np.where(joined, groups[joined].min(), groups)
+
+
+def _require_device(problem: PlacementProblem, graph: Graph, ops: Sequence[int], text: str) -> None:
+    if not ops or problem.legal()[:, ops[0]].any():
+        return
+    together = np.flatnonzero(problem.groups == problem.groups[ops[0]]).tolist()
+    against = [f"{graph.ops[op].name!r} ({graph.ops[op].op_type}) cannot run on {device}" for device, op in
+               _obstacles(problem, together)]  # fmt: skip
+    raise InvalidOptionError(
+        f"{text} brings {len(together)} ops together that no device can run: {', '.join(against)}",
+        hint="make its pattern narrower, or loosen the pins",
+    )
+
+
+def _obstacles(problem: PlacementProblem, ops: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """For every device, the first op that cannot run there."""
+    for index, device in enumerate(problem.devices):
+        yield device, next(op for op in ops if not np.isfinite(problem.seconds[index, op]))
+
+
+def _keepers(state: State, graph: Graph) -> list[int]:
+    """What reads the state's old content and what makes the new."""
+    given = _boundary(state.given, graph, graph.inputs, "input", state.text)
+    returned = _boundary(state.returned, graph, graph.outputs, "output", state.text)
+    makers = [] if returned.producer is None else [returned.producer]
+    return sorted({*_readers(graph, given), *makers})
+
+
+def bound_ops(bindings: Iterable[Binding], graph: Graph, machine: Machine) -> dict[int, Binding]:
+    """The ops that bindings place: those that read a bound graph input, and those that make a bound output.
+
+    Raises:
+        InvalidOptionError: a name is neither, its device is not there, or bindings contradict each other.
+    """
+    placed: dict[int, Binding] = {}
+    for binding in bindings:
+        for op in _touching(binding, graph, machine):
+            earlier = placed.setdefault(op, binding)
+            if earlier.device != binding.device:
+                raise InvalidOptionError(
+                    f"{earlier.text!r} and {binding.text!r} contradict each other on the op {graph.ops[op].name!r}",
+                    hint="an op that reads one and makes the other runs on one device: keep one of them",
+                )
+    return placed
+
+
+def _touching(binding: Binding, graph: Graph, machine: Machine) -> list[int]:
+    known_device(binding.device, machine, binding.text)
+    value = _boundary(binding.value, graph, (*graph.inputs, *graph.outputs), "input or output", binding.text)
+    return _readers(graph, value) if value.producer is None else [value.producer]
+
+
+def _readers(graph: Graph, value: Value) -> list[int]:
+    return [op.id for op in graph.ops if value.id in op.uses]
+
+
+def _boundary(name: str, graph: Graph, among: Sequence[int], what: str, text: str) -> Value:
+    known: Mapping[str, Value] = {graph.values[index].name: graph.values[index] for index in among}
+    if name in known:
+        return known[name]
+    close = get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4) or list(known)[:_SUGGESTIONS]
+    raise InvalidOptionError(
+        f"{text!r} names {name!r}, which is no {what} of {graph.name!r}",
+        hint=f"it has, for example, {', '.join(map(repr, close))}" if close else f"it has no {what}",
+    )

@@ -1,0 +1,232 @@
+"""What is asked of a plan, read into one record, and a model priced and formulated as it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, TypedDict
+
+from hetpart.config import (
+    Budget,
+    BudgetOption,
+    Pin,
+    PinOption,
+    ResolvedBudgets,
+    ShapeOption,
+    parse_budget,
+    parse_pins,
+    parse_shapes,
+    resolve_budgets,
+)
+from hetpart.constraints import (
+    ColocateOption,
+    Constraints,
+    GainOption,
+    HeadroomOption,
+    NamesOption,
+    parse_bindings,
+    parse_colocations,
+    parse_headroom,
+    parse_limits,
+    parse_states,
+)
+from hetpart.cost_model.annotate import annotate as price
+from hetpart.cost_model.assumptions import AccessOption, Assumptions, TripOption, parse_assumptions
+from hetpart.cost_model.machines import free_memory_bytes, load_machine
+from hetpart.errors import InvalidOptionError
+from hetpart.graph.from_onnx import import_onnx
+from hetpart.partitioner.colocate import bound_ops, colocated
+from hetpart.partitioner.fewer import place_within
+from hetpart.partitioner.formulate import formulate
+from hetpart.partitioner.pins import resolve_pins
+from hetpart.partitioner.place import place
+from hetpart.units import format_bytes
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+
+    from hetpart.constraints import Headroom
+    from hetpart.cost_model.annotate import Costs
+    from hetpart.devices import Machine
+    from hetpart.graph.from_onnx import ImportedModel
+    from hetpart.graph.ir import Graph
+    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.formulate import Formulation
+    from hetpart.partitioner.problem import Placement
+
+TIME_LIMIT = 30.0
+"""Seconds of search where none are given."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """The keywords that every question about a plan shares. They mean what they mean in ``hetpart.partition``."""
+
+    shape: ShapeOption
+    pin: PinOption
+    colocate: ColocateOption
+    host_budget: str | int | None
+    headroom: HeadroomOption
+    max_partitions: int | None
+    min_gain: GainOption
+    io: NamesOption
+    state: NamesOption
+    threads: int
+    trip_count: TripOption
+    access: AccessOption
+    time_limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a plan must keep to, whatever the machine."""
+
+    budgets: tuple[Budget, ...]
+    pins: tuple[Pin, ...]
+    constraints: Constraints
+    shapes: Mapping[str, int]
+    assumptions: Assumptions
+    threads: int
+    time_limit: float
+
+    @classmethod
+    def of(cls, budget: BudgetOption, options: RequestOptions) -> Request:
+        """The options as they were given, each read.
+
+        Raises:
+            InvalidOptionError: one of them cannot be understood, or two contradict each other.
+        """
+        threads, time_limit = options.get("threads", 0), options.get("time_limit", TIME_LIMIT)
+        require(threads >= 0, "threads", threads, "it is a number from 0, which leaves it to the machine")
+        require(time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0")
+        return cls(
+            budgets=_budgets(budget, options.get("host_budget")),
+            pins=parse_pins(options.get("pin")),
+            constraints=Constraints(
+                parse_colocations(options.get("colocate")),
+                parse_bindings(options.get("io")),
+                parse_states(options.get("state")),
+                parse_limits(options.get("max_partitions"), options.get("min_gain")),
+                parse_headroom(options.get("headroom")),
+            ),
+            shapes=parse_shapes(options.get("shape")),
+            assumptions=parse_assumptions(options.get("trip_count"), options.get("access")),
+            threads=threads,
+            time_limit=time_limit,
+        )
+
+    def texts(self) -> dict[str, str]:
+        """Every option that says the same, by name, for the plan."""
+        return {
+            "budget": " ".join(asked.text for asked in self.budgets) or "auto",
+            "pin": " ".join(asked.text for asked in self.pins),
+            "shape": ",".join(f"{name}={size}" for name, size in self.shapes.items()),
+            "threads": str(self.threads),
+            **self.constraints.options(),
+            **self.assumptions.options(),
+        }
+
+    def machine(self, hardware: str | PathLike[str] | None) -> Machine:
+        """The machine that ``hardware`` names, with the threads asked for."""
+        require(_is_named(hardware), "hardware", hardware, "it is the name of a profile or the path of a TOML file")
+        return load_machine(hardware, threads=self.threads)
+
+    def read(self, model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> ImportedModel:
+        """The model, its dimensions bound."""
+        return import_onnx(model, dict(self.shapes))
+
+    def resolved_budgets(self, machine: Machine) -> ResolvedBudgets:
+        """Bytes of every device that may be used, what is to stay free taken off."""
+        found = resolve_budgets(self.budgets, machine, free_memory_bytes(machine))
+        return _less(found, self.constraints.headroom, machine)
+
+    def priced(self, graph: Graph, machine: Machine) -> Priced:
+        """``graph`` priced on ``machine``, with what is pinned there."""
+        costs = price(graph, machine, self.assumptions)
+        return Priced(self, graph, costs, _pinned(self, graph, machine))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """A model with its costs on one machine: what is solved again and again under other budgets and pins."""
+
+    request: Request
+    graph: Graph
+    costs: Costs
+    pins: Mapping[int, str]
+
+    def formulated(self, budgets: Mapping[str, int]) -> Formulation:
+        """The placement problem under ``budgets`` and every constraint."""
+        found = formulate(self.graph, self.costs, self.pins, budgets)
+        return colocated(found, self.graph, self.request.constraints)
+
+    def placed(
+        self, formulation: Formulation, source: str | Placement = "optimal", time_limit: float | None = None
+    ) -> Assembly:
+        """The placement that ``source`` asks for, within every limit.
+
+        Raises:
+            InfeasibleError: nothing fits.
+        """
+        limit = self.request.time_limit if time_limit is None else time_limit
+
+        def solved(formulation: Formulation, source: str | Placement) -> Assembly:
+            return place(self.graph, self.costs, formulation, source, self.pins, limit)
+
+        return place_within(formulation, self.request.constraints.limits, source, solved, limit)
+
+
+def require(holds: bool, name: str, given: object, hint: str) -> None:
+    """``holds``; if not, the option ``name`` cannot be what was ``given``."""
+    if not holds:
+        raise InvalidOptionError(f"{name} cannot be {given!r}", hint=hint)
+
+
+def _is_named(hardware: object) -> bool:
+    return hardware is None or isinstance(hardware, (str, PathLike))
+
+
+def _budgets(budget: BudgetOption, host: str | int | None) -> tuple[Budget, ...]:
+    """A host budget is a budget of the device ``cpu`` under a name of its own."""
+    asked = parse_budget(budget)
+    if host is None:
+        return asked
+    (own,) = parse_budget(f"cpu={host}")
+    earlier = next((found for found in asked if found.device == own.device), own)
+    if earlier.amount != own.amount:
+        raise InvalidOptionError(
+            f"the budget {earlier.text!r} and host_budget {str(host)!r} contradict each other", hint="keep one of them"
+        )
+    return (*(found for found in asked if found.device != own.device), own)
+
+
+def _less(found: ResolvedBudgets, headroom: Headroom | None, machine: Machine) -> ResolvedBudgets:
+    if headroom is None:
+        return found
+    nbytes, notes = dict(found.nbytes), list(found.notes)
+    for device in machine.accelerators:
+        whole = nbytes[device.name]
+        left = whole - headroom.of(whole)
+        if left < 0:
+            raise InvalidOptionError(
+                f"the headroom {headroom.text!r} is more than the budget of {device.name}, {format_bytes(whole)}",
+                hint="leave less free, or raise the budget",
+            )
+        nbytes[device.name] = left
+        notes.append(
+            f"headroom {headroom.text}: {format_bytes(left)} of {format_bytes(whole)} on {device.name} is used"
+        )
+    return replace(found, nbytes=nbytes, notes=tuple(notes))
+
+
+def _pinned(request: Request, graph: Graph, machine: Machine) -> dict[int, str]:
+    """Pins, and ops that must be where a graph input or output is bound to."""
+    pins = resolve_pins(request.pins, graph, machine)
+    for op, binding in bound_ops(request.constraints.bindings, graph, machine).items():
+        if pins.setdefault(op, binding.device) != binding.device:
+            raise InvalidOptionError(
+                f"{binding.text!r} needs {graph.ops[op].name!r} on {binding.device}, a pin puts it on {pins[op]}",
+                hint="keep one of them",
+            )
+    return dict(sorted(pins.items()))
