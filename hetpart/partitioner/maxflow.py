@@ -2,8 +2,8 @@
 # pyright: reportUnknownArgumentType=false
 """Minimum s–t cuts in seconds on SciPy's integer maximum flow.
 
-SciPy wants int32 and returns flow 0, silently, where a capacity does not fit. So the scale follows the largest cut that
-can matter, nothing ever exceeds 2^30, and capacities are rounded down: the value stays below every real cut.
+SciPy wants int32 and returns flow 0, silently, where a capacity does not fit. So the scale follows the most that any
+one arc can carry, nothing ever exceeds 2^30, and capacities are rounded down: the value stays below every real cut.
 """
 
 from __future__ import annotations
@@ -43,51 +43,35 @@ class Sides:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxFlow:
-    """Arcs between inner vertices, ready for any terminal capacities."""
+    """Arcs between inner vertices, ready for any terminal capacities. No two run from and to the same vertices."""
 
     vertices: int
-    offsets: NDArray[np.int32]
+    tails: NDArray[np.int32]
     heads: NDArray[np.int32]
     seconds: NDArray[np.float64]
-    """Per arc; 0 for the arcs of a terminal."""
-    from_source: NDArray[np.int64]
-    """Position of each inner vertex's arc from the source."""
-    to_sink: NDArray[np.int64]
 
     @classmethod
     def of(
         cls, vertices: int, tails: NDArray[np.int64], heads: NDArray[np.int64], seconds: NDArray[np.float64]
     ) -> MaxFlow:
         """The network of ``vertices``, both terminals counted. Parallel arcs add up."""
-        inner = np.arange(len(Vertex), vertices)
-        tails = np.concatenate([np.full(len(inner), Vertex.SOURCE), inner, tails])
-        heads = np.concatenate([inner, np.full(len(inner), Vertex.SINK), heads])
         keys, arc = np.unique(tails * vertices + heads, return_inverse=True)
-        seconds = np.concatenate([np.zeros(2 * len(inner)), seconds])
-        offsets = np.searchsorted(keys, np.arange(vertices + 1) * vertices)
         return cls(
             vertices,
-            offsets.astype(np.int32),
+            (keys // vertices).astype(np.int32),
             (keys % vertices).astype(np.int32),
             np.bincount(arc, seconds, len(keys)).astype(np.float64),
-            arc[: len(inner)],
-            arc[len(inner) : 2 * len(inner)],
         )
 
     def solve(self, source: NDArray[np.float64], sink: NDArray[np.float64]) -> Sides:
         """Minimum cuts where every vertex has an arc from the source and one to the sink of these seconds."""
-        from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
-        seconds = self.seconds.copy()
-        seconds[self.from_source] = source[len(Vertex) :]
-        seconds[self.to_sink] = sink[len(Vertex) :]
-        scale = LARGEST_FLOW / _largest_flow(float(source.sum()), float(sink.sum()))
-        capacity = np.minimum(seconds * scale, UNCUT).astype(np.int32)
-        graph = csr_array((capacity, self.heads, self.offsets), shape=(self.vertices, self.vertices))
+        scale = LARGEST_FLOW / self._most_carried(source, sink)
+        graph = self._graph(source, sink, scale)
         found = maximum_flow(graph, Vertex.SOURCE, Vertex.SINK)
         residual = graph - found.flow
-        residual.data = (residual.data > 0).astype(np.int32)
+        residual.data = (residual.data > 0).astype(np.int8)
         residual.eliminate_zeros()
         return Sides(
             float(found.flow_value) / scale,
@@ -95,10 +79,37 @@ class MaxFlow:
             ~_reached(residual.T.tocsr(), Vertex.SINK),
         )
 
+    def _graph(self, source: NDArray[np.float64], sink: NDArray[np.float64], scale: float) -> csr_array:
+        """Integer capacities; what rounds to nothing is left out."""
+        from scipy.sparse import csr_array
 
-def _largest_flow(leaving: float, arriving: float) -> float:
-    """Seconds that no flow exceeds, and more than 0."""
-    return min(leaving, arriving) or max(leaving, arriving) or 1.0
+        supplied, drained = np.flatnonzero(source > 0), np.flatnonzero(sink > 0)
+        seconds = np.concatenate([source[supplied], sink[drained], self.seconds])
+        capacity = np.minimum(seconds * scale, UNCUT).astype(np.int32)
+        tails = np.concatenate([np.full(len(supplied), Vertex.SOURCE, np.int32), drained.astype(np.int32), self.tails])
+        heads = np.concatenate([supplied.astype(np.int32), np.full(len(drained), Vertex.SINK, np.int32), self.heads])
+        kept = capacity > 0
+        shape = (self.vertices, self.vertices)
+        graph = csr_array((capacity[kept], (tails[kept], heads[kept])), shape=shape)
+        graph.sort_indices()
+        return graph
+
+    def _most_carried(self, source: NDArray[np.float64], sink: NDArray[np.float64]) -> float:
+        """Seconds that no arc ever carries more than, and more than 0.
+
+        An arc carries no more than it holds, than arrives at its tail, than leaves its head, and than flows at all.
+        """
+        ends = float(source.sum()), float(sink.sum())
+        total = min(ends) or max(ends) or 1.0
+        arrives = source + _sums(self.heads, self.seconds, self.vertices)
+        leaves = sink + _sums(self.tails, self.seconds, self.vertices)
+        carried = np.minimum(np.minimum(arrives[self.tails], leaves[self.heads]), self.seconds)
+        most = max(float(carried.max(initial=0.0)), float(source.max(initial=0.0)), float(sink.max(initial=0.0)))
+        return min(total, most) or total
+
+
+def _sums(vertex: NDArray[np.int32], seconds: NDArray[np.float64], vertices: int) -> NDArray[np.float64]:
+    return np.bincount(vertex, seconds, vertices).astype(np.float64)
 
 
 def _reached(residual: csr_array, start: int) -> NDArray[np.bool_]:

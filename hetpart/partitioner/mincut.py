@@ -15,6 +15,7 @@ import numpy as np
 
 from hetpart.devices import HOST
 from hetpart.partitioner.maxflow import MaxFlow, Vertex
+from hetpart.partitioner.nested import Bracket, cut_within, severed
 from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class PricedCut:
     """The fewest ops on the accelerator that reach it, up to rounding."""
     largest: Placement
     """The most ops on the accelerator that reach it."""
+    bracket: Bracket
+    """Inner: the vertices of ``smallest``. Outer: those of ``largest``."""
+    slack: float
+    """Neither of the two is further than this above ``value``: what rounding may hide."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,18 +106,46 @@ class CutNetwork:
             float(certain.nbytes.sum()),
         )
 
-    def cut(self, price: float) -> PricedCut:
+    def cut(self, price: float, cheaper: PricedCut | None = None, dearer: PricedCut | None = None) -> PricedCut:
         """The cheapest placements at ``price`` seconds, at least 0, per byte of weights on the accelerator.
 
-        What a vertex pays on either side is paid; only the difference needs to flow.
+        Args:
+            price: Of a byte.
+            cheaper: Cut at a lower price. What it leaves on the host stays there at a higher one.
+            dearer: Cut at a higher price. What it has on the accelerator is there at a lower one too.
         """
-        host, accelerator = self.host_seconds, self.accelerator_seconds + price * self.accelerator_bytes
-        sides = self.flow.solve(np.maximum(host - accelerator, 0.0), np.maximum(accelerator - host, 0.0))
-        certain = self.certain_seconds + price * self.certain_bytes + float(np.minimum(host, accelerator).sum())
-        return PricedCut(price, certain + sides.value, self._placement(sides.smallest), self._placement(sides.largest))
+        paid = self.host_seconds, self.accelerator_seconds + price * self.accelerator_bytes
+        sides = cut_within(self.flow, *paid, self._bracket(cheaper, dearer))
+        certain = self.certain_seconds + price * self.certain_bytes
+        # Known cuts that are a little off, for rounding, may shut the least of all out, but by no more than they are
+        # off: cuts are submodular, and the price adds the same to every set of vertices.
+        value = certain + sides.value - _slack(cheaper, dearer)
+        reached = max(severed(self.flow, *paid, side) for side in (sides.smallest, sides.largest))
+        return PricedCut(
+            price,
+            value,
+            self._placement(sides.smallest),
+            self._placement(sides.largest),
+            Bracket(sides.smallest, sides.largest),
+            certain + reached - value,
+        )
+
+    def _bracket(self, cheaper: PricedCut | None, dearer: PricedCut | None) -> Bracket:
+        found = Bracket.open(self.flow.vertices)
+        outer = found.outer if cheaper is None else cheaper.bracket.outer
+        inner = found.inner if dearer is None else dearer.bracket.inner & outer
+        return Bracket(inner, outer)
 
     def _placement(self, side: NDArray[np.bool_]) -> Placement:
         return side[self.vertex].astype(np.int8)
+
+
+def _slack(cheaper: PricedCut | None, dearer: PricedCut | None) -> float:
+    """Seconds by which the least cut between two may exceed the least of all."""
+    if cheaper is None or dearer is None:
+        return sum(known.slack for known in (cheaper, dearer) if known is not None)
+    nested = not (dearer.bracket.inner & ~cheaper.bracket.outer).any()
+    return (1 if nested else 2) * cheaper.slack + dearer.slack
 
 
 def _sums(vertex: NDArray[np.int64], figures: NDArray[np.float64], vertices: int) -> NDArray[np.float64]:
@@ -184,8 +217,8 @@ class _Hyperedges:
         matters = (seconds > 0) | (nbytes > 0)
         live = (self.home != certain) & matters
         keep = live[self.rows] & (self.users != never) & (self.users != self.home[self.rows])
-        pairs = np.unique(np.stack([self.rows[keep], self.users[keep]], axis=1), axis=0)
-        rows, users = pairs[:, 0], pairs[:, 1]
+        span = int(self.users.max(initial=0)) + 1
+        rows, users = np.divmod(np.unique(self.rows[keep] * span + self.users[keep]), span)
         sure = np.zeros(len(self.home), np.bool_)
         sure[rows[users == certain]] = True
         rows, users = rows[~sure[rows]], users[~sure[rows]]
