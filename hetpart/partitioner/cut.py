@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.sweep import Sweeps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
 
@@ -29,16 +28,17 @@ class Cut:
         return len(self.devices)
 
 
-def dependencies(problem: PlacementProblem) -> list[tuple[int, int]]:
-    """Every (producer, user) pair of ops, sorted by user."""
+def dependencies(problem: PlacementProblem) -> Sweeps:
+    """The edges between ops."""
     uses = problem.value_uses
     producers = problem.value_producer[uses.rows]
     made = producers != NO_OP
-    pairs = np.unique(np.stack([uses.ops[made], producers[made]], axis=1), axis=0)
-    return [(int(producer), int(user)) for user, producer in pairs]
+    pairs = np.unique(uses.ops[made].astype(np.int64) * problem.ops + producers[made])
+    users, producers = np.divmod(pairs, max(1, problem.ops))
+    return Sweeps.of(producers.astype(np.int32), users.astype(np.int32), problem.ops)
 
 
-def cut(problem: PlacementProblem, placement: Placement, edges: list[tuple[int, int]] | None = None) -> Cut:
+def cut(problem: PlacementProblem, placement: Placement, edges: Sweeps | None = None) -> Cut:
     """Group ops into the fewest partitions that two sweeps find.
 
     An op's stage is the largest number of device changes on a path that leads to it (or, swept backwards, away from
@@ -47,24 +47,13 @@ def cut(problem: PlacementProblem, placement: Placement, edges: list[tuple[int, 
     if problem.ops == 0:
         return Cut(np.zeros(0, np.int32), np.zeros(0, np.int8))
     edges = dependencies(problem) if edges is None else edges
-    devices: list[int] = placement.tolist()
-    earliest = _stages(edges, devices)
-    # Edges sorted by user are also a legal order for a backward sweep once reversed: every user precedes its producers.
-    latest = _stages(((user, producer) for producer, user in reversed(edges)), devices)
+    earliest = edges.forwards.changes(placement)
+    latest = edges.backwards.changes(placement)
     candidates = (_number(earliest, placement), _number(latest.max() - latest, placement))
     return min(candidates, key=lambda found: found.partitions)
 
 
-def _stages(edges: Iterable[tuple[int, int]], devices: list[int]) -> NDArray[np.int64]:
-    stage = [0] * len(devices)
-    for before, after in edges:
-        reached = stage[before] + (devices[before] != devices[after])
-        if reached > stage[after]:
-            stage[after] = reached
-    return np.array(stage, np.int64)
-
-
-def _number(stages: NDArray[np.int64], placement: Placement) -> Cut:
-    keys = stages * (int(placement.max()) + 1) + placement
+def _number(stages: NDArray[np.int32], placement: Placement) -> Cut:
+    keys = stages.astype(np.int64) * (int(placement.max()) + 1) + placement
     distinct, partition = np.unique(keys, return_inverse=True)
     return Cut(partition.astype(np.int32), (distinct % (int(placement.max()) + 1)).astype(np.int8))

@@ -34,10 +34,11 @@ class Buffers:
 
     def live(self, devices: int, steps: int) -> NDArray[np.int64]:
         """(D, steps + 1) Bytes alive at each step; the last is the hand-over to the caller."""
-        change = np.zeros((devices, steps + 2), np.int64)
-        np.add.at(change, (self.device, self.first), self.nbytes)
-        np.subtract.at(change, (self.device, self.last + 1), self.nbytes)
-        return change.cumsum(axis=1)[:, :-1]
+        change = np.zeros(devices * (steps + 2), np.int64)
+        row = self.device.astype(np.int64) * (steps + 2)
+        np.add.at(change, row + self.first, self.nbytes)
+        np.subtract.at(change, row + self.last + 1, self.nbytes)
+        return change.reshape(devices, steps + 2).cumsum(axis=1)[:, :-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,15 +118,15 @@ def _made_at(problem: PlacementProblem, cut: Cut) -> NDArray[np.int64]:
 def _reads(problem: PlacementProblem, placement: Placement, cut: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(D, V) First and last partition, other than the one that makes it, that reads each value from each device."""
     shape = (len(problem.devices), problem.values)
-    first = np.full(shape, cut.partitions, np.int64)
-    last = np.full(shape, -1, np.int64)
+    first = np.full(shape[0] * shape[1], cut.partitions, np.int64)
+    last = np.full(shape[0] * shape[1], -1, np.int64)
     rows = problem.value_uses.rows
     steps = cut.partition[problem.value_uses.ops]
     outside = (problem.value_producer[rows] == NO_OP) | (steps != _made_at(problem, cut)[rows])
-    where = (use_devices(problem.value_uses, placement)[outside], rows[outside])
+    where = use_devices(problem.value_uses, placement)[outside] * np.int64(problem.values) + rows[outside]
     np.minimum.at(first, where, steps[outside])
     np.maximum.at(last, where, steps[outside])
-    return first, last
+    return first.reshape(shape), last.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

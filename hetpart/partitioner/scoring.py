@@ -13,6 +13,7 @@ from hetpart.partitioner.problem import NO_BUDGET
 
 if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.sweep import Sweeps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class Scorer:
     """Scores placements of one problem, each once."""
 
     problem: PlacementProblem
-    edges: list[tuple[int, int]]
+    edges: Sweeps
     known: dict[bytes, Scored] = field(default_factory=dict[bytes, Scored])
 
     @classmethod
