@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hetpart.cost_model.fusion import Fusions
+from hetpart.cost_model.memory import aligned
 from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked, unfolded_bytes
-from hetpart.cost_model.session.merge import merged
+from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified
+from hetpart.cost_model.sums import MATRIX
 from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
 
@@ -22,6 +24,8 @@ IN_PLACE = frozenset({
 })  # fmt: skip
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
 SUMS = frozenset({"Add", "Sum"})
+BRANCHES = 2
+"""A Where lays out what it takes of either, and then joins them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,15 @@ class _Session:
         reads = self._reads(members)
         for value in dict.fromkeys(reads):
             self.need_plain(value)
-        made = tuple(self._made(value, members) for value in members[-1].results)
+        computing = _computing(members)
+        made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
         scratch = sum(self.lane.scratch.get(op.id, 0) for op in members)
         if self._on_cpu and members[0].op_type == "Conv":
             scratch += unfolded_bytes(members[0], self.graph, max(1, self.lane.threads))
+        if self._on_cpu and members[-1].op_type == "Where":
+            scratch += BRANCHES * aligned(made[0].nbytes)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        self._append(Kernel(reads, made, scratch, _ids(members)), index)
+        self._append(Kernel(reads, made, scratch, _ids(computing), _views(computing, self.graph)), index)
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
         reads = self._reads(members)
@@ -143,23 +150,47 @@ class _Session:
         last = members[-1]
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
         made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
-        self._append(Kernel(numbers, made, ops=_ids(members)), last.id + 2 * len(self.graph.ops))
+        self._append(Kernel(numbers, made, ops=_ids(_computing(members))), last.id + 2 * len(self.graph.ops))
 
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)
         self.index.append(index)
         self.there.update(made.value for made in kernel.makes)
 
-    def _made(self, value: int, members: tuple[Op, ...]) -> Made:
-        plain, last = _plain(self.graph.values[value]), members[-1]
+    def _made(self, value: int, computing: tuple[Op, ...]) -> Made:
+        plain, last = _plain(self.graph.values[value]), computing[-1]
         first = last.inputs[0] if last.inputs else None
-        if len(members) > 1 or last.domain or first is None or value != last.results[0]:
-            return Made(plain.value, plain.nbytes, _product_form(members, self.graph) or plain.form)
+        if len(computing) > 1 or last.domain or first is None or value in last.results[1:]:
+            return Made(plain.value, plain.nbytes, _product_form(computing, self.graph) or plain.form)
         first = self.simple.value(first)
         flows = not self.graph.values[first].is_constant
         if flows and last.op_type in VIEWS:
             return Made(plain.value, plain.nbytes, plain.form, view_of=first)
         return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and last.op_type in IN_PLACE else ())
+
+
+def _computing(members: tuple[Op, ...]) -> tuple[Op, ...]:
+    """``members`` without the Identity behind them, which only says what their result is called."""
+    return members[:-1] if len(members) > 1 and members[-1].op_type == "Identity" else members
+
+
+def _ends(members: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The ops whose results a kernel writes: the last, but all parts that a Split takes."""
+    return members if {op.op_type for op in members} in ({part} for part in PARTS) else members[-1:]
+
+
+def _views(computing: tuple[Op, ...], graph: Graph) -> int:
+    """Reshapes around a product that becomes one of matrices, and Squeezes behind a Split."""
+    made = graph.values[computing[-1].results[0]]
+    if _is_biased(computing) and made.shape is not None and len(made.shape) != MATRIX:
+        return len(("before", "behind"))
+    first = graph.values[computing[0].uses[0]].shape if computing[0].uses else None
+    squeezed = len(_ends(computing)) > 1 and first is not None and len(first) != len(made.shape or ())
+    return len(computing) if squeezed else 0
+
+
+def _is_biased(members: tuple[Op, ...]) -> bool:
+    return members[0].op_type == "MatMul" and any(op.op_type == "Add" for op in members)
 
 
 def _ids(members: tuple[Op, ...]) -> tuple[int, ...]:
@@ -183,5 +214,4 @@ def _blocked(value: Value, over: tuple[int, ...] = ()) -> Made:
 def _product_form(members: tuple[Op, ...], graph: Graph) -> Form | None:
     """A matrix product with a bias is computed with all leading dimensions as one."""
     form = _plain(graph.values[members[-1].results[0]]).form
-    biased = members[0].op_type == "MatMul" and any(op.op_type == "Add" for op in members)
-    return (prod(form[:-2]), *form[-2:]) if biased and form is not None and len(form) > 1 else None
+    return (prod(form[:-2]), *form[-2:]) if _is_biased(members) and form is not None and len(form) > 1 else None

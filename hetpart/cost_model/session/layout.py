@@ -77,6 +77,11 @@ def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | N
     return (source,) if is_aligned(graph.values[source]) and len(op.results) == 1 else None
 
 
+def _whole_image(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """No image is reordered for a pool of all of it."""
+    return _pool(op, graph, arrives_blocked) if arrives_blocked(op.uses[0]) else None
+
+
 def _where_it_arrives(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
     """Elementwise ops keep the form that all their inputs have."""
     shapes = {graph.values[v].shape for v in op.uses}
@@ -100,7 +105,8 @@ def _per_channel(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -
 
 RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]] = {
     "Conv": _convolution,
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"), _pool),
+    **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _whole_image),
     **dict.fromkeys(("Add", "HardSigmoid", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
     "Concat": _concat,
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hetpart.cost_model.fusion import CONV_ACTIVATIONS, Fusions
+from hetpart.cost_model.session.layout import RULES as BLOCKED
+from hetpart.cost_model.session.layout import reads_blocked
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
-SEPARATE = frozenset({"Gelu"})
-"""A product takes its bias over first, so these find none to share a kernel with."""
 FOLDED = frozenset({"Add", "BatchNormalization", "Mul"})
 """With constants alone beside the output of a convolution, they go into its weights."""
 SUMS = frozenset({"Add", "Sum"})
+PARTS = frozenset({"Gather", "Slice"})
 ACTIVATIONS = frozenset({"Relu", *CONV_ACTIVATIONS})
 
 
@@ -36,24 +37,27 @@ def _roots(wiring: _Wiring, fusions: Fusions, provider: Provider) -> dict[int, i
     root = {op.id: op.id for op in wiring.simple.ops}
     for op in wiring.simple.ops:
         if op.op_type == "Conv" and not op.domain:
-            chain = _convolution(op, wiring)
+            chain = _convolution(op, wiring, provider)
             root.update(dict.fromkeys(chain, chain[-1]))
+    for parts in _whole_parts(wiring):
+        root.update(dict.fromkeys(parts, parts[-1]))
     for op in reversed(wiring.simple.ops):
         users = wiring.users(op)
-        if op.op_type != "Conv" and root[op.id] == op.id and users and _joins(op, users, wiring, fusions, provider):
-            root[op.id] = max(root[user] for user in users)
-    return root
+        if op.op_type != "Conv" and root[op.id] == op.id and len({root[user] for user in users}) == 1:
+            root[op.id] = root[users[0]] if _joins(op, users, wiring, fusions, provider) else op.id
+    # What a convolution's chain or a Split ends with may have joined another kernel since.
+    return {op: root[last] for op, last in root.items()}
 
 
 def _joins(op: Op, users: tuple[int, ...], wiring: _Wiring, fusions: Fusions, provider: Provider) -> bool:
-    """Whether what ``op`` makes is used by one kernel alone, which takes it over."""
-    ops = [wiring.graph.ops[user] for user in users]
-    if any(user.op_type in SEPARATE for user in ops) or any(user.op_type in ACTIVATIONS for user in ops):
-        return provider in fusions.absorbed[op.id] and op.op_type not in FOLDED and len(ops) == 1
+    """Whether the one kernel that uses what ``op`` makes takes it over."""
     if provider in fusions.absorbed[op.id]:
         return True
-    rule = RULES.get((op.op_type, ops[0].op_type))
-    return rule is not None and len(ops) == 1 and not op.domain and rule(op, ops[0], wiring)
+    user = wiring.graph.ops[users[0]]
+    if user.op_type == "Identity" and not user.domain:
+        return len(op.results) == 1 and op.op_type not in PARTS
+    rule = RULES.get((op.op_type, user.op_type))
+    return rule is not None and len(users) == 1 and not op.domain and rule(op, user, wiring)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,12 @@ class _Wiring:
         users = self.users(op)
         return self.graph.ops[users[0]] if len(users) == 1 else None
 
+    def producer(self, op: Op) -> Op | None:
+        """The op that makes the first input of ``op``."""
+        value = None if op.inputs[0] is None else self.simple.value(op.inputs[0])
+        made_by = None if value is None else self.graph.values[value].producer
+        return None if made_by is None else self.graph.ops[made_by]
+
     def flowing(self, op: Op) -> tuple[int, ...]:
         """What ``op`` reads beside weights."""
         return tuple(v for v in (self.simple.value(v) for v in op.uses) if not self.graph.values[v].is_constant)
@@ -90,19 +100,31 @@ class _Wiring:
         return tuple(self.graph.values[v].numel for v in op.uses if self.graph.values[v].is_constant)
 
 
-def _convolution(conv: Op, wiring: _Wiring) -> tuple[int, ...]:
+def _convolution(conv: Op, wiring: _Wiring, provider: Provider) -> tuple[int, ...]:
     """The convolution and what its kernel computes on the way out."""
     channels = ((wiring.graph.values[conv.results[0]].shape or (0, 0)) + (0, 0))[1]
     chain, user = [conv.id], wiring.sole_user(conv)
     while user is not None and _folds(user, channels, wiring):
         chain.append(user.id)
         user = wiring.sole_user(user)
-    if user is not None and user.op_type in SUMS and _is_residual(chain[-1], user, wiring):
+    if user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider):
         chain.append(user.id)
         user = wiring.sole_user(user)
     if user is not None and user.op_type in ACTIVATIONS:
         chain.append(user.id)
     return tuple(chain)
+
+
+def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -> bool:
+    """Whether the kernel of ``conv`` adds a residual: on channels in blocks, or on CUDA before a Relu."""
+    if not _is_residual(before, add, wiring):
+        return False
+    if provider is not Provider.CPU:
+        after = wiring.sole_user(add)
+        return add.op_type == "Add" and after is not None and after.op_type == "Relu"
+    sources = (wiring.graph.values[value].producer for value in wiring.flowing(add))
+    in_blocks = all(source is not None and wiring.graph.ops[source].op_type in BLOCKED for source in sources)
+    return in_blocks and reads_blocked(conv, wiring.graph, lambda _: True) is not None
 
 
 def _folds(user: Op, channels: int | None, wiring: _Wiring) -> bool:
@@ -119,6 +141,38 @@ def _is_residual(before: int, add: Op, wiring: _Wiring) -> bool:
     return len(flowing) == 2 and there and len({value.shape for value in values}) == 1
 
 
+def _whole_parts(wiring: _Wiring) -> Iterator[tuple[int, ...]]:
+    """Ops that take a value apart along one axis, all of it: together they are a Split."""
+    taken: dict[tuple[int, str, int], list[Op]] = {}
+    for op in wiring.simple.ops:
+        axis = _taken_axis(op, wiring)
+        if axis is not None:
+            taken.setdefault((wiring.flowing(op)[0], op.op_type, axis), []).append(op)
+    for (value, _, axis), parts in taken.items():
+        sizes = [_taken_size(op, axis, wiring) for op in parts]
+        if len(parts) > 1 and sum(sizes) == (wiring.graph.values[value].shape or ())[axis]:
+            yield tuple(op.id for op in parts)
+
+
+def _taken_axis(op: Op, wiring: _Wiring) -> int | None:
+    """The axis along which ``op`` takes a part, where shapes tell that it takes one."""
+    if op.domain or op.op_type not in PARTS or len(wiring.flowing(op)) != 1 or op.results[0] in wiring.returned:
+        return None
+    whole, part = (wiring.graph.values[value].shape or () for value in (wiring.flowing(op)[0], op.results[0]))
+    if op.op_type == "Gather":
+        axis = op.attributes.get("axis", 0)
+        assert isinstance(axis, int)
+        one = wiring.constants(op) == (1,)
+        return axis % len(whole) if one and whole else None
+    differing = [axis for axis, (size, left) in enumerate(zip(whole, part, strict=False)) if size != left]
+    return differing[0] if len(differing) == 1 else None
+
+
+def _taken_size(op: Op, axis: int, wiring: _Wiring) -> int:
+    shape = wiring.graph.values[op.results[0]].shape or ()
+    return 1 if op.op_type == "Gather" else shape[axis] or 0
+
+
 def _scaled(_: Op, scale: Op, wiring: _Wiring) -> bool:
     return wiring.constants(scale) == (1,)
 
@@ -131,10 +185,21 @@ def _any(_: Op, __: Op, ___: _Wiring) -> bool:
     return True
 
 
-def _swaps_last(transpose: Op, _: Op, __: _Wiring) -> bool:
-    axes = transpose.attributes.get("perm", ())
-    rank = len(axes) if isinstance(axes, tuple) else 0
+def _swaps_last(transpose: Op, _: Op, wiring: _Wiring) -> bool:
+    """Whether ``transpose``, behind those that it takes over, swaps the last two axes and no others."""
+    axes = _axes(transpose)
+    before = wiring.producer(transpose)
+    while before is not None and before.op_type == "Transpose" and wiring.sole_user(before) is transpose:
+        inner = _axes(before)
+        axes = tuple([inner[axis] for axis in axes])
+        transpose, before = before, wiring.producer(before)
+    rank = len(axes)
     return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _axes(transpose: Op) -> tuple[int, ...]:
+    axes = transpose.attributes.get("perm")
+    return tuple([axis for axis in axes if isinstance(axis, int)]) if isinstance(axes, tuple) else ()
 
 
 _Rule = Callable[[Op, Op, _Wiring], bool]

@@ -39,6 +39,8 @@ class Kernel:
     """Bytes it takes from the arena while it runs."""
     ops: tuple[int, ...] = ()
     """What it computes; none where it brings channels into blocks or back."""
+    views: int = 0
+    """Nodes beside it that only give its operands other shapes."""
 
 
 @dataclass(frozen=True, slots=True)
