@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hetpart.plan.io import load_plan
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
+    from hetpart.whatif.sweep import SweptModel, sweep
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "PartitionedModel",
     "Plan",
     "Session",
+    "SweptModel",
     "UnboundDimensionsError",
     "__version__",
     "annotate",
@@ -54,17 +56,20 @@ __all__ = [
     "load_machine",
     "load_plan",
     "partition",
+    "sweep",
 ]
 
 _HOMES = {
     "PartitionedModel": "hetpart.compiler",
     "Plan": "hetpart.plan.model",
     "Session": "hetpart.runtime.session",
+    "SweptModel": "hetpart.whatif.sweep",
     "annotate": "hetpart.compiler",
     "load": "hetpart.compiler",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",
     "partition": "hetpart.compiler",
+    "sweep": "hetpart.whatif.sweep",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 from hetpart.config import OpPattern, device_name, parse_pattern, parse_share
 from hetpart.errors import InvalidOptionError
@@ -51,6 +52,10 @@ class Headroom:
     def of(self, budget: int) -> int:
         """Bytes left free of ``budget``."""
         return self.amount if isinstance(self.amount, int) else int(budget * self.amount)
+
+    def around(self, used: int) -> int:
+        """The smallest budget that leaves ``used`` bytes."""
+        return used + self.amount if isinstance(self.amount, int) else ceil(used / (1 - self.amount))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hetpart.cli.hardware import hardware
 from hetpart.cli.partition import partition
 from hetpart.cli.report import report
 from hetpart.cli.run import run
+from hetpart.cli.sweep import sweep
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -20,5 +21,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, calibrate, partition, run, report, hardware):
+for command in (annotate, calibrate, partition, run, report, sweep, hardware):
     main.add_command(command)

@@ -1,0 +1,196 @@
+"""Latency against the accelerator's budget: one problem solved under one budget after another.
+
+Placements fit every larger budget too, and a lower bound holds under every smaller one: what is known of one budget
+serves the others. A plan that is optimal, that no more memory would make faster and that takes less than a smaller
+budget is that budget's plan as well; a budget below one that nothing fits is not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetpart.errors import InfeasibleError
+from hetpart.partitioner.certificate import gap
+from hetpart.partitioner.device_use import device_uses
+from hetpart.partitioner.mincut import ACCELERATOR
+from hetpart.plan.curves import CurvePoint, TargetBudget
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.formulate import Formulation
+
+PROVEN = 1e-6
+"""A smaller gap is rounding."""
+_NARROW = 0.005
+"""The budget that meets a target is found to this part of it."""
+_KNEE_GAIN = 0.05
+"""Part of all that memory buys that the stretch before a knee must buy."""
+_KNEE_BEND = 0.5
+"""Behind a knee a byte buys at most this part of what it buys before it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outcome:
+    """What solving under one budget gave: a placement with its peak, or why there is none."""
+
+    assembly: Assembly | None
+    peak: int
+    lower_bound: float
+    required_bytes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.assembly.solution.total_seconds if self.assembly else float("inf")
+
+
+class Tradeoff:
+    """The curve of one problem, solved where it is asked for.
+
+    Args:
+        formulation: The problem; its budget of the accelerator is replaced.
+        place: Solves it.
+    """
+
+    __slots__ = ("_formulation", "_known", "_place")
+
+    def __init__(self, formulation: Formulation, place: Callable[[Formulation], Assembly]) -> None:
+        self._formulation = formulation
+        self._place = place
+        self._known: dict[int, _Outcome] = {}
+
+    def solve(self, budgets: Iterable[int], say: Callable[[str], None]) -> None:
+        """Solve under every budget, the largest first; ``say`` how far it is."""
+        asked = sorted(set(budgets), reverse=True)
+        for number, budget in enumerate(asked, 1):
+            say(f"{number} of {len(asked)}")
+            self._outcome(budget)
+
+    def points(self, budgets: Iterable[int]) -> tuple[CurvePoint, ...]:
+        """The points of ``budgets``, all of which are solved, with knees marked."""
+        return with_knees([self._point(budget) for budget in sorted(set(budgets))])
+
+    def target(self, seconds: float) -> TargetBudget:
+        """The smallest budget that reaches ``seconds``, between none at all and the largest that is solved."""
+        largest = max(self._known)
+        if self._best(largest).seconds > seconds:
+            return TargetBudget(None, None, None, impossible=self._floor(largest) > seconds)
+        self._outcome(0)
+        while True:
+            low, high = self._bracket(seconds)
+            if high - low <= high * _NARROW:
+                break
+            self._outcome((low + high) // 2)
+        below = [budget for budget in self._known if self._floor(budget) > seconds]
+        return TargetBudget(high, self._best(high).seconds, max(below, default=None))
+
+    def _bracket(self, seconds: float) -> tuple[int, int]:
+        """The largest budget known not to reach ``seconds``, and the smallest known to: what the plan for it takes."""
+        found = self._best(min(budget for budget in self._known if self._best(budget).seconds <= seconds))
+        self._known.setdefault(found.peak, found)
+        short = [budget for budget in self._known if self._best(budget).seconds > seconds]
+        return max(short, default=found.peak), found.peak
+
+    def _outcome(self, budget: int) -> _Outcome:
+        if budget not in self._known:
+            self._known[budget] = self._reused(budget) or self._solved(budget)
+        return self._known[budget]
+
+    def _reused(self, budget: int) -> _Outcome | None:
+        """What a larger budget tells of this one."""
+        above = self._known.get(min((known for known in self._known if known > budget), default=-1))
+        if above is None or above.assembly is None:
+            return above
+        solution = above.assembly.solution
+        settled = gap(solution.cost, solution.lower_bound) <= PROVEN and not solution.price
+        return above if settled and above.peak <= budget else None
+
+    def _solved(self, budget: int) -> _Outcome:
+        problem = self._formulation.problem
+        budgets = problem.budgets.copy()
+        budgets[ACCELERATOR] = budget
+        asked = replace(self._formulation, problem=replace(problem, budgets=budgets))
+        try:
+            found = self._place(asked)
+        except InfeasibleError as error:
+            return _Outcome(None, 0, float("inf"), error.required_bytes)
+        return _Outcome(found, device_uses(found)[ACCELERATOR].peak_bytes, found.solution.lower_bound)
+
+    def _best(self, budget: int) -> _Outcome:
+        """The fastest plan of this budget and of all smaller ones."""
+        within = [self._known[known] for known in sorted(self._known) if known <= budget]
+        return min(within, key=lambda found: found.seconds)
+
+    def _bound(self, budget: int) -> float:
+        """The best bound of this budget and of all larger ones. It says nothing where a search found nothing."""
+        above = [found.lower_bound for known, found in self._known.items() if known >= budget and found.assembly]
+        return max(above, default=0.0)
+
+    def _floor(self, budget: int) -> float:
+        """What no placement's latency goes below: its bound and one session, where anything runs."""
+        problem = self._formulation.problem
+        return self._bound(budget) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
+
+    def _price(self, own: _Outcome, seconds: float, how_far: float) -> float | None:
+        """A price of 0 is one only where the plan is optimal and no larger budget is known to be faster."""
+        price = own.assembly.solution.price if own.assembly else 0.0
+        settled = how_far <= PROVEN and seconds <= self._best(max(self._known)).seconds
+        return price if price or settled else None
+
+    def _point(self, budget: int) -> CurvePoint:
+        found, own = self._best(budget), self._known[budget]
+        if found.assembly is None:
+            return CurvePoint(budget, required_bytes=own.required_bytes)
+        solution = found.assembly.solution
+        bound = min(self._bound(budget), solution.cost)
+        problem = self._formulation.problem
+        copies = problem.copies(solution.placement)
+        return CurvePoint(
+            budget_bytes=budget,
+            seconds=solution.total_seconds,
+            cost=solution.cost,
+            lower_bound=bound,
+            gap=gap(solution.cost, bound),
+            price=self._price(own, solution.total_seconds, gap(solution.cost, bound)),
+            peak_bytes=found.peak,
+            partitions=solution.cut.partitions,
+            accelerator_ops=int((solution.placement == ACCELERATOR).sum()),
+            copied_bytes=int(copies.sum(axis=0) @ problem.value_bytes),
+        )
+
+
+def with_knees(points: Sequence[CurvePoint]) -> tuple[CurvePoint, ...]:
+    """``points`` by ascending budget, those marked where a byte begins to buy much less.
+
+    Judged on the lower convex hull, so that a plateau before a step is no knee.
+    """
+    hull = _hull([point for point in points if point.seconds is not None])
+    whole = _seconds(hull[0]) - _seconds(hull[-1]) if hull else 0.0
+    knees = {
+        here.budget_bytes
+        for before, here, after in zip(hull, hull[1:], [*hull[2:], None], strict=False)
+        if after is not None
+        and _seconds(before) - _seconds(here) >= _KNEE_GAIN * whole > 0
+        and _slope(here, after) <= _KNEE_BEND * _slope(before, here)
+    }
+    return tuple(replace(point, knee=point.budget_bytes in knees) for point in points)
+
+
+def _hull(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    hull: list[CurvePoint] = []
+    for point in points:
+        while len(hull) > 1 and _slope(hull[-1], point) >= _slope(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _slope(first: CurvePoint, second: CurvePoint) -> float:
+    """Seconds that a byte buys between two points."""
+    return (_seconds(first) - _seconds(second)) / (second.budget_bytes - first.budget_bytes)
+
+
+def _seconds(point: CurvePoint) -> float:
+    assert point.seconds is not None
+    return point.seconds
