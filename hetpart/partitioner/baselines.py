@@ -7,21 +7,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetpart.devices import HOST
 from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, unique_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
 ORT_WORKSPACE = 1.5
 """ONNX Runtime multiplies what it counts by this, for workspaces it cannot see."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightRows:
+    """Weights by the group that reads them on its own device, as compressed rows."""
+
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.int64]
+
+    def __getitem__(self, group: int) -> list[int]:
+        return self.weights[self.offsets[group] : self.offsets[group + 1]].tolist()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        weights: list[int] = self.weights.tolist()
+        ends: list[int] = self.offsets.tolist()
+        return (weights[start:end] for start, end in pairwise(ends))
+
+    def sums(self, figures: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Per group: the sum of the (W,) figures of its weights."""
+        return np.diff(np.concatenate([[0], figures[self.weights].cumsum()])[self.offsets])
+
+    def first_in(self, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Per entry: whether its group is the first of ``order`` to read the weight. Groups left out read none."""
+        turn = np.full(len(self.offsets) - 1, len(order), np.int64)
+        turn[order] = np.arange(len(order))
+        of_entry = np.repeat(turn, np.diff(self.offsets))
+        earliest = np.full(int(self.weights.max(initial=-1)) + 1, len(order), np.int64)
+        np.minimum.at(earliest, self.weights, of_entry)
+        return (of_entry == earliest[self.weights]) & (of_entry < len(order))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +61,7 @@ class Groups:
     """(N,) Position of each op's group."""
     may_accelerate: NDArray[np.bool_]
     must_accelerate: NDArray[np.bool_]
-    weights: tuple[tuple[int, ...], ...]
+    weights: WeightRows
     """Weights each group reads on its own device."""
     output_bytes: NDArray[np.int64]
     weight_bytes: NDArray[np.int64]
@@ -69,33 +98,27 @@ class Groups:
     def place(self, chosen: Iterable[int]) -> Placement:
         """``chosen`` groups on the accelerator as far as they may, the rest on the host as far as they may."""
         side = self.must_accelerate.copy()
-        side[list(chosen)] = True
+        side[np.fromiter(chosen, np.int64)] = True
         return (side & self.may_accelerate)[self.of_op].astype(np.int8)
 
-    def charge(self, group: int, charged: set[int]) -> int:
-        """Bytes of the group's weights that are not ``charged`` yet; they are from now on."""
-        fresh = self.fresh(group, charged)
-        charged.update(fresh)
-        return self.bytes_of(fresh)
+    def charges(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Per group: bytes it is charged when groups are charged in this order, each weight once."""
+        first = self.weights.first_in(order)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.weights.offsets))[first]
+        total = np.zeros(len(self), np.int64)
+        np.add.at(total, rows, self.weight_bytes[self.weights.weights[first]])
+        return total
 
-    def fresh(self, group: int, charged: set[int]) -> list[int]:
-        return [weight for weight in self.weights[group] if weight not in charged]
-
-    def bytes_of(self, weights: list[int]) -> int:
-        return sum(int(self.weight_bytes[weight]) for weight in weights)
-
-    def alone(self, group: int) -> int:
-        """Bytes of all the weights the group reads."""
-        return self.bytes_of(list(self.weights[group]))
+    def alone(self) -> NDArray[np.int64]:
+        """Per group: bytes of all the weights it reads."""
+        return self.weights.sums(self.weight_bytes)
 
 
-def _weights_of(problem: PlacementProblem, of_op: NDArray[np.int64], groups: int) -> tuple[tuple[int, ...], ...]:
+def _weights_of(problem: PlacementProblem, of_op: NDArray[np.int64], groups: int) -> WeightRows:
     uses = problem.weight_uses
-    pairs = np.stack([of_op[uses.ops], uses.rows], axis=1)[~uses.on_host]
-    pairs = np.unique(pairs, axis=0)
-    ends = np.searchsorted(pairs[:, 0], np.arange(groups + 1))
-    weights: list[int] = pairs[:, 1].tolist()
-    return tuple(tuple(weights[start:end]) for start, end in pairwise(ends.tolist()))
+    here = ~uses.on_host
+    readers, weights = unique_pairs(of_op[uses.ops[here]], uses.rows[here])
+    return WeightRows(np.searchsorted(readers, np.arange(groups + 1)), weights)
 
 
 def all_cpu(problem: PlacementProblem) -> Placement:
@@ -116,45 +139,55 @@ def fill_in_order(problem: PlacementProblem) -> Placement:
     accelerator kernel are passed over.
     """
     groups = Groups.of(problem)
-    budget, used, charged = _budget(problem), 0.0, set[int]()
-    chosen: list[int] = []
-    for group in np.flatnonzero(groups.may_accelerate).tolist():
-        used += ORT_WORKSPACE * (groups.charge(group, charged) + int(groups.output_bytes[group]))
-        if used > budget:
-            break
-        chosen.append(group)
-    return groups.place(chosen)
+    order = np.flatnonzero(groups.may_accelerate)
+    charged = ORT_WORKSPACE * (groups.charges(order) + groups.output_bytes)[order]
+    return groups.place(_until(order, charged, _budget(problem)))
 
 
 def accelerate_order(problem: PlacementProblem) -> Placement:
     """Hugging Face Accelerate's rule: in order, weights alone, room kept for the largest, never to come back."""
     groups = Groups.of(problem)
-    largest = max((groups.alone(group) for group in range(len(groups))), default=0)
-    budget, used, charged = _budget(problem) - largest, 0, set[int]()
-    chosen: list[int] = []
-    for group in np.flatnonzero(groups.may_accelerate).tolist():
-        used += groups.charge(group, charged)
-        if used > budget:
-            break
-        chosen.append(group)
-    return groups.place(chosen)
+    order = np.flatnonzero(groups.may_accelerate)
+    largest = int(groups.alone().max(initial=0))
+    return groups.place(_until(order, groups.charges(order)[order], _budget(problem) - largest))
+
+
+def _until(order: NDArray[np.int64], charged: NDArray[Any], budget: float) -> NDArray[np.int64]:
+    """The groups before the first that exceeds the budget."""
+    over = charged.cumsum() > budget
+    return order[: int(over.argmax())] if over.any() else order
 
 
 def density(problem: PlacementProblem) -> Placement:
     """Most seconds saved per byte of weights first, transfers and activations ignored."""
     groups = Groups.of(problem)
     saved = np.bincount(groups.of_op, problem.seconds[HOST] - problem.seconds[ACCELERATOR], len(groups))
-    alone = np.array([groups.alone(group) for group in range(len(groups))], np.float64)
     worth = np.flatnonzero(groups.may_accelerate & ~groups.must_accelerate & (saved > 0))
-    budget, charged = _budget(problem), set[int]()
-    used = sum(groups.charge(group, charged) for group in np.flatnonzero(groups.must_accelerate).tolist())
+    per_byte = saved / np.maximum(groups.alone(), 1e-9)
+    order = worth[np.argsort(-per_byte[worth], kind="stable")]
+    return groups.place(_first_fit(groups, order, _budget(problem)))
+
+
+def _first_fit(groups: Groups, order: NDArray[np.int64], budget: float) -> list[int]:
+    """Groups taken in turn as long as they fit, beside those that have no choice. A weight is charged once."""
+    forced: list[int] = np.flatnonzero(groups.must_accelerate).tolist()
+    shared = np.bincount(groups.weights.weights, minlength=len(groups.weight_bytes)) > 1
+    own: list[int] = groups.weights.sums(np.where(shared, 0, groups.weight_bytes)).tolist()
+    many: list[bool] = shared.tolist()
+    sharers: set[int] = set(np.flatnonzero(groups.weights.sums(shared.astype(np.int64))).tolist())
+    sizes: list[int] = groups.weight_bytes.tolist()
+    charged: set[int] = {weight for group in forced for weight in groups.weights[group]}
+    used: int = sum(sizes[weight] for weight in charged)
     chosen: list[int] = []
-    for group in sorted(worth.tolist(), key=lambda group: (-saved[group] / max(alone[group], 1e-9), group)):
-        fresh = groups.fresh(group, charged)
-        if used + groups.bytes_of(fresh) <= budget:
-            used += groups.charge(group, charged)
+    for group in order.tolist():
+        read: list[int] = groups.weights[group] if group in sharers else []
+        fresh: list[int] = [weight for weight in read if many[weight] and weight not in charged]
+        nbytes = used + own[group] + sum(sizes[weight] for weight in fresh)
+        if nbytes <= budget:
+            used = nbytes
+            charged.update(fresh)
             chosen.append(group)
-    return groups.place(chosen)
+    return chosen
 
 
 def _budget(problem: PlacementProblem) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, unique_pairs
 from hetpart.partitioner.sweep import Sweeps
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def dependencies(problem: PlacementProblem) -> Sweeps:
     uses = problem.value_uses
     producers = problem.value_producer[uses.rows]
     made = producers != NO_OP
-    pairs = np.unique(uses.ops[made].astype(np.int64) * problem.ops + producers[made])
-    users, producers = np.divmod(pairs, max(1, problem.ops))
+    users, producers = unique_pairs(uses.ops[made].astype(np.int64), producers[made].astype(np.int64))
     return Sweeps.of(producers.astype(np.int32), users.astype(np.int32), problem.ops)
 
 

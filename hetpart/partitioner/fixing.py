@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,8 +41,8 @@ def least_bytes(problem: PlacementProblem) -> NDArray[np.int64]:
     np.maximum.at(at_once, group, _while_running(problem))
     uses = problem.weight_uses
     here = ~uses.on_host
-    held = np.unique(np.stack([group[uses.ops[here]], uses.rows[here]], axis=1), axis=0)
-    np.add.at(at_once, held[:, 0], problem.weight_bytes[held[:, 1]])
+    readers, held = unique_pairs(group[uses.ops[here]], uses.rows[here])
+    np.add.at(at_once, readers, problem.weight_bytes[held])
     return at_once[group]
 
 
@@ -54,8 +54,8 @@ def _while_running(problem: PlacementProblem) -> NDArray[np.int64]:
     nbytes = problem.scratch_bytes.copy()
     uses = problem.value_uses
     here = ~uses.on_host & ~problem.value_left_on_host[uses.rows]
-    read = np.unique(np.stack([uses.ops[here].astype(np.int64), uses.rows[here]], axis=1), axis=0)
-    np.add.at(nbytes, read[:, 0], problem.value_bytes[read[:, 1]])
+    readers, read = unique_pairs(uses.ops[here].astype(np.int64), uses.rows[here])
+    np.add.at(nbytes, readers, problem.value_bytes[read])
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
     np.add.at(nbytes, problem.value_producer[made], problem.value_bytes[made])
     return nbytes

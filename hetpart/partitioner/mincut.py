@@ -16,7 +16,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.partitioner.maxflow import MaxFlow, Vertex
 from hetpart.partitioner.nested import Bracket, cut_within, severed
-from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,8 +217,7 @@ class _Hyperedges:
         matters = (seconds > 0) | (nbytes > 0)
         live = (self.home != certain) & matters
         keep = live[self.rows] & (self.users != never) & (self.users != self.home[self.rows])
-        span = int(self.users.max(initial=0)) + 1
-        rows, users = np.divmod(np.unique(self.rows[keep] * span + self.users[keep]), span)
+        rows, users = unique_pairs(self.rows[keep], self.users[keep])
         sure = np.zeros(len(self.home), np.bool_)
         sure[rows[users == certain]] = True
         rows, users = rows[~sure[rows]], users[~sure[rows]]

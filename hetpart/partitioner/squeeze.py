@@ -65,10 +65,6 @@ def _moves(wiring: Wiring, scored: Scored) -> list[list[int]]:
 def _bytes_of(wiring: Wiring) -> NDArray[np.int64]:
     """(groups,) Bytes of the weights and values each group touches."""
     sizes: list[int] = wiring.problem.value_bytes.tolist()
-    return np.array(
-        [
-            wiring.groups.alone(group) + sum(sizes[value] for value in (*wiring.makes[group], *wiring.reads[group]))
-            for group in range(len(wiring.groups))
-        ],
-        np.int64,
-    )
+    touched = zip(wiring.makes, wiring.reads, strict=True)
+    values = [sum(sizes[value] for value in (*made, *read)) for made, read in touched]
+    return wiring.groups.alone() + np.array(values, np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.partitioner.baselines import Groups
 from hetpart.partitioner.mincut import ACCELERATOR
-from hetpart.partitioner.problem import NO_OP, PlacementProblem
+from hetpart.partitioner.problem import NO_OP, PlacementProblem, unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,19 +92,17 @@ class Wiring:
 
 def _weights(groups: Groups) -> tuple[tuple[int, ...], Rows]:
     """Bytes of the weights each group reads alone, and the weights it shares."""
-    readers = np.zeros(len(groups.weight_bytes), np.int64)
-    for held in groups.weights:
-        readers[list(held)] += 1
-    alone: list[bool] = (readers == 1).tolist()
-    own = tuple(groups.bytes_of([weight for weight in held if alone[weight]]) for held in groups.weights)
-    return own, tuple(tuple(weight for weight in held if not alone[weight]) for held in groups.weights)
+    shared = np.bincount(groups.weights.weights, minlength=len(groups.weight_bytes)) > 1
+    own: list[int] = groups.weights.sums(np.where(shared, 0, groups.weight_bytes)).tolist()
+    many: list[bool] = shared.tolist()
+    return tuple(own), tuple(tuple(weight for weight in held if many[weight]) for held in groups.weights)
 
 
 def rows_of(pairs: NDArray[np.int64], rows: int) -> Rows:
     """The second entries of ``pairs`` per first entry, in ascending order."""
-    pairs = np.unique(pairs, axis=0)
-    ends: list[int] = np.searchsorted(pairs[:, 0], np.arange(rows + 1)).tolist()
-    entries: list[int] = pairs[:, 1].tolist()
+    of_row, entry = unique_pairs(pairs[:, 0], pairs[:, 1])
+    ends: list[int] = np.searchsorted(of_row, np.arange(rows + 1)).tolist()
+    entries: list[int] = entry.tolist()
     return tuple(tuple(entries[start:end]) for start, end in pairwise(ends))
 
 
@@ -119,7 +117,7 @@ def _reader_pairs(problem: PlacementProblem, of_op: NDArray[np.int64], maker: ND
     uses = problem.value_uses
     rows, readers = uses.rows[~uses.on_host], of_op[uses.ops[~uses.on_host]]
     others = readers != maker[rows]
-    return np.unique(np.stack([rows[others], readers[others]], axis=1), axis=0)
+    return np.stack(unique_pairs(rows[others], readers[others]), axis=1)
 
 
 def _read_on_host(problem: PlacementProblem) -> NDArray[np.bool_]:
