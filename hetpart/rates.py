@@ -84,6 +84,8 @@ class KernelRates:
     """Of starting one kernel."""
     visit_seconds: float
     """Of passing a node that starts none."""
+    operand_seconds: float
+    """Of an operand, beyond those that kernels usually have."""
     bandwidth: float
     """Bytes/s of elementwise ops on more than the caches hold."""
     random_bandwidth: float

@@ -20,6 +20,7 @@ from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, Ten
 from hetpart.calibration.timing import Profiled
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import Calibration
+from hetpart.cost_model.kernel_calls import STREAMED
 from hetpart.cost_model.measured import call_seconds
 from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InvalidOptionError
@@ -142,7 +143,7 @@ def refit(found: Calibration, kernels: Sequence[ProfiledKernel], threads: int, n
     """
     rates = _rates(found, threads)
     ratios: dict[str, list[float]] = {}
-    for call in kernel_calls(kernels, rates):
+    for call in kernel_calls(kernels):
         ratio = _ratio(call, call.seconds - noting, rates)
         if ratio is not None:
             ratios.setdefault(call.call.family, []).append(ratio)
@@ -154,19 +155,19 @@ def refit(found: Calibration, kernels: Sequence[ProfiledKernel], threads: int, n
 
 def _ratio(profiled: ProfiledCall, seconds: float, rates: KernelRates) -> float | None:
     """Measured to predicted; nothing where the clock or the memory's rate decides and not the table."""
-    call, unweighted = profiled.call, replace(profiled.call, weight_bytes=0)
-    predicted, by_table = (
-        call_seconds(one, rates, near=profiled.near, weights=profiled.weights) for one in (call, unweighted)
-    )
+    untouched = replace(profiled.around, touched=0)
+    predicted, by_table = (call_seconds(profiled.call, rates, around) for around in (profiled.around, untouched))
     if predicted > by_table:
         return None
     # Tables of kernels measured end to end hold the start of a kernel, which the profile's own cost covers.
-    started = seconds + (rates.launch_seconds if call.family in FAMILIES else 0.0)
+    started = seconds + (rates.launch_seconds if profiled.call.family in FAMILIES else 0.0)
     measured = max(LEAST_SECONDS, started)
     return measured / predicted if max(measured, predicted) >= LEAST_TOLD else None
 
 
 def _scaled(rates: KernelRates, factors: Mapping[str, float]) -> KernelRates:
+    if "gemm" in factors:
+        factors = {**factors, STREAMED: factors["gemm"]}
     return replace(
         rates,
         tables={name: table.times(factors.get(name, 1.0)) for name, table in rates.tables.items()},

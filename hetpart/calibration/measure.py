@@ -19,25 +19,32 @@ from hetpart.calibration.probes import (
     COLD_WIDTH,
     CONVOLUTIONS,
     FAMILIES,
+    FEW,
+    FEW_OPERANDS,
     LONG,
     LONG_CHAIN,
-    OVERHEADS,
+    MANY,
+    MANY_OPERANDS,
     SHORT,
     SPEED,
     TABLE_BYTES,
+    TWIN,
     VIEWS,
+    WEIGHING,
     Key,
+    probe_models,
 )
 from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, take_turns
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
+from hetpart.cost_model.kernel_calls import REORDER, STREAMED
 from hetpart.rates import KernelRates, RateTable
 from hetpart.units import format_count
 
 Progress = Callable[[str], None]
-BUFFER_ELEMENTS = 2**23 + 2**22
-SECONDS = 40.0
-"""Of measuring."""
+BUFFER_ELEMENTS = 2**24
+SECONDS = 53.0
+"""Of all of it, the building of sessions included."""
 COPY_BYTES = 2**26
 COPIES = 20
 _REORDERS = ("ReorderInput", "ReorderOutput")
@@ -63,6 +70,16 @@ class _State:
         return self.runs[SHORT] - self.launch
 
     @property
+    def beside(self) -> float:
+        """Seconds of a probe's run beside its kernel: what its session keeps is as cold as its operands."""
+        return self.runs[TWIN] - self.launch
+
+    @property
+    def operand(self) -> float:
+        # What an input of a session costs beside its kernel is a small part of it.
+        return max(0.0, (self.runs[MANY] - self.runs[FEW]) / (MANY_OPERANDS - FEW_OPERANDS))
+
+    @property
     def visit(self) -> float:
         return max(0.0, (self.runs[VIEWS] - self.runs[LONG]) / LONG_CHAIN)
 
@@ -71,15 +88,16 @@ class _State:
         name, _ = key
         if name in CONVOLUTIONS:
             return max(self.launch, self.kernels[key]["Conv"] - self.noting)
-        return (self.runs[key] - self.session) / FAMILIES[name].calls
+        return (self.runs[key] - self.beside) / FAMILIES[name].calls
 
     def tables(self) -> dict[str, RateTable]:
         """Of every family, and of reordering."""
-        found = {
-            name: table(family, {sizes: self.call((name, sizes)) for sizes in family.points()})
-            for name, family in {**FAMILIES, **CONVOLUTIONS}.items()
-        }
-        return found | {"reorder": self.reordering()}
+        return {name: self.table(name) for name in (*FAMILIES, *CONVOLUTIONS)} | {REORDER: self.reordering()}
+
+    def table(self, name: str) -> RateTable:
+        """Of one family."""
+        family = FAMILIES.get(name) or CONVOLUTIONS[name]
+        return table(family, {sizes: self.call((name, sizes)) for sizes in family.points()})
 
     def reordering(self) -> RateTable:
         """By elements: what pointwise convolutions' inputs and outputs took to be brought into blocks and back."""
@@ -110,24 +128,24 @@ class _Bench:
     quiet_share: float = 1.0
 
     @staticmethod
-    def of(buffers: Buffers, threads: int) -> _Bench:
+    def of(models: Mapping[Key, bytes], buffers: Buffers, threads: int) -> _Bench:
         bench = _Bench(buffers, threads)
-        for key, content in OVERHEADS.items():
-            bench.add(key, content())
-        for name, family in FAMILIES.items():
-            for sizes in (*family.points(), *CHECKS.get(name, ())):
-                bench.add((name, sizes), family.build(*sizes))
-        bench.profiled[SHORT] = Profiled(OVERHEADS[SHORT](), threads)
-        for name, family in CONVOLUTIONS.items():
-            for sizes in (*family.points(), *CHECKS.get(name, ())):
-                bench.profiled[name, sizes] = Profiled(family.build(*sizes), threads)
+        for key, content in models.items():
+            if key[0] in CONVOLUTIONS:
+                bench.profiled[key] = Profiled(content, threads)
+            else:
+                bench.add(key, content)
+        bench.profiled[SHORT] = Profiled(models[SHORT], threads)
         return bench
 
     def add(self, key: Key, content: bytes) -> None:
-        """``content`` as a probe; the first of its family runs before each of its runs and warms the kernel's code."""
+        """``content`` as a probe; another of its family runs before each of its runs and warms the kernel's code."""
         name, _ = key
-        first = next((probe for (other, _), probe in self.probes.items() if other == name), self.probes.get(SHORT))
-        self.probes[key] = Probe(content, self.buffers, self.threads, first)
+        first = next((probe for (other, _), probe in self.probes.items() if other == name), None)
+        before = first or self.probes.get(SHORT)
+        self.probes[key] = Probe(content, self.buffers, self.threads, before=before, weighs=name in WEIGHING)
+        if first is not None and first.before in (first, self.probes[SHORT]):
+            first.before = self.probes[key]
 
     def measure(self, seconds: float) -> None:
         """Sample everything for so long."""
@@ -135,28 +153,31 @@ class _Bench:
         take_turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet, seconds)
         self.quiet_share = quiet.share
 
-    def states(self) -> tuple[_State, _State]:
-        """The cool one and the warm one. The bench ends with it."""
+    def states(self) -> tuple[_State, _State, _State]:
+        """The one in which weights are streamed, the cool one, and the warm one. The bench ends with it."""
         kernels = {key: profiled.kernels() for key, profiled in self.profiled.items()}
         cool, warm = ({key: pair[which] for key, pair in kernels.items()} for which in (0, 1))
         noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
+        streamed = {key: probe.streamed if probe.weighs else probe.cool for key, probe in self.probes.items()}
         return (
+            _State(streamed, cool, noting),
             _State({key: probe.cool for key, probe in self.probes.items()}, cool, noting),
             _State({key: probe.warm for key, probe in self.probes.items()}, warm, noting),
         )
 
     def rates(self) -> KernelRates:
-        cool, warm = self.states()
-        tables = cool.tables()
+        streamed, cool, warm = self.states()
+        tables = cool.tables() | {STREAMED: streamed.table("gemm")}
         return KernelRates(
             tables=tables,
             warm_tables=warm.tables(),
             session_seconds=cool.session,
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
+            operand_seconds=cool.operand,
             bandwidth=12.0 * FAMILIES["add"].axes[0][-1] / tables["add"].seconds[-1],
             random_bandwidth=64.0 * 8192 / tables["gather"].at((8192, 16, TABLE_BYTES)),
-            cold_bandwidth=4.0 * COLD_LAYERS * COLD_WIDTH**2 / cool.runs[COLD],
+            cold_bandwidth=4.0 * COLD_LAYERS * COLD_WIDTH**2 / streamed.runs[COLD],
             peak_flops={"float32": _peak(tables["gemm"])},
             core_cache_bytes=cache_bytes(2),
             cache_bytes=cache_bytes(3) / 2,
@@ -173,10 +194,11 @@ def calibrate(progress: Progress | None = None) -> Calibration:
     """
     say = progress or _silent
     processor = this_processor()
+    end = perf_counter() + SECONDS
     with Buffers.of(BUFFER_ELEMENTS, TABLE_BYTES) as buffers:
         say("preparing kernels")
-        benches = [_Bench.of(buffers, threads) for threads in sorted({1, processor.cores})]
-        end = perf_counter() + SECONDS
+        models = dict(probe_models())
+        benches = [_Bench.of(models, buffers, threads) for threads in sorted({1, processor.cores})]
         for left, bench in zip(range(len(benches), 0, -1), benches, strict=True):
             say(f"measuring kernels, {format_count(bench.threads, 'thread')}")
             bench.measure((end - perf_counter()) / left)

@@ -16,7 +16,9 @@ from hetpart.calibration.models import CONTRIB, chain, model, numbers
 Sizes = tuple[int, ...]
 HEADS = 12
 MOST_FLOPS = 4e8
-"""Larger products and convolutions take too long for a probe; their rate no longer changes."""
+"""Larger convolutions, and products of a batch, take too long for a probe; their rate no longer changes."""
+MOST_PRODUCT_FLOPS = 5e9
+"""Larger products take too long. Their rate sinks where the left side no longer fits the core's own cache."""
 TABLE_BYTES = 2**30
 """Of the largest table that rows are looked up in."""
 
@@ -32,11 +34,12 @@ class Family:
     """Calls of the kernel in one run of the model."""
     flops: Callable[..., float] | None = None
     """Of a call; those of too many are left out."""
+    most_flops: float = MOST_FLOPS
 
     def points(self) -> Iterator[Sizes]:
         """Grid points that are measured."""
         for sizes in product(*self.axes):
-            if self.flops is None or self.flops(*sizes) <= MOST_FLOPS:
+            if self.flops is None or self.flops(*sizes) <= self.most_flops:
                 yield sizes
 
 
@@ -72,8 +75,8 @@ def _depthwise(channels: int, positions: int) -> bytes:
     return _convolution(3, channels, channels, positions, group=channels)
 
 
-def _stem(outputs: int, positions: int) -> bytes:
-    return _convolution(7, 3, outputs, positions, stride=2)
+def _stem(outputs: int, positions: int, area: int) -> bytes:
+    return _convolution(isqrt(area), 3, outputs, positions, stride=2)
 
 
 def _elementwise(op_type: str, elements: int, domain: str = "") -> bytes:
@@ -113,6 +116,12 @@ def _reduction(rows: int, width: int) -> bytes:
     return model(nodes, {"x": (rows, width)}, {"y": (rows, 1)}, {"axes": np.array([1])})
 
 
+def _reduction_across(outer: int, reduced: int, inner: int) -> bytes:
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)]
+    shape, made = (outer, reduced, inner), (outer, 1, inner)
+    return model(nodes, {"x": shape}, {"y": made}, {"axes": np.array([1])})
+
+
 def _transpose(elements: int, run: int) -> bytes:
     """Two axes change places in front of runs of elements that stay together."""
     first = max(2, isqrt(max(4, elements // run)))
@@ -121,10 +130,12 @@ def _transpose(elements: int, run: int) -> bytes:
     return model(nodes, {"x": (first, second, run)}, {"y": (second, first, run)})
 
 
-def _concatenation(elements: int) -> bytes:
+def _concatenation(elements: int, run: int) -> bytes:
+    """Runs of two tensors in turn."""
     nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)]
-    half = (16, elements // 32)
-    return model(nodes, {"x": half, "z": half}, {"y": (16, elements // 16)})
+    rows = elements // run // 2
+    half = (rows, run)
+    return model(nodes, {"x": half, "z": half}, {"y": (rows, 2 * run)})
 
 
 def _gather(rows: int, width: int, table_bytes: int) -> bytes:
@@ -143,23 +154,34 @@ def _product_flops(*sizes: int) -> float:
     return 2.0 * prod(sizes)
 
 
-_ROWS, _INNER = (1, 4, 16, 64, 256), (64, 256, 768, 3072)
+_ROWS, _INNER, _COLUMNS = (1, 4, 16, 64, 256, 1024, 4096), (16, 64, 256, 768, 3072), (1, 16, 64, 256, 768, 3072)
+_BATCHED = (16, 64, 256, 1024)
 _ELEMENTS = (1024, 8192, 32_768, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _CHANNELS, _POSITIONS = (16, 64, 256, 1024), (49, 196, 784, 3136)
 _LINES, _WIDTHS = (1, 16, 128, 1024), (64, 256, 1024)
+_BLOCKS = (8192, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _RUNS = (1, 16, 32, 64, 512)
+_SPANS = (1, 16, 64, 512)
+_TABLES = (2**14, 2**20, 2**25, TABLE_BYTES)
 
 FAMILIES: Mapping[str, Family] = {
-    "gemm": Family((_ROWS, _INNER, _INNER), _gemm, flops=_product_flops),
-    "batched_gemm": Family(((1, 16, 64, 256), (16, 64, 256), (16, 64, 256)), _batched_gemm, calls=HEADS),
+    "gemm": Family((_ROWS, _INNER, _COLUMNS), _gemm, flops=_product_flops, most_flops=MOST_PRODUCT_FLOPS),
+    "batched_gemm": Family(
+        ((1, *_BATCHED), _BATCHED, _BATCHED),
+        _batched_gemm,
+        calls=HEADS,
+        flops=_product_flops,
+        most_flops=MOST_FLOPS / 2,
+    ),
     "layer_normalization": Family((_LINES, _WIDTHS), _normalization),
     "skip_layer_normalization": Family((_LINES, _WIDTHS), _skip_normalization),
     "softmax": Family((_LINES, _WIDTHS), _softmax),
     "reduction": Family((_LINES, _WIDTHS), _reduction),
-    "transpose": Family((_ELEMENTS[1::2], _RUNS), _transpose),
-    "concat": Family((_ELEMENTS,), _concatenation),
-    "gather": Family(((1, 128, 1024, 8192), (4, 64, 256), (2**20, 2**25, TABLE_BYTES)), _gather),
-    "pool": Family((_ELEMENTS[1::2], (1, 9)), _pool),
+    "reduction_across": Family(((1, 32, 512), (16, 256), (1, 16, 64)), _reduction_across),
+    "transpose": Family((_BLOCKS, _RUNS), _transpose),
+    "concat": Family((_BLOCKS, _SPANS), _concatenation),
+    "gather": Family(((1, 128, 1024, 8192), (1, 16, 64, 256), _TABLES), _gather),
+    "pool": Family((_BLOCKS, (1, 9)), _pool),
     **{
         name: Family((_ELEMENTS,), partial(_elementwise, op_type))
         for name, op_type in {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp"}.items()
@@ -180,7 +202,7 @@ CONVOLUTIONS: Mapping[str, Family] = {
         (_CHANNELS, _CHANNELS, _POSITIONS), partial(_convolution, 3), flops=lambda *sizes: 9 * _product_flops(*sizes)
     ),
     "depthwise": Family((_CHANNELS, _POSITIONS), _depthwise),
-    "stem": Family(((16, 64, 256), (196, 3136, 12_544)), _stem),
+    "stem": Family(((16, 64, 256), (196, 3136, 12_544), (9, 49)), _stem),
 }
 """Measured in ONNX Runtime's profile, where what reorders their channels stands apart."""
 
@@ -193,21 +215,32 @@ CHECKS: Mapping[str, tuple[Sizes, ...]] = {
     "add": ((60_000,), (600_000,)),
     "gelu": ((60_000,), (600_000,)),
     "gather": ((512, 32, 2**28), (4096, 100, 2**26)),
+    "concat": ((200_000, 100),),
+    "reduction_across": ((200, 64, 48),),
     "pointwise": ((128, 512, 784), (96, 32, 400)),
     "convolution": ((128, 128, 784), (32, 48, 400)),
     "depthwise": ((128, 400),),
 }
 """Sizes between the points of the tables, by which these are judged."""
 
+WEIGHING = frozenset({"gemm", "cold"})
+"""Probes that read weights more than anything else."""
+
 Key = tuple[str, Sizes]
 SHORT: Key = ("short", ())
-"""A session of one kernel that does next to nothing; it runs before every other one."""
+"""A session of one kernel that does next to nothing."""
+TWIN: Key = ("twin", ())
+"""The same again: run after the other, its code is warm and its session cold, as of every probe that has a sibling."""
 LONG: Key = ("long", ())
+FEW: Key = ("few", ())
+MANY: Key = ("many", ())
+"""Kernels of a few operands, and of many."""
 VIEWS: Key = ("views", ())
 COLD: Key = ("cold", ())
 SPEED: Key = ("speed", ())
 """Arithmetic alone, in little time: its own best time tells whether the processor is disturbed."""
 LONG_CHAIN = 64
+FEW_OPERANDS, MANY_OPERANDS = 2, 34
 COLD_LAYERS, COLD_WIDTH = 24, 1024
 """Weights of 100 MB: no cache holds them from run to run."""
 
@@ -218,6 +251,11 @@ def _short() -> bytes:
 
 def _long() -> bytes:
     return model(chain("Relu", LONG_CHAIN), {"v0": (1,)}, {f"v{LONG_CHAIN}": (1,)})
+
+
+def _joined(pieces: int) -> bytes:
+    nodes = [helper.make_node("Concat", [f"v{i}" for i in range(pieces)], ["y"], axis=0)]
+    return model(nodes, {f"v{i}": (4,) for i in range(pieces)}, {"y": (4 * pieces,)})
 
 
 def _views() -> bytes:
@@ -237,15 +275,27 @@ def _views() -> bytes:
 def _cold() -> bytes:
     nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(COLD_LAYERS)]
     shrink = np.float32(COLD_WIDTH * 0.055)
-    weights = {f"w{i}": numbers(COLD_WIDTH, COLD_WIDTH) / shrink for i in range(COLD_LAYERS)}
+    # No two alike: ONNX Runtime keeps equal weights once.
+    weights = {f"w{i}": numbers(COLD_WIDTH, COLD_WIDTH) / (shrink + np.float32(i)) for i in range(COLD_LAYERS)}
     return model(nodes, {"v0": (1, COLD_WIDTH)}, {f"v{COLD_LAYERS}": (1, COLD_WIDTH)}, weights)
 
 
 OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     SHORT: _short,
+    TWIN: _short,
     LONG: _long,
+    FEW: partial(_joined, FEW_OPERANDS),
+    MANY: partial(_joined, MANY_OPERANDS),
     VIEWS: _views,
     COLD: _cold,
     SPEED: partial(_gemm, 128, 256, 256),
 }
 """What the costs beside kernels are found from, and the rate of weights that lie in no cache."""
+
+
+def probe_models() -> Iterator[tuple[Key, bytes]]:
+    """The model of every probe."""
+    yield from ((key, build()) for key, build in OVERHEADS.items())
+    for name, family in {**FAMILIES, **CONVOLUTIONS}.items():
+        for sizes in (*family.points(), *CHECKS.get(name, ())):
+            yield (name, sizes), family.build(*sizes)

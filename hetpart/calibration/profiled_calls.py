@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hetpart.cost_model.kernel_calls import REORDER, KernelCall, kernel_call
-from hetpart.cost_model.measured import LOOKUPS
+from hetpart.cost_model.measured import LOOKUPS, Surroundings
 from hetpart.graph.ir import DTYPE_BITS, Attribute, Graph, Op, Value, ValueKind, ValueRole
-from hetpart.rates import KernelRates
 
 _DTYPES = {"float": "float32", "double": "float64"}
 """Element types that ONNX Runtime's profile calls otherwise."""
@@ -55,10 +54,7 @@ class ProfiledCall:
 
     call: KernelCall
     seconds: float
-    near: bool
-    """Whether its operands still lay in the core's own caches."""
-    weights: int
-    """Bytes of all weights that the run read."""
+    around: Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +107,22 @@ class _Completed:
         return ValueRole.WEIGHT if constant else ValueRole.ACTIVATION
 
 
-def kernel_calls(kernels: Sequence[ProfiledKernel], rates: KernelRates) -> Iterator[ProfiledCall]:
+def kernel_calls(kernels: Sequence[ProfiledKernel]) -> Iterator[ProfiledCall]:
     """The calls of a run's kernels, in order, those left out of which no family speaks.
 
     A profile does not say which kernel made an operand: the last one before that made one of its type and shape did.
     """
     completed = [_completed(kernel) for kernel in kernels]
-    weights = sum(one.weight_bytes for one in completed)
+    weights, whole = sum(one.weight_bytes for one in completed), sum(one.touched for one in completed)
     began: dict[Tensor, int] = {}
     passed = 0
     for one in completed:
-        distance = max((passed - began[tensor] for tensor in one.inputs if tensor in began), default=0)
+        distance = max((passed - began.get(tensor, passed - whole) for tensor in one.inputs), default=0)
         began.update(dict.fromkeys(one.kernel.outputs, passed))
         passed += one.touched
         call = one.call()
         if call is not None:
-            yield ProfiledCall(call, one.kernel.seconds, distance <= rates.core_cache_bytes, weights)
+            yield ProfiledCall(call, one.kernel.seconds, Surroundings(distance, one.touched, weights))
 
 
 def _completed(kernel: ProfiledKernel) -> _Completed:
@@ -179,6 +175,33 @@ def _transposition(kernel: ProfiledKernel) -> _Completed | None:
     return _Completed(kernel, kernel.inputs, attributes={"perm": axes})
 
 
+def _concatenation(kernel: ProfiledKernel) -> _Completed | None:
+    return _along(kernel, kernel.inputs[0].shape, kernel.outputs[0].shape)
+
+
+def _split(kernel: ProfiledKernel) -> _Completed | None:
+    return _along(kernel, kernel.outputs[0].shape, kernel.inputs[0].shape)
+
+
+def _along(kernel: ProfiledKernel, piece: Shape, whole: Shape) -> _Completed | None:
+    """The axis is the one in which a piece differs from the whole."""
+    differs = [axis for axis, (size, other) in enumerate(zip(piece, whole, strict=False)) if size != other]
+    if len(piece) != len(whole) or len(differs) != 1:
+        return None
+    return _Completed(kernel, kernel.inputs, attributes={"axis": differs[0]})
+
+
+def _lookup(kernel: ProfiledKernel) -> _Completed | None:
+    """The axis is the one in whose place the indices' shape stands in the result."""
+    if len(kernel.inputs) < 2:
+        return None
+    (table, indices), made = (tensor.shape for tensor in kernel.inputs[:2]), kernel.outputs[0].shape
+    fitting = [axis for axis in range(len(table)) if (*table[:axis], *indices, *table[axis + 1 :]) == made]
+    if len(fitting) != 1:
+        return None
+    return _Completed(kernel, kernel.inputs, attributes={"axis": fitting[0]})
+
+
 def _untold(kernel: ProfiledKernel) -> None:
     """The window of a pool is an attribute, and no shape tells it."""
     del kernel
@@ -186,10 +209,13 @@ def _untold(kernel: ProfiledKernel) -> None:
 
 _COMPLETE: Mapping[str, Callable[[ProfiledKernel], _Completed | None]] = {
     "AveragePool": _untold,
+    "Concat": _concatenation,
     "Conv": _convolution,
+    "Gather": _lookup,
     "Gemm": _product,
     "MatMul": _product,
     "MaxPool": _untold,
+    "Split": _split,
     "Transpose": _transposition,
 }
 

@@ -22,11 +22,17 @@ from hetpart.runtime.sessions import SessionSettings, require_runtime, session_o
 EVICTING_ELEMENTS = 2**19
 """Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches
 since an op's operands were made, which lie in the last cache: twice a server core's own."""
-ENOUGH = 4
-"""Samples of a probe that are taken while it is quiet."""
+SETTLING = 2
+"""Runs after which everything lies in the cache where it stays: weights of megabytes are then read twice as fast."""
+UNSETTLED_SECONDS = 2e-3
+"""What takes longer fits in no cache anyway."""
+FEWEST, ENOUGH, ENOUGH_SECONDS = 4, 16, 0.1
+"""Samples of a probe that are taken while it is quiet; fewer than enough where they take longer together."""
 DISTURBED, DISTURBED_TOGETHER = 1.12, 1.35
 """A kernel that takes this times its best was disturbed: another tenant on the same core halves its rate. Threads that
 work together differ more, for they wait for each other."""
+PATIENCE = 3e-3
+"""Seconds to wait for quiet."""
 PRACTICE = 2000
 """Runs of a short kernel that show its best time."""
 LOOKUPS = 32
@@ -67,15 +73,21 @@ class Buffers:
 class Probe:
     """A session bound to the shared buffers, and the least seconds of its runs."""
 
-    def __init__(self, model: bytes, buffers: Buffers, threads: int, before: Probe | None = None) -> None:
+    def __init__(
+        self, model: bytes, buffers: Buffers, threads: int, *, before: Probe | None = None, weighs: bool = False
+    ) -> None:
         options = session_options(SessionSettings(threads=threads, alone=False), None)
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._chosen: list[NDArray[np.int64]] = []
         looks_up = any(arg.name == ROWS for arg in self._session.get_inputs())
         self._bindings = [self._bound(buffers, turn) for turn in range(LOOKUPS if looks_up else 1)]
         self._next = 0
-        self._evict, self._before = buffers.evict, before or self
-        self.cool = self.warm = inf
+        self._evict = buffers.evict
+        self.before = before or self
+        """Runs before each timed run, so that the kernel's code is in the caches."""
+        self.weighs = weighs
+        """Whether nearly all that it reads are weights."""
+        self.streamed = self.cool = self.warm = inf
         self.run()
 
     def _bound(self, buffers: Buffers, turn: int) -> Any:
@@ -101,11 +113,23 @@ class Probe:
         self._next = (self._next + 1) % len(self._bindings)
 
     def sample(self) -> None:
-        """Time two runs. The first finds what it reads in no cache of the core's own, the second in all of them."""
+        """Time a run after other data passed through the core's own caches, and one that repeats what was run.
+
+        Before them, one of a probe that weighs: since its last run the others have passed through every cache.
+        """
+        if self.weighs:
+            self.before.run()
+            self.streamed = min(self.streamed, self._timed())
+        self._settle()
         self._evict()
-        self._before.run()
+        self.before.run()
         self.cool = min(self.cool, self._timed())
+        self._settle()
         self.warm = min(self.warm, self._timed())
+
+    def _settle(self) -> None:
+        for _ in range(SETTLING if self.warm < UNSETTLED_SECONDS else 0):
+            self.run()
 
     def _timed(self) -> float:
         started = perf_counter()
@@ -141,22 +165,32 @@ class Quiet:
 
 
 def take_turns(samplers: Sequence[Callable[[], object]], quiet: Quiet, seconds: float) -> None:
-    """Call each in turn, once in any case, then whenever it is quiet, until each had enough or ``seconds`` are over."""
+    """Call each in turn until each was called often enough while it was quiet, or ``seconds`` are over.
+
+    What is called in between counts where it was quiet nonetheless, for the least time is kept.
+    """
     end = perf_counter() + seconds
-    for sample in samplers:
-        sample()
+    wanted = [_wanted(sample) for sample in samplers]
     best, taken = quiet.best, [0] * len(samplers)
-    while perf_counter() < end and min(taken) < ENOUGH:
+    while perf_counter() < end and any(have < want for have, want in zip(taken, wanted, strict=True)):
         for index, sample in enumerate(samplers):
-            if taken[index] < ENOUGH and _waited(quiet, end):
+            if taken[index] < wanted[index] and perf_counter() < end:
+                taken[index] += _waited(quiet)
                 sample()
-                taken[index] += 1
         if quiet.best * quiet.limit < best:
             best, taken = quiet.best, [0] * len(samplers)  # it had never been quiet before
 
 
-def _waited(quiet: Quiet, end: float) -> bool:
-    """Whether it became quiet before ``end``."""
+def _wanted(sample: Callable[[], object]) -> int:
+    """How often to sample what takes as long as this first time."""
+    started = perf_counter()
+    sample()
+    return max(FEWEST, min(ENOUGH, round(ENOUGH_SECONDS / (perf_counter() - started))))
+
+
+def _waited(quiet: Quiet) -> bool:
+    """Whether it became quiet soon."""
+    end = perf_counter() + PATIENCE
     while perf_counter() < end:
         if quiet.now():
             return True

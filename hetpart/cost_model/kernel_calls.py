@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.graph.ir import Graph, Op
 
 DTYPE = "float32"
@@ -21,8 +21,8 @@ class KernelCall:
     """A table of a calibration."""
     sizes: tuple[float, ...]
     calls: float = 1.0
-    weight_bytes: int = 0
-    """Of the weights that each call streams through the processor."""
+    far: bool = False
+    """Whether it reads from random places of a weight, which are in no cache however small the model."""
 
 
 def kernel_call(members: Sequence[Op], graph: Graph) -> KernelCall | None:
@@ -44,7 +44,7 @@ def _called(
     operands = Operands.of(op, graph)
     first = operands.input(0)
     made = operands.output()
-    if first is None or made is None or DTYPE not in (first.dtype, made.dtype):
+    if first is None or made is None or (rule not in MOVERS and DTYPE not in (first.dtype, made.dtype)):
         return None
     return rule(operands, family)
 
@@ -73,13 +73,13 @@ def _gemm(o: Operands, _: str) -> KernelCall | None:
     columns = made[-1]
     if right.shape is not None and len(right.shape) <= 2:
         rows = prod(made[:-1])
-        return KernelCall("gemm", (rows, inner, columns), weight_bytes=right.nbytes if right.is_constant else 0)
+        return KernelCall("gemm", (rows, inner, columns))
     return KernelCall("batched_gemm", (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
 
 
 STEM_CHANNELS = 16
 """With fewer channels ONNX Runtime does not compute them in blocks."""
-_STEM_WEIGHTS = 3 * 7 * 7
+_STEM_CHANNELS = 3
 _SPATIAL_WEIGHTS = 3 * 3
 
 
@@ -94,12 +94,11 @@ def _convolution(o: Operands, _: str) -> KernelCall | None:
     if groups > 1 and inner == 1:
         return KernelCall("depthwise", (outputs, positions * area / _SPATIAL_WEIGHTS))
     if inner < STEM_CHANNELS and groups == 1:
-        return KernelCall("stem", (outputs, positions), calls=inner * area / _STEM_WEIGHTS)
-    nbytes = filters.nbytes // groups if filters.is_constant else 0
+        return KernelCall("stem", (outputs, positions, area), calls=inner / _STEM_CHANNELS)
     sizes = (inner, outputs // groups, positions)
     if area == 1:
-        return KernelCall("pointwise", sizes, groups, nbytes)
-    return KernelCall("convolution", sizes, groups * area / _SPATIAL_WEIGHTS, nbytes)
+        return KernelCall("pointwise", sizes, groups)
+    return KernelCall("convolution", sizes, groups * area / _SPATIAL_WEIGHTS)
 
 
 def _each_element(o: Operands, family: str) -> KernelCall | None:
@@ -126,24 +125,79 @@ def _along_last(o: Operands, family: str) -> KernelCall | None:
 
 
 def _reduction(o: Operands, family: str) -> KernelCall | None:
-    rows = max(1, o.output_numel())
-    return KernelCall(family, (rows, max(1, o.numel(0) // rows)))
+    """Rows are summed up one by one where the last axis goes, else added to each other."""
+    results = max(1, o.output_numel())
+    reduced = max(1, o.numel(0) // results)
+    inner = _kept_behind(o.shape(0), o.output_shape())
+    if inner is None:
+        return KernelCall(family, (results, reduced))
+    return KernelCall("reduction_across", (max(1, results // inner), reduced, inner))
+
+
+def _kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
+    """Elements of the trailing axes that a reduction keeps; None where it takes the last one.
+
+    Axes that were dropped cannot be told from shapes alone where sizes repeat; then the first fit counts.
+    """
+    if len(shape) == len(made):
+        kept = [size == other for size, other in zip(shape, made, strict=True)]
+    else:
+        start = next((i for i, (size, other) in enumerate(zip(shape, made, strict=False)) if size != other), len(made))
+        dropped = range(start, start + len(shape) - len(made))
+        kept = [axis not in dropped for axis in range(len(shape))]
+    if not shape or not kept[-1] or all(kept):
+        return None
+    last = max(axis for axis, stays in enumerate(kept) if not stays)
+    return prod(shape[last + 1 :])
 
 
 def _transpose(o: Operands, family: str) -> KernelCall | None:
     """Trailing axes that stay where they are move as runs."""
     axes, shape = o.integers("perm"), o.shape(0)
-    run = 1
+    run = _words(o)
     for position in range(len(axes) - 1, -1, -1):
         if axes[position] != position or position >= len(shape):
             break
         run *= shape[position]
-    return KernelCall(family, (max(1, o.numel(0)), max(1, run)))
+    return KernelCall(family, (max(1.0, o.numel(0) * _words(o)), max(1.0, min(run, LONGEST_RUN))))
 
 
 def _gather(o: Operands, family: str) -> KernelCall | None:
-    rows = max(1, o.numel(1))
-    return KernelCall(family, (rows, max(1, o.output_numel() // rows), max(1, min(MOST_TABLE_BYTES, o.nbytes(0)))))
+    """A copy for each index and each of the places before the axis."""
+    table, shape = o.input(0), o.shape(0)
+    axis = o.integer("axis", 0) % max(1, len(shape))
+    width = max(1, prod(shape[axis + 1 :]))
+    rows = max(1, o.output_numel() // width)
+    # Indices address one block after the other.
+    block = o.nbytes(0) // max(1, prod(shape[:axis]))
+    sizes = (rows, max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block)))
+    return KernelCall(family, sizes, far=table is not None and table.is_constant)
+
+
+def _words(o: Operands) -> float:
+    """Of four bytes, in an element: what is only moved takes as long whatever it means."""
+    value = o.input(0)
+    return 1.0 if value is None else element_bytes(value) / 4
+
+
+def _joined(o: Operands, family: str) -> KernelCall | None:
+    """A tensor's part of a row is copied at a time: of a concatenation's inputs, or of what a split makes."""
+    pieces = [v for v in (o.inputs if o.op.op_type == "Concat" else o.outputs) if v is not None]
+    whole = o.output_shape() if o.op.op_type == "Concat" else o.shape(0)
+    axis = o.integer("axis", 0) % max(1, len(whole))
+    copies = max(1, prod(whole[:axis]) * len(pieces))
+    numel = max(1.0, prod(whole) * _words(o))
+    return KernelCall(family, (numel, max(1.0, min(LONGEST_RUN, numel / copies))))
+
+
+def _copied(o: Operands, family: str) -> KernelCall | None:
+    """Elements move in runs that lie together in what is read and in what is made."""
+    run = _words(o)
+    for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
+        run *= max(1, min(size, made))
+        if size != made:
+            break
+    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1.0, min(run, LONGEST_RUN))))
 
 
 def _window(o: Operands, family: str) -> KernelCall | None:
@@ -155,18 +209,18 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, o.numel(0)),))
 
 
+LONGEST_RUN = 512
+"""Elements; longer runs are copied at the same rate."""
 MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
+MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 _COPIES = (
-    "Concat", "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth",
-    "Split", "Tile",
+    "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Tile",
 )  # fmt: skip
-_CHEAP = ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign")
-_NORMALIZATIONS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(
         ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign"), ("relu", _each_element)
@@ -181,7 +235,8 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("LogSoftmax", "Softmax"), ("softmax", _along_last)),
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
-    **dict.fromkeys(_COPIES, ("concat", _each_element)),
+    **dict.fromkeys(("Concat", "Split"), ("concat", _joined)),
+    **dict.fromkeys(_COPIES, ("concat", _copied)),
     "BatchNormalization": ("relu", _each_element),
     "BiasGelu": ("bias_gelu", _each_element),
     "Erf": ("erf", _each_element),
@@ -197,5 +252,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "Where": ("add", _each_element),
 }
 """Family and sizes by op type."""
+STREAMED = "gemm_streamed"
+"""The family of products whose weights come from main memory."""
 REORDER = "reorder"
 """The family of what brings an image's channels into blocks and back."""

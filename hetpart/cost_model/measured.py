@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.kernel_calls import HEAVY, REORDER, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import HEAVY, REORDER, STREAMED, KernelCall, kernel_call
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Device
@@ -21,8 +21,8 @@ CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
 """Families that read their weights again and again, from the core's own caches at best."""
 BY_ROWS = frozenset({"gemm", "batched_gemm"})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
-ALWAYS_COOL = frozenset({"gather"})
-"""Families whose operands are in no cache, however small the model: rows at random places of a table."""
+USUAL_OPERANDS = 3
+"""Values that flow in and out of the kernels whose seconds are in the tables."""
 _ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 
 
@@ -63,23 +63,24 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
         return ()
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
-    weights = _streamed_weights(graph)
-    near = (distance <= rates.core_cache_bytes for distance in _distances(kernels, graph))
     return tuple(
-        TimedKernel(kernel, _kernel_seconds(kernel, graph, rates, near=is_near, weights=weights))
-        for kernel, is_near in zip(kernels, near, strict=True)
+        TimedKernel(kernel, _kernel_seconds(kernel, graph, rates, around))
+        for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
     )
 
 
-def _distances(kernels: Sequence[Kernel], graph: Graph) -> list[int]:
-    """For every kernel, the bytes that passed through the processor since its farthest operand began to be made."""
+def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]:
+    """Of every kernel. What no kernel makes, the run before this one used last."""
+    touched = [_touched(kernel, graph) for kernel in kernels]
+    whole, weights = sum(touched), _streamed_weights(graph)
     began: dict[int, int] = {}
     passed = 0
-    found: list[int] = []
-    for kernel in kernels:
-        found.append(max((passed - began[value] for value in kernel.reads if value in began), default=0))
+    found: list[Surroundings] = []
+    for kernel, nbytes in zip(kernels, touched, strict=True):
+        distance = max((passed - began.get(value, passed - whole) for value in kernel.reads), default=0)
+        found.append(Surroundings(distance, nbytes, weights))
         began.update((made.value, passed) for made in kernel.makes)
-        passed += _touched(kernel, graph)
+        passed += nbytes
     return found
 
 
@@ -104,10 +105,10 @@ def _head(members: list[Op]) -> Op:
     return next((op for op in members if op.op_type in HEAVY), members[-1])
 
 
-def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, *, near: bool, weights: int) -> float | None:
+def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings) -> float | None:
     if not kernel.ops:
         elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
-        return call_seconds(KernelCall(REORDER, (elements,)), rates, near=near, weights=weights)
+        return call_seconds(KernelCall(REORDER, (elements,)), rates, around)
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
     members = [graph.ops[op] for op in kernel.ops]
@@ -117,29 +118,34 @@ def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, *, near: b
     probability = _head(members).usage.probability
     if call.family in BY_ROWS:
         rows, *rest = call.sizes
-        return call_seconds(
-            replace(call, sizes=(max(1.0, rows * probability), *rest)), rates, near=near, weights=weights
-        )
-    seconds = call_seconds(call, rates, near=near, weights=weights)
+        return call_seconds(replace(call, sizes=(max(1.0, rows * probability), *rest)), rates, around)
+    operands = max(0, len(kernel.reads) + len(kernel.makes) - USUAL_OPERANDS)
+    seconds = call_seconds(call, rates, around) + operands * rates.operand_seconds
     start = min(seconds, rates.launch_seconds)
     return start + (seconds - start) * probability
 
 
-def call_seconds(call: KernelCall, rates: KernelRates, *, near: bool, weights: int) -> float:
-    """Seconds of ``call``.
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a run does around a call, in bytes, which decides where its operands lie."""
 
-    Args:
-        call: What is called.
-        rates: Of the device.
-        near: Whether its operands still lie in the core's own caches.
-        weights: Bytes of all weights that a run of the model reads: whether they stay in a cache from run to run.
-    """
-    if call.family in PRODUCTS:
-        hot = weights <= rates.cache_bytes
-    elif call.family in CONVOLUTIONS:
-        hot = weights <= rates.core_cache_bytes
-    else:
-        hot = near and call.family not in ALWAYS_COOL
-    table = (rates.warm_tables if hot else rates.tables)[call.family]
-    streamed = call.weight_bytes / rates.cold_bandwidth if weights > rates.cache_bytes else 0.0
-    return max(table.at(call.sizes), streamed) * call.calls
+    distance: int
+    """That passed through the processor since the farthest operand began to be made."""
+    touched: int
+    """That the call itself reads and writes."""
+    weights: int
+    """Of all weights that a run of the model reads: whether they stay in a cache from run to run."""
+
+
+def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
+    """Seconds of ``call`` in a run."""
+    family, hot = call.family, around.distance <= rates.core_cache_bytes and not call.far
+    least = 0.0
+    if family in PRODUCTS:
+        family = STREAMED if around.weights > rates.cache_bytes else family
+        hot = around.weights <= rates.core_cache_bytes
+    elif family in CONVOLUTIONS:
+        hot = around.weights <= rates.core_cache_bytes
+    elif around.distance > rates.cache_bytes:
+        least = around.touched / rates.bandwidth
+    return max(least, (rates.warm_tables if hot else rates.tables)[family].at(call.sizes) * call.calls)

@@ -20,6 +20,7 @@ from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
 from hetpart.cost_model.detect import this_processor
+from hetpart.cost_model.measured import call_seconds
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.rates import KernelRates, RateTable
 
@@ -31,12 +32,14 @@ def made_up_rates() -> KernelRates:
     families = {**probes.FAMILIES, **probes.CONVOLUTIONS}
     tables = {name: RateTable(tuple((1.0,) for _ in family.axes), (1e-9,)) for name, family in families.items()}
     tables["reorder"] = RateTable(((1.0,),), (1e-9,))
+    tables["gemm_streamed"] = tables["gemm"].times(2.0)
     return KernelRates(
         tables=tables,
         warm_tables={name: table.times(WARM_SHARE) for name, table in tables.items()},
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,
+        operand_seconds=1e-7,
         bandwidth=1e10,
         random_bandwidth=1e9,
         cold_bandwidth=1e12,
@@ -90,7 +93,7 @@ def products(rows=64, width=512):
 
 def told(path):
     """What is read from a profile: (family, sizes) of every kernel."""
-    return [(c.call.family, c.call.sizes) for c in kernel_calls(read_profile(path).kernels, made_up_rates())]
+    return [(c.call.family, c.call.sizes) for c in kernel_calls(read_profile(path).kernels)]
 
 
 UNTOLD = {"pool": "the window is an attribute", "transpose": "the probe turns axes of one size around"}
@@ -129,7 +132,7 @@ def test_what_the_optimiser_fused_is_of_the_same_family(tmp_path):
 def test_a_product_of_what_is_no_weight_counts_each_matrix(tmp_path):
     nodes = [helper.make_node("MatMul", ["x", "z"], ["y"])]
     batched = model(nodes, {"x": (2, 3, 40, 16), "z": (2, 3, 16, 24)}, {"y": (2, 3, 40, 24)})
-    (call,) = kernel_calls(read_profile(profiled(tmp_path, batched)).kernels, made_up_rates())
+    (call,) = kernel_calls(read_profile(profiled(tmp_path, batched)).kernels)
     assert (call.call.family, call.call.sizes, call.call.calls) == ("batched_gemm", (40, 16, 24), 6)
 
 
@@ -157,7 +160,7 @@ def test_what_shapes_leave_open_is_not_guessed(tmp_path, name):
 )
 def test_axes_are_told_by_their_sizes_or_not_at_all(shape, made, sizes):
     kernel = ProfiledKernel("Transpose", (Tensor("float32", shape),), (Tensor("float32", made),), 0, 1e-3)
-    assert [call.call.sizes for call in kernel_calls([kernel], made_up_rates())] == sizes
+    assert [call.call.sizes for call in kernel_calls([kernel])] == sizes
 
 
 @pytest.mark.usefixtures("own_folder")
@@ -198,9 +201,10 @@ def test_the_factor_is_the_median_and_of_one_family_alone():
     scaled = found.calibration.threads["1"]
     assert scaled.tables["gemm"].seconds == pytest.approx(rates.tables["gemm"].times(2.0).seconds)
     assert scaled.warm_tables["gemm"].seconds == pytest.approx(rates.warm_tables["gemm"].times(2.0).seconds)
-    assert {n: t for n, t in scaled.tables.items() if n != "gemm"} == {
-        n: t for n, t in rates.tables.items() if n != "gemm"
-    }
+    streamed = rates.tables["gemm_streamed"].times(2.0)
+    assert scaled.tables["gemm_streamed"].seconds == pytest.approx(streamed.seconds)
+    others = set(rates.tables) - {"gemm", "gemm_streamed"}
+    assert {name: scaled.tables[name] for name in others} == {name: rates.tables[name] for name in others}
 
 
 def test_what_profiling_adds_is_taken_off():
@@ -216,15 +220,20 @@ def test_kernels_shorter_than_the_clock_can_tell_are_left_out():
     assert (found.families, found.left_out) == ((), 1)
 
 
-def test_kernels_that_wait_for_their_weights_say_nothing_of_the_table():
-    slow = made_up_rates()
+def test_weights_that_no_cache_holds_are_of_the_table_that_streams_them():
+    rates = made_up_rates()
     wide = [kernel(1.0, width=2048) for _ in range(2)]
-    streamed = next(iter(kernel_calls(wide, slow)))
-    assert streamed.call.weight_bytes == 4 * 2048**2
-    assert streamed.weights == 2 * streamed.call.weight_bytes > slow.cache_bytes
-    waiting = replace(made_up_calibration(), threads={"1": replace(slow, cold_bandwidth=1e6)})
-    assert refit(waiting, wide, 1, 0.0).families == ()
-    assert refit(made_up_calibration(), wide, 1, 0.0).families[0].kernels == 2
+    first = next(iter(kernel_calls(wide)))
+    assert first.around.weights == 2 * 4 * 2048**2 > rates.cache_bytes
+    assert call_seconds(first.call, rates, first.around) == rates.tables["gemm_streamed"].at(first.call.sizes)
+
+
+def test_kernels_that_wait_for_main_memory_say_nothing_of_the_table():
+    large = Tensor("float32", (2**24,))
+    far = [ProfiledKernel("Relu", (large,), (large,), 0, 1.0)]
+    waiting = replace(made_up_calibration(), threads={"1": replace(made_up_rates(), bandwidth=1e6)})
+    assert refit(waiting, far, 1, 0.0).families == ()
+    assert refit(made_up_calibration(), far, 1, 0.0).families[0].kernels == 1
 
 
 def test_other_element_types_are_of_no_family():

@@ -1,0 +1,77 @@
+"""Sizes that decide what a kernel takes: how often it copies how much, and which axis it sums up."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+
+from hetpart.compiler import load
+from hetpart.cost_model.kernel_calls import LONGEST_RUN, KernelCall, kernel_call
+
+FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
+
+
+def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=()):
+    """The call of the one node of a model."""
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [
+            helper.make_tensor_value_info(name, INTEGER if name == "rows" else dtype, shape)
+            for name, shape in inputs.items()
+        ],
+        [helper.make_tensor_value_info(name, dtype, shape) for name, shape in made.items()],
+        [helper.make_tensor(name, INTEGER, [len(numbers)], numbers) for name, numbers in weights],
+    )
+    path = tmp_path / "one.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    loaded = load(path)
+    (op,) = loaded.ops
+    found = kernel_call([op], loaded)
+    assert found is not None
+    return found
+
+
+def test_a_lookup_behind_other_axes_copies_once_for_each_of_their_places(tmp_path):
+    node = helper.make_node("Gather", ["x", "rows"], ["y"], axis=1)
+    found = call_of(tmp_path, node, {"x": [128, 729], "rows": [351]}, {"y": [128, 351]})
+    assert found == KernelCall("gather", (128 * 351, 1, 4 * 729))
+
+
+def test_a_lookup_of_rows_copies_whole_rows(tmp_path):
+    node = helper.make_node("Gather", ["x", "rows"], ["y"])
+    found = call_of(tmp_path, node, {"x": [1000, 64], "rows": [8, 3]}, {"y": [8, 3, 64]})
+    assert found == KernelCall("gather", (24, 64, 4 * 64_000))
+
+
+@pytest.mark.parametrize(
+    ("axes", "keepdims", "made", "expected"),
+    [
+        ((2,), 1, [6, 5, 1], KernelCall("reduction", (30, 4))),
+        ((1,), 1, [6, 1, 4], KernelCall("reduction_across", (6, 5, 4))),
+        ((1,), 0, [6, 4], KernelCall("reduction_across", (6, 5, 4))),
+        ((0,), 0, [5, 4], KernelCall("reduction_across", (1, 6, 20))),
+        ((1, 2), 0, [6], KernelCall("reduction", (6, 20))),
+    ],
+)
+def test_sums_along_the_last_axis_and_across_others_differ(tmp_path, axes, keepdims, made, expected):
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=keepdims)
+    assert call_of(tmp_path, node, {"x": [6, 5, 4]}, {"y": made}, weights=[("axes", axes)]) == expected
+
+
+def test_pieces_are_joined_in_runs(tmp_path):
+    node = helper.make_node("Concat", ["x", "z"], ["y"], axis=1)
+    found = call_of(tmp_path, node, {"x": [32, 10, 3], "z": [32, 20, 3]}, {"y": [32, 30, 3]})
+    assert found == KernelCall("concat", (32 * 90, 45))
+
+
+def test_runs_are_no_longer_than_what_was_measured(tmp_path):
+    node = helper.make_node("Concat", ["x", "z"], ["y"], axis=0)
+    found = call_of(tmp_path, node, {"x": [32, 1000], "z": [32, 1000]}, {"y": [64, 1000]})
+    assert found == KernelCall("concat", (64_000, LONGEST_RUN))
+
+
+def test_what_is_moved_counts_by_its_bytes(tmp_path):
+    node = helper.make_node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2)
+    found = call_of(tmp_path, node, {"x": [64, 2]}, {"y": [64, 1], "z": [64, 1]}, dtype=INTEGER)
+    assert found == KernelCall("concat", (2 * 128, 2))
