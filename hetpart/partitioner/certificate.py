@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from hetpart.partitioner.cut import Cut
     from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
 
+SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
+WEIGHTS = "memory: the weights alone"
+MOMENTS = "memory: the weights and what is alive at every op, in whatever order the partitions run"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -37,6 +41,11 @@ class Verdict:
 def gap(cost: float, lower_bound: float) -> float:
     """How much of ``cost`` a better placement could save at most, as a fraction."""
     return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
+
+
+def speaks_of(*, by_moments: bool) -> str:
+    """What a lower bound is one on, in words."""
+    return f"{SERIAL}; {MOMENTS if by_moments else WEIGHTS}"
 
 
 def check(problem: PlacementProblem, placement: Placement, cut: Cut) -> Verdict:

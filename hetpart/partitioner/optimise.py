@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.partitioner.baselines import all_accelerator
+from hetpart.partitioner.certificate import gap
+from hetpart.partitioner.exact import AIM, Clock, Relaxation
 from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
 from hetpart.partitioner.ledger import Ledger
@@ -21,7 +23,6 @@ from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from hetpart.partitioner.price import PriceSearch
     from hetpart.partitioner.problem import Placement, PlacementProblem
@@ -51,7 +52,7 @@ class _Search:
     """Seconds a byte is worth while searching."""
     exchange: float
     """Seconds a byte over the budget is held against a candidate."""
-    expired: Callable[[], bool]
+    clock: Clock
 
     def _affordable(self, most: int) -> int:
         return max(1, min(most, OPS_AT_ONCE // max(1, self.scorer.problem.ops)))
@@ -81,7 +82,7 @@ class _Search:
         """Explored with less and less room, by what the cheapest placement found would still exceed."""
         found: list[Scored] = []
         for _ in range(self._affordable(MOST_TIGHTENED)):
-            if self.expired():
+            if self.clock.expired():
                 break
             placements = explore(outlook, [start.placement for start in starts], Effort())
             fresh = [self.scorer.score(placement) for placement in placements]
@@ -94,7 +95,7 @@ class _Search:
 
     def repaired(self, start: Scored) -> Scored:
         """``start`` with groups taken off the accelerator until it fits."""
-        if start.fits or self.expired():
+        if start.fits or self.clock.expired():
             return start
         _, wiring = self.view(Pressure.none(self.scorer.problem))
         return repaired(self.scorer, start, Ledger(wiring, start.placement), MOST_REPAIRS)
@@ -113,7 +114,7 @@ class _Search:
     def climbed(self, start: Scored) -> Scored:
         """``start`` improved step by step."""
         for _ in range(MOST_STEPS):
-            found = start if self.expired() else self.stepped(start)
+            found = start if self.clock.expired() else self.stepped(start)
             if found.fit_rank >= start.fit_rank:
                 break
             gained = start.total_seconds - found.total_seconds
@@ -121,6 +122,23 @@ class _Search:
             if start.fits and gained < start.total_seconds * WORTHWHILE:
                 break
         return start
+
+    def finished(self, best: Scored) -> Scored:
+        """``best`` after the last touches."""
+        best = self.nearest([best, self.settled(merged(self.scorer, self.wiring, best))])
+        return best if self.clock.expired() else nudged(self.scorer, self.wiring, best)
+
+    def proven(self, within: PlacementProblem, search: PriceSearch, best: Scored) -> Optimum:
+        """``best``, or what the exact program finds that is better, with its bound."""
+        relaxation = Relaxation.of(within, search.price, search.bound, self.clock)
+        if relaxation is None:
+            return Optimum(best, search.bound, by_moments=False)
+        met = relaxation.tighten(best, self.scorer.score)
+        found = self.nearest([best, *met])
+        if met and not relaxation.proves(found):
+            met += relaxation.fitted(met[-1], self.scorer.score)
+            found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
+        return Optimum(found if found is best else self.finished(found), relaxation.bound, by_moments=True)
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""
@@ -132,20 +150,31 @@ class _Search:
         return taken[: self._affordable(MOST_SETTLED)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """What was found, and how good anything can be."""
+
+    found: Scored
+    bound: float
+    """No placement that fits has a lower cost."""
+    by_moments: bool
+    """Whether what is alive together at every op entered the bound."""
+
+
 def optimise(
     scorer: Scorer,
     search: PriceSearch,
     baselines: dict[str, Scored],
-    expired: Callable[[], bool],
+    clock: Clock,
     start: Placement | None = None,
-) -> Scored:
-    """The best placement found. It breaks a budget only if nothing found does not.
+) -> Optimum:
+    """The best placement found and the best bound. It breaks a budget only if nothing found does not.
 
     Args:
         scorer: Of the problem.
         search: Its bound and the cuts met on the way.
         baselines: Placements to beat; the best are starts.
-        expired: Whether time is up; then the best so far is returned.
+        clock: When it is up the best so far is returned.
         start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
     """
     problem = scorer.problem
@@ -153,7 +182,7 @@ def optimise(
     known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     within = without_misfits(problem)
     average = _average_price(scorer.score(search.met[1]), fallback)
-    run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), expired)
+    run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
     if start is None:
         known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
@@ -164,9 +193,11 @@ def optimise(
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)
     if not best.fits:
-        return _least(scorer, fallback, baselines)
-    best = run.nearest([best, run.settled(merged(scorer, run.wiring, best))])
-    return best if expired() else nudged(scorer, run.wiring, best)
+        return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
+    best = run.finished(best)
+    if start is not None or gap(best.cost, search.bound) <= AIM:
+        return Optimum(best, search.bound, by_moments=False)
+    return run.proven(within, search, best)
 
 
 def _least(scorer: Scorer, fallback: Scored, baselines: dict[str, Scored]) -> Scored:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from time import monotonic
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +10,12 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
-from hetpart.partitioner.certificate import gap
+from hetpart.partitioner.certificate import gap, speaks_of
 from hetpart.partitioner.chance import fitted, random_placement
+from hetpart.partitioner.exact import Clock
 from hetpart.partitioner.fixing import least_bytes, without_misfits
 from hetpart.partitioner.mincut import CutNetwork
-from hetpart.partitioner.optimise import optimise
+from hetpart.partitioner.optimise import Optimum, optimise
 from hetpart.partitioner.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scoring import Scored, Scorer
@@ -23,8 +23,6 @@ from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hetpart.partitioner.cut import Cut
     from hetpart.partitioner.liveness import Usage
 
@@ -67,6 +65,8 @@ class Solution:
     baselines: tuple[BaselineResult, ...]
     chosen: str
     """``solver``, the name of the baseline that won, or the source that was asked for."""
+    speaks_of: str
+    """What no placement can be better than ``lower_bound`` in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,20 +111,17 @@ def solve(
         InvalidOptionError: The source is unknown, or puts an op where it may not run.
     """
     _require_solvable(problem)
+    clock = Clock.of(time_limit)
     scorer = Scorer.of(problem)
     search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
     if isinstance(source, str) and source == OPTIMAL:
-        chosen, found = _best(scorer, search, baselines, _after(time_limit), start)
+        chosen, optimum = _best(scorer, search, baselines, clock, start)
     else:
         chosen, found = _asked_for(scorer, source, baselines)
-    if not found.fits:
-        raise _nothing_fits(scorer, found)
-    return _solution(chosen, found, search, baselines)
-
-
-def _after(seconds: float) -> Callable[[], bool]:
-    end = monotonic() + seconds
-    return lambda: monotonic() > end
+        optimum = Optimum(found, search.bound, by_moments=False)
+    if not optimum.found.fits:
+        raise _nothing_fits(scorer, optimum.found)
+    return _solution(chosen, optimum, search.price, baselines)
 
 
 def _require_solvable(problem: PlacementProblem) -> None:
@@ -155,15 +152,16 @@ def _best(
     scorer: Scorer,
     search: PriceSearch,
     baselines: dict[str, Scored],
-    expired: Callable[[], bool],
+    clock: Clock,
     start: Placement | None,
-) -> tuple[str, Scored]:
+) -> tuple[str, Optimum]:
     """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
     if len(scorer.problem.devices) == 1:
-        return "solver", scorer.score(search.below)
-    rivals = {"solver": optimise(scorer, search, baselines, expired, start), **baselines}
+        return "solver", Optimum(scorer.score(search.below), search.bound, by_moments=False)
+    optimum = optimise(scorer, search, baselines, clock, start)
+    rivals = {"solver": optimum.found, **baselines}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
-    return name, rivals[name]
+    return name, replace(optimum, found=rivals[name])
 
 
 def _asked_for(scorer: Scorer, source: str | Placement, baselines: dict[str, Scored]) -> tuple[str, Scored]:
@@ -217,9 +215,10 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
     )
 
 
-def _solution(chosen: str, found: Scored, search: PriceSearch, baselines: dict[str, Scored]) -> Solution:
-    assert search.bound <= found.cost * (1 + ROUNDING), "a placement that fits beats the lower bound"
-    bound = min(search.bound, found.cost)
+def _solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, Scored]) -> Solution:
+    found = optimum.found
+    assert optimum.bound <= found.cost * (1 + ROUNDING), "a placement that fits beats the lower bound"
+    bound = min(optimum.bound, found.cost)
     return Solution(
         found.placement,
         found.cut,
@@ -228,9 +227,10 @@ def _solution(chosen: str, found: Scored, search: PriceSearch, baselines: dict[s
         found.total_seconds,
         bound,
         gap(found.cost, bound),
-        search.price,
+        price,
         tuple(_result(name, scored) for name, scored in baselines.items()),
         chosen,
+        speaks_of(by_moments=optimum.by_moments),
     )
 
 

@@ -1,0 +1,121 @@
+"""How close placements of public profiled graphs come to the best possible, against simpler rules.
+
+    python -m benchmarks.placement_quality --data DIR [--time-limit 30]
+
+DIR holds placement graphs as `msr-fiddle/dnn-partitioning` publishes them, one JSON file each. Every node is an op as
+it is; budgets are 25, 50 and 75 % of all nodes' bytes. Reach: a certified gap of at most 0.1 %, within 5 s a case and
+0.5 s in the median. Exit status 1 where the independent checker refuses a placement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from math import exp, log
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import emit, machine_facts, say
+from benchmarks.placement_graphs import PlacementGraph
+from hetpart.partitioner.certificate import check
+from hetpart.partitioner.solve import solve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetpart.partitioner.problem import PlacementProblem
+    from hetpart.partitioner.solve import Solution
+
+FRACTIONS = (0.25, 0.5, 0.75)
+REACH = {"gap": 1e-3, "seconds": 5.0, "median_seconds": 0.5}
+IMPORTED = ("scipy.optimize", "scipy.sparse.csgraph")
+"""What the first plan of a process imports: it is no part of any case."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of placement graphs")
+    parser.add_argument("--time-limit", type=float, default=30.0, metavar="SECONDS", help="for each case")
+    arguments = parser.parse_args()
+    paths = sorted(arguments.data.glob("*.json"))
+    if not paths:
+        parser.error(f"no JSON files in {arguments.data}")
+    facts = machine_facts()
+    for name in IMPORTED:
+        import_module(name)
+    graphs = [PlacementGraph.read(path) for path in paths]
+    cases = [case(graph, fraction, arguments.time_limit) for graph in graphs for fraction in FRACTIONS]
+    found = totals(cases)
+    emit("placement_quality", {"machine": facts, "cases": cases, "totals": found})
+    sys.exit(0 if found["checked"] else 1)
+
+
+def case(graph: PlacementGraph, fraction: float, time_limit: float) -> dict[str, Any]:
+    """One graph under one budget."""
+    problem = graph.problem(fraction)
+    start = perf_counter()
+    solution = solve(problem, time_limit=time_limit)
+    seconds = perf_counter() - start
+    say(f"placement_quality: {graph.name}, {fraction:.0%}: gap {solution.gap:.5f} in {seconds:.2f} s")
+    return {
+        "name": graph.name,
+        "fraction": fraction,
+        "cost": solution.cost,
+        "lower_bound": solution.lower_bound,
+        "gap": solution.gap,
+        "seconds": round(seconds, 4),
+        "chosen": solution.chosen,
+        "checked": _checked(problem, solution),
+        "baselines": {
+            rule.name: {"cost": rule.cost, "fits": rule.fits, "ratio": _ratio(rule.cost, solution.cost)}
+            for rule in solution.baselines
+        },
+    }
+
+
+def _checked(problem: PlacementProblem, solution: Solution) -> bool:
+    """What the independent checker says: the placement is legal, fits and costs what it is said to."""
+    verdict = check(problem, solution.placement, solution.cut)
+    same = abs(verdict.cost - solution.cost) <= 1e-9 * max(1.0, solution.cost)
+    return verdict.legal and verdict.fits and same
+
+
+def totals(cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """All cases in a few numbers."""
+    seconds = [row["seconds"] for row in cases]
+    worst_gap, middle = max(row["gap"] for row in cases), median(seconds)
+    checked = all(row["checked"] for row in cases)
+    within = worst_gap <= REACH["gap"] and max(seconds) <= REACH["seconds"] and middle <= REACH["median_seconds"]
+    return {
+        "cases": len(cases),
+        "largest_gap": worst_gap,
+        "largest_seconds": max(seconds),
+        "median_seconds": middle,
+        "checked": checked,
+        "ratio_of_rules": {name: _ratios(cases, name) for name in cases[0]["baselines"]},
+        "reach": REACH,
+        "reached": within and checked,
+    }
+
+
+def _ratios(cases: list[dict[str, Any]], rule: str) -> dict[str, float | int | None]:
+    """Of a rule's cost to ours, over the cases that it fits."""
+    found = [row["baselines"][rule]["ratio"] for row in cases if row["baselines"][rule]["fits"]]
+    known = [ratio for ratio in found if ratio is not None]
+    return {"fits": len(found), "geometric_mean": _geometric_mean(known), "largest": max(known, default=None)}
+
+
+def _ratio(cost: float, ours: float) -> float | None:
+    return cost / ours if ours > 0 else None
+
+
+def _geometric_mean(ratios: Iterable[float]) -> float | None:
+    logarithms = [log(ratio) for ratio in ratios if ratio > 0]
+    return exp(sum(logarithms) / len(logarithms)) if logarithms else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportArgumentType=false
+"""Mixed-integer programs on HiGHS, which SciPy carries.
+
+HiGHS now and then prints to the process's standard output: it is closed to it while it runs, or ``--json`` would break.
+Its relative gap leaves a constant term out, and its tolerances are absolute: the constant is a variable fixed at 1, and
+costs are scaled.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+SCALE = 1e4
+"""What the costs of a program add up to when HiGHS sees them."""
+CAUTION = 1e-7
+"""Of the scale: what HiGHS's tolerances and rounding may take from a bound, many times over."""
+STDOUT = 1
+INFEASIBLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """When to stop."""
+
+    gap: float
+    """Relative, the constant term counted."""
+    nodes: int
+    """A count, not a clock: equal inputs stop at equal places."""
+    seconds: float
+    """The user's limit; reached only where it is short."""
+
+
+@dataclass(slots=True, eq=False)
+class Rows:
+    """Linear rows ``Σ factor × variable ≥ least``, built one by one."""
+
+    row: list[int] = field(default_factory=list[int])
+    variable: list[int] = field(default_factory=list[int])
+    factor: list[float] = field(default_factory=list[float])
+    least: list[float] = field(default_factory=list[float])
+
+    def add(self, terms: list[tuple[int, float]], least: float) -> None:
+        count = len(self.least)
+        for variable, factor in terms:
+            self.row.append(count)
+            self.variable.append(variable)
+            self.factor.append(factor)
+        self.least.append(least)
+
+    def copy(self) -> Rows:
+        return Rows([*self.row], [*self.variable], [*self.factor], [*self.least])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What HiGHS made of a program."""
+
+    bound: float
+    """No solution costs less; infinite where there is none."""
+    solution: NDArray[np.float64] | None
+    """The best it met."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearProgram:
+    """Minimise ``constant + costs · x`` over ``rows`` and ``lower ≤ x ≤ upper``, ``integral`` variables whole."""
+
+    constant: float
+    costs: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    integral: NDArray[np.bool_]
+    rows: Rows
+
+    def solve(self, effort: Effort) -> Outcome:
+        """The best solution that ``effort`` finds, and a bound on all."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        count, rows = len(self.costs), self.rows
+        scale = SCALE / (float(np.abs(self.costs).sum()) + abs(self.constant) or 1.0)
+        shape = (len(rows.least), count + 1)
+        matrix = csr_array((np.array(rows.factor), (np.array(rows.row), np.array(rows.variable))), shape=shape)
+        with _silenced():
+            found = milp(
+                np.append(self.costs, self.constant) * scale,
+                integrality=np.append(self.integral, False).astype(np.uint8),
+                bounds=Bounds(np.append(self.lower, 1.0), np.append(self.upper, 1.0)),
+                constraints=LinearConstraint(matrix, np.array(rows.least), np.inf) if rows.least else None,
+                options={"mip_rel_gap": effort.gap, "node_limit": effort.nodes, "time_limit": effort.seconds},
+            )
+        if found.status == INFEASIBLE:
+            return Outcome(np.inf, None)
+        bound = -np.inf if found.mip_dual_bound is None else (float(found.mip_dual_bound) - SCALE * CAUTION) / scale
+        return Outcome(bound, None if found.x is None else np.asarray(found.x[:count], np.float64))
+
+
+@contextmanager
+def _silenced() -> Generator[None]:
+    """Nothing written to the file descriptor of standard output goes anywhere."""
+    sys.stdout.flush()
+    kept = os.dup(STDOUT)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    try:
+        yield
+    finally:
+        os.dup2(kept, STDOUT)
+        os.close(nowhere)
+        os.close(kept)
