@@ -13,10 +13,10 @@ from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
 from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed
 from hetpart.cost_model.fusion import Fusions, find_fusions
-from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
+from hetpart.cost_model.support import Support, supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
@@ -49,6 +49,13 @@ class OpCost:
     host_inputs: frozenset[int]
     """Positions of inputs a CUDA kernel reads from host memory."""
     host_outputs: frozenset[int]
+
+    def of(self, other: Op) -> OpCost:
+        """The same cost of ``other``, which is like this one's op."""
+        return OpCost(
+            other.id, self.work, self.known, self.seconds, self.estimates, self.reason, self.missing,
+            self.host_inputs, self.host_outputs,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +108,38 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
 def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
     """The cost of every op, in order; ops that are alike are priced once."""
     measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
+    asked = zip(graph.ops, supports(graph, machine), measured, likenesses(graph, fusions), strict=True)
     known: dict[Hashable, OpCost] = {}
-    for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
+    for op, support, seconds, likeness in asked:
         found = None if likeness is None else known.get((likeness, seconds))
-        cost = _price(op, graph, machine, fusions, seconds) if found is None else replace(found, op=op.id)
+        cost = _price(op, graph, machine, fusions, support, seconds) if found is None else found.of(op)
         known[likeness, seconds] = cost
         yield cost
 
 
-def _price(op: Op, graph: Graph, machine: Machine, fusions: Fusions, measured: tuple[float | None, ...]) -> OpCost:
+def _price(
+    op: Op, graph: Graph, machine: Machine, fusions: Fusions, support: Support, measured: tuple[float | None, ...]
+) -> OpCost:
     formula = work_of(op, graph)
     work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
     estimates = tuple(
-        _estimate(work, op, graph, fusions, device)
-        if seconds is None
-        else replace(_estimate(work, op, graph, fusions, device), seconds=seconds)
-        for device, seconds in zip(machine.devices, measured, strict=True)
+        [
+            _estimate(work, op, graph, fusions, device, seconds)
+            for device, seconds in zip(machine.devices, measured, strict=True)
+        ]
     )
-    missing = tuple(missing_kernel(device.provider, op, graph) for device in machine.devices)
+    missing = support.missing
     unknown = "" if formula is not None else f"no cost formula for {op.op_type}: "
-    on_cuda = any(device.provider is Provider.CUDA for device in machine.devices)
     return OpCost(
         op=op.id,
         work=work,
         known=formula is not None,
-        seconds=tuple(inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)),
+        seconds=tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)]),
         reason=f"{unknown}{_reason(machine, estimates, missing)}{_guess(op, graph)}",
         estimates=estimates,
         missing=missing,
-        host_inputs=host_inputs(op, graph) if on_cuda else frozenset(),
-        host_outputs=host_outputs(op) if on_cuda else frozenset(),
+        host_inputs=support.host_inputs,
+        host_outputs=support.host_outputs,
     )
 
 
@@ -140,10 +149,12 @@ def _guess(op: Op, graph: Graph) -> str:
     return "".join(f"; {UNKNOWN_TRIPS} runs of the body of {name} assumed" for name in guessed)
 
 
-def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device) -> Estimate:
+def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device, measured: float | None) -> Estimate:
+    """What bounds the op on ``device``; the seconds are those that were measured there, if any were."""
     visit = 0.0 if device.provider in fusions.absorbed[op.id] else VISIT_SECONDS
     left = fused_work(work, op, graph, fusions, device.provider)
-    return estimate(left, device, compute_dtype(op, graph, fusions, device.provider), visit)
+    found = estimate(left, device, compute_dtype(op, graph, fusions, device.provider), visit)
+    return found if measured is None else replace(found, seconds=measured)
 
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:

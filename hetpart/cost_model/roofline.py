@@ -48,8 +48,9 @@ def stream_rate(device: Device) -> float:
 
 def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECONDS) -> Estimate:
     """Seconds ``work`` takes on ``device``, and which roof it meets. An op without launches costs a ``visit``."""
-    arithmetic = work.flops / flops_rate(device, dtype)
-    streamed = max(0, work.bytes_moved - work.bytes_scattered) / stream_rate(device)
+    computing, streaming = flops_rate(device, dtype), stream_rate(device)
+    arithmetic = work.flops / computing
+    streamed = max(0, work.bytes_moved - work.bytes_scattered) / streaming
     scattered = work.bytes_scattered / device.random_bandwidth
     memory = streamed + scattered
     overhead = work.launches * device.launch_seconds or visit
@@ -59,6 +60,6 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
         seconds=overhead + roof,
         bound=Bound.LAUNCH if overhead >= roof else slower,
         intensity=work.intensity,
-        balance=flops_rate(device, dtype) / stream_rate(device),
+        balance=computing / streaming,
         scattered=scattered > streamed,
     )

@@ -1,0 +1,56 @@
+"""Which devices of a machine have a kernel for an op, and which operands those kernels keep in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
+from hetpart.devices import Machine, Provider
+from hetpart.graph.ir import Graph, Op
+
+_ABSENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What a machine's devices have for one op."""
+
+    missing: tuple[str | None, ...]
+    """Per device, why it has no kernel."""
+    host_inputs: frozenset[int]
+    """Positions of inputs a CUDA kernel reads from host memory."""
+    host_outputs: frozenset[int]
+
+
+def supports(graph: Graph, machine: Machine) -> tuple[Support, ...]:
+    """The support of every op. Sizes do not matter to it: ops that agree in all else are looked up once."""
+    numbers: dict[Hashable, int] = {}
+    types = [numbers.setdefault((value.kind, value.dtype), len(numbers)) for value in graph.values]
+    known: dict[Hashable, Support] = {}
+    found: list[Support] = []
+    for op in graph.ops:
+        key = op.id if op.bodies else _key(op, types)
+        support = known.get(key)
+        if support is None:
+            support = known[key] = _support(op, graph, machine)
+        found.append(support)
+    return tuple(found)
+
+
+def _key(op: Op, types: list[int]) -> Hashable:
+    return (
+        op.domain,
+        op.op_type,
+        op.version,
+        tuple(op.attributes.items()),
+        tuple([_ABSENT if value is None else types[value] for value in op.inputs]),
+        tuple([_ABSENT if value is None else types[value] for value in op.outputs]),
+    )
+
+
+def _support(op: Op, graph: Graph, machine: Machine) -> Support:
+    missing = tuple([missing_kernel(device.provider, op, graph) for device in machine.devices])
+    if all(device.provider is not Provider.CUDA for device in machine.devices):
+        return Support(missing, frozenset(), frozenset())
+    return Support(missing, host_inputs(op, graph), host_outputs(op))
