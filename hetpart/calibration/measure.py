@@ -34,7 +34,7 @@ from hetpart.calibration.probes import (
     Key,
     probe_models,
 )
-from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, take_turns
+from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
 from hetpart.cost_model.kernel_calls import REORDER, STREAMED
@@ -125,7 +125,6 @@ class _Bench:
     threads: int
     probes: dict[Key, Probe] = field(default_factory=dict[Key, Probe])
     profiled: dict[Key, Profiled] = field(default_factory=dict[Key, Profiled])
-    quiet_share: float = 1.0
 
     @staticmethod
     def of(models: Mapping[Key, bytes], buffers: Buffers, threads: int) -> _Bench:
@@ -147,11 +146,10 @@ class _Bench:
         if first is not None and first.before in (first, self.probes[SHORT]):
             first.before = self.probes[key]
 
-    def measure(self, seconds: float) -> None:
-        """Sample everything for so long."""
+    def turns(self) -> Turns:
+        """Everything that is to be sampled."""
         quiet = Quiet(self.probes[SPEED], self.threads)
-        take_turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet, seconds)
-        self.quiet_share = quiet.share
+        return Turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet)
 
     def states(self) -> tuple[_State, _State, _State]:
         """The one in which weights are streamed, the cool one, and the warm one. The bench ends with it."""
@@ -165,7 +163,7 @@ class _Bench:
             _State({key: probe.warm for key, probe in self.probes.items()}, warm, noting),
         )
 
-    def rates(self) -> KernelRates:
+    def rates(self, quiet_share: float) -> KernelRates:
         streamed, cool, warm = self.states()
         tables = cool.tables() | {STREAMED: streamed.table("gemm")}
         return KernelRates(
@@ -181,7 +179,7 @@ class _Bench:
             peak_flops={"float32": _peak(tables["gemm"])},
             core_cache_bytes=cache_bytes(2),
             cache_bytes=cache_bytes(3) / 2,
-            quiet_share=self.quiet_share,
+            quiet_share=quiet_share,
             error=float(np.mean(cool.errors(tables))),
         )
 
@@ -198,11 +196,13 @@ def calibrate(progress: Progress | None = None) -> Calibration:
     with Buffers.of(BUFFER_ELEMENTS, TABLE_BYTES) as buffers:
         say("preparing kernels")
         models = dict(probe_models())
-        benches = [_Bench.of(models, buffers, threads) for threads in sorted({1, processor.cores})]
-        for left, bench in zip(range(len(benches), 0, -1), benches, strict=True):
-            say(f"measuring kernels, {format_count(bench.threads, 'thread')}")
-            bench.measure((end - perf_counter()) / left)
-        rates = {str(bench.threads): bench.rates() for bench in benches}
+        numbers = sorted({1, processor.cores})
+        benches = [_Bench.of(models, buffers, threads) for threads in numbers]
+        say(f"measuring kernels, {' and '.join(format_count(threads, 'thread') for threads in numbers)}")
+        groups = [bench.turns() for bench in benches]
+        take_turns(groups, end)
+        shares = [group.quiet.share for group in groups]
+        rates = {str(bench.threads): bench.rates(share) for bench, share in zip(benches, shares, strict=True)}
     say("measuring copies")
     bandwidth, latency = _copies()
     return Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, bandwidth, latency)

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, prod
 from pathlib import Path
 from time import perf_counter
@@ -164,21 +164,60 @@ class Quiet:
         return self.heard / self.asked
 
 
-def take_turns(samplers: Sequence[Callable[[], object]], quiet: Quiet, seconds: float) -> None:
-    """Call each in turn until each was called often enough while it was quiet, or ``seconds`` are over.
+@dataclass(slots=True)
+class Turns:
+    """Samplers that take turns while it is quiet for them."""
 
-    What is called in between counts where it was quiet nonetheless, for the least time is kept.
+    samplers: Sequence[Callable[[], object]]
+    quiet: Quiet
+    wanted: list[int] = field(default_factory=list[int])
+    taken: list[int] = field(default_factory=list[int])
+    best: float = inf
+    """Of the quiet kernel, when ``taken`` began to count."""
+    _next: int = 0
+
+    def begin(self) -> None:
+        """Call each once in any case."""
+        self.wanted = [_wanted(sample) for sample in self.samplers]
+        self.taken = [0] * len(self.samplers)
+        self.best = self.quiet.best
+
+    @property
+    def progress(self) -> float:
+        """Share of what is wanted."""
+        return sum(self.taken) / sum(self.wanted)
+
+    def step(self, *, counts: bool) -> None:
+        """Call the next that was not called often enough; ``counts``: it is quiet."""
+        if self.quiet.best * self.quiet.limit < self.best:
+            self.best, self.taken = self.quiet.best, [0] * len(self.samplers)  # it had never been quiet before
+        while self.taken[self._next] >= self.wanted[self._next]:
+            self._next = (self._next + 1) % len(self.samplers)
+        self.samplers[self._next]()
+        self.taken[self._next] += counts
+        self._next = (self._next + 1) % len(self.samplers)
+
+
+def take_turns(groups: Sequence[Turns], end: float) -> None:
+    """Sample every group until each was sampled often enough while it was quiet for it, or the clock shows ``end``.
+
+    The one that lacks most comes first. What is sampled when it is not quiet for long is kept, for the least time
+    counts, and such a sample may have been undisturbed nonetheless.
     """
-    end = perf_counter() + seconds
-    wanted = [_wanted(sample) for sample in samplers]
-    best, taken = quiet.best, [0] * len(samplers)
-    while perf_counter() < end and any(have < want for have, want in zip(taken, wanted, strict=True)):
-        for index, sample in enumerate(samplers):
-            if taken[index] < wanted[index] and perf_counter() < end:
-                taken[index] += _waited(quiet)
-                sample()
-        if quiet.best * quiet.limit < best:
-            best, taken = quiet.best, [0] * len(samplers)  # it had never been quiet before
+    for group in groups:
+        group.begin()
+    waiting = perf_counter()
+    while perf_counter() < end and (left := [group for group in groups if group.progress < 1]):
+        for group in sorted(left, key=lambda group: group.progress):
+            if group.quiet.now():
+                group.step(counts=True)
+                waiting = perf_counter()
+                break
+        else:
+            if perf_counter() - waiting > PATIENCE:
+                for group in left:
+                    group.step(counts=False)
+                waiting = perf_counter()
 
 
 def _wanted(sample: Callable[[], object]) -> int:
@@ -186,15 +225,6 @@ def _wanted(sample: Callable[[], object]) -> int:
     started = perf_counter()
     sample()
     return max(FEWEST, min(ENOUGH, round(ENOUGH_SECONDS / (perf_counter() - started))))
-
-
-def _waited(quiet: Quiet) -> bool:
-    """Whether it became quiet soon."""
-    end = perf_counter() + PATIENCE
-    while perf_counter() < end:
-        if quiet.now():
-            return True
-    return False
 
 
 class Profiled:
