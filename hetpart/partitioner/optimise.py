@@ -12,6 +12,7 @@ from hetpart.partitioner.certificate import gap
 from hetpart.partitioner.exact import AIM, Clock, Relaxation
 from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
+from hetpart.partitioner.large import LARGE, placed
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.polish import merged, nudged
@@ -23,7 +24,6 @@ from hetpart.partitioner.squeeze import squeezed
 from hetpart.partitioner.wiring import Wiring
 
 if TYPE_CHECKING:
-
     from hetpart.partitioner.price import PriceSearch
     from hetpart.partitioner.problem import Placement, PlacementProblem
 
@@ -178,6 +178,10 @@ def optimise(
         start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
     """
     problem = scorer.problem
+    if problem.ops > LARGE:
+        best = placed(scorer, without_misfits(problem), search, clock.expired)
+        if best.fits:
+            return Optimum(best, search.bound, by_moments=False)
     fallback = scorer.score(forced_placement(problem))
     known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     within = without_misfits(problem)
