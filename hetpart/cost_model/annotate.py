@@ -16,7 +16,7 @@ from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
-from hetpart.cost_model.support import Support, supports
+from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
@@ -108,11 +108,11 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
 def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
     """The cost of every op, in order; ops that are alike are priced once."""
     measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
-    asked = zip(graph.ops, supports(graph, machine), measured, likenesses(graph, fusions), strict=True)
+    supports = Supports(graph, machine)
     known: dict[Hashable, OpCost] = {}
-    for op, support, seconds, likeness in asked:
+    for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
         found = None if likeness is None else known.get((likeness, seconds))
-        cost = _price(op, graph, machine, fusions, support, seconds) if found is None else found.of(op)
+        cost = _price(op, graph, machine, fusions, supports.of(op), seconds) if found is None else found.of(op)
         known[likeness, seconds] = cost
         yield cost
 
@@ -159,11 +159,14 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
     """What is left of ``work`` when values inside a fused kernel are neither written nor read again."""
-    inner = sum(graph.values[v].nbytes for v in op.uses if _is_inner(graph.values[v], fusions, provider))
-    read = max(0, work.bytes_read - inner)
-    if provider in fusions.absorbed[op.id]:
-        return replace(work, bytes_read=read, bytes_written=0, launches=0)
-    return replace(work, bytes_read=read) if inner else work
+    inner = 0
+    for number in op.uses:
+        value = graph.values[number]
+        inner += value.nbytes if _is_inner(value, fusions, provider) else 0
+    if not inner and provider not in fusions.absorbed[op.id]:
+        return work
+    written, launches = (0, 0) if provider in fusions.absorbed[op.id] else (work.bytes_written, work.launches)
+    return Work(work.flops, max(0, work.bytes_read - inner), written, work.scratch, work.bytes_scattered, launches)
 
 
 def _is_inner(value: Value, fusions: Fusions, provider: Provider) -> bool:

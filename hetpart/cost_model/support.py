@@ -23,19 +23,23 @@ class Support:
     host_outputs: frozenset[int]
 
 
-def supports(graph: Graph, machine: Machine) -> tuple[Support, ...]:
-    """The support of every op. Sizes do not matter to it: ops that agree in all else are looked up once."""
-    numbers: dict[Hashable, int] = {}
-    types = [numbers.setdefault((value.kind, value.dtype), len(numbers)) for value in graph.values]
-    known: dict[Hashable, Support] = {}
-    found: list[Support] = []
-    for op in graph.ops:
-        key = op.id if op.bodies else _key(op, types)
-        support = known.get(key)
-        if support is None:
-            support = known[key] = _support(op, graph, machine)
-        found.append(support)
-    return tuple(found)
+class Supports:
+    """Support of a graph's ops. Sizes do not matter to it: ops that agree in all else are looked up once."""
+
+    def __init__(self, graph: Graph, machine: Machine) -> None:
+        numbers: dict[Hashable, int] = {}
+        self._graph = graph
+        self._machine = machine
+        self._types = [numbers.setdefault((value.kind, value.dtype), len(numbers)) for value in graph.values]
+        self._known: dict[Hashable, Support] = {}
+
+    def of(self, op: Op) -> Support:
+        """What the machine's devices have for ``op``."""
+        key = op.id if op.bodies else _key(op, self._types)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _support(op, self._graph, self._machine)
+        return found
 
 
 def _key(op: Op, types: list[int]) -> Hashable:

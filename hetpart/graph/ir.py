@@ -156,10 +156,10 @@ class Graph:
         raise KeyError(name)
 
     def in_values(self, op: Op) -> tuple[Value | None, ...]:
-        return tuple(None if v is None else self.values[v] for v in op.inputs)
+        return tuple([None if v is None else self.values[v] for v in op.inputs])
 
     def out_values(self, op: Op) -> tuple[Value | None, ...]:
-        return tuple(None if v is None else self.values[v] for v in op.outputs)
+        return tuple([None if v is None else self.values[v] for v in op.outputs])
 
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """For every value, the ids of the ops that use it, in order."""
