@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hetpart.plan.io import load_plan
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
+    from hetpart.whatif.explain import ExplainedOp, explain
     from hetpart.whatif.sweep import SweptModel, sweep
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceUnavailableError",
     "ExecutionError",
+    "ExplainedOp",
     "HetpartError",
     "InfeasibleError",
     "InvalidBundleError",
@@ -52,6 +54,7 @@ __all__ = [
     "UnboundDimensionsError",
     "__version__",
     "annotate",
+    "explain",
     "load",
     "load_machine",
     "load_plan",
@@ -60,11 +63,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ExplainedOp": "hetpart.whatif.explain",
     "PartitionedModel": "hetpart.compiler",
     "Plan": "hetpart.plan.model",
     "Session": "hetpart.runtime.session",
     "SweptModel": "hetpart.whatif.sweep",
     "annotate": "hetpart.compiler",
+    "explain": "hetpart.whatif.explain",
     "load": "hetpart.compiler",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",

@@ -7,6 +7,7 @@ import click
 from hetpart import __version__
 from hetpart.cli.annotate import annotate
 from hetpart.cli.calibrate import calibrate
+from hetpart.cli.explain import explain
 from hetpart.cli.guard import Commands
 from hetpart.cli.hardware import hardware
 from hetpart.cli.partition import partition
@@ -21,5 +22,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, calibrate, partition, run, report, sweep, hardware):
+for command in (annotate, calibrate, partition, run, report, sweep, explain, hardware):
     main.add_command(command)

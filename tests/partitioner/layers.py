@@ -19,8 +19,7 @@ def layered(widths: tuple[int, ...] = WIDTHS, rows: int = 64) -> onnx.ModelProto
         for i in range(last + 1)
     ]
     weights = [
-        numpy_helper.from_array(np.full(shape, 0.5, np.float32), f"w{i}")
-        for i, shape in enumerate(pairwise(widths))
+        numpy_helper.from_array(np.full(shape, 0.5, np.float32), f"w{i}") for i, shape in enumerate(pairwise(widths))
     ]
     given = helper.make_tensor_value_info("y0", TensorProto.FLOAT, [rows, widths[0]])
     made = helper.make_tensor_value_info("z", TensorProto.FLOAT, [rows, widths[-1]])
