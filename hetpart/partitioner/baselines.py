@@ -179,7 +179,8 @@ def _first_fit(groups: Groups, order: NDArray[np.int64], budget: float) -> list[
     charged: set[int] = {weight for group in forced for weight in groups.weights[group]}
     used: int = sum(sizes[weight] for weight in charged)
     chosen: list[int] = []
-    for group in order.tolist():
+    turns: list[int] = order.tolist()
+    for group in turns:
         read: list[int] = groups.weights[group] if group in sharers else []
         fresh: list[int] = [weight for weight in read if many[weight] and weight not in charged]
         nbytes = used + own[group] + sum(sizes[weight] for weight in fresh)

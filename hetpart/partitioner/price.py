@@ -48,6 +48,8 @@ class PriceSearch:
     """Every placement met, in the order met."""
     cuts: tuple[PricedCut, ...] = ()
     """Every cut made, for a search with another budget to go on from."""
+    network: CutNetwork | None = None
+    """Of the cuts."""
 
 
 def search_price(
@@ -80,11 +82,15 @@ class _Search:
         free = min(cuts, key=lambda cut: cut.price)
         over = self._line(free.smallest)
         if self.budget == NO_BUDGET or over.nbytes <= self.budget:
-            return PriceSearch(free.value, 0.0, free.largest, free.smallest, (free.smallest, free.largest), (free,))
+            return PriceSearch(
+                free.value, 0.0, free.largest, free.smallest, (free.smallest, free.largest), (free,), self.network
+            )
         over, under = self._narrowed(*self._nearest(cuts), cuts)
         best = max(cuts, key=self._bound)
         met = tuple(placement for cut in cuts for placement in (cut.smallest, cut.largest))
-        return PriceSearch(self._bound(best), best.price, over.placement, under.placement, met, tuple(cuts))
+        return PriceSearch(
+            self._bound(best), best.price, over.placement, under.placement, met, tuple(cuts), self.network
+        )
 
     def _nearest(self, cuts: list[PricedCut]) -> tuple[Line, Line]:
         """The lines whose bytes are next to the budget on either side. Lines of cuts are the dearer the fewer bytes."""
