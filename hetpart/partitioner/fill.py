@@ -175,8 +175,10 @@ class _Line:
         return total - total[0]
 
     def _turns(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """(V,) each: the last number of moved positions at which a value is made on the host, at which the host still
-        reads it, and at which the accelerator does not read it yet. −1 is never, the whole length always.
+        """(V,) How many positions have moved when, for each value, three things end.
+
+        That it is made on the host, that the host reads it, and that the accelerator does not read it: −1 for what
+        never is, the whole length for what always is.
         """
         problem, length = self.problem, self.length
         still = np.where(self.base == ACCELERATOR, -1, length)
