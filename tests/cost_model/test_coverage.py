@@ -16,15 +16,7 @@ CONTRIB_WITHOUT_FORMULA = {
     "a whole search in one op: how often it runs its subgraphs only a run can tell": (
         "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch",
     ),
-    "of one model of its time; no exporter or optimiser writes it": (
-        "AttnLSTM", "BifurcationDetector", "DecoderAttention", "DynamicTimeWarping", "MurmurHash3", "NGramRepeatBlock",
-        "SampleOp", "Tokenizer", "WordConvEmbedding",
-    ),
-    "as new as the newest ONNX Runtime, which says nothing of its arithmetic": (
-        "DynamicSparseAttention", "EngramGate", "GatedDeltaNet", "HyperConnectionPostMix", "HyperConnectionPreMix",
-        "LinearAttentionGate", "NGramHashMapping", "PackedSparseAttentionIndexer", "SparseAttentionIndexer",
-        "VarlenCausalConvWithState", "VarlenNGramHashMapping",
-    ),
+    "of one model of its time; no exporter or optimiser writes it": ("AttnLSTM", "Tokenizer", "WordConvEmbedding"),
 }  # fmt: skip
 """Why, and the ops. They are charged as any unknown op: all read, all written, some flops an element."""
 

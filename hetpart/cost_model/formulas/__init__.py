@@ -7,6 +7,7 @@ from hetpart.cost_model.formulas import (
     classical,
     control,
     convolution,
+    decoding,
     elementwise,
     experts,
     gathering,
@@ -23,7 +24,7 @@ from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
-    attention, classical, control, convolution, elementwise, experts, gathering, generation, matmul, movement,
-    normalization, pooling, quantization, recurrent,
+    attention, classical, control, convolution, decoding, elementwise, experts, gathering, generation, matmul,
+    movement, normalization, pooling, quantization, recurrent,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""
