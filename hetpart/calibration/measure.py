@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetpart.calibration.fit import LEAST_SECONDS, table
+from hetpart.calibration.accelerator import Place, measure_accelerator
+from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import (
-    CHECKS,
     COLD,
     COLD_LAYERS,
     COLD_WIDTH,
     CONVOLUTIONS,
     FAMILIES,
-    FEW,
-    FEW_OPERANDS,
-    LONG,
-    LONG_CHAIN,
-    MANY,
-    MANY_OPERANDS,
     SHORT,
     SPEED,
     TABLE_BYTES,
-    TWIN,
-    VIEWS,
     WEIGHING,
     Key,
     probe_models,
 )
+from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
-from hetpart.cost_model.detect import cache_bytes, this_processor
+from hetpart.cost_model.detect import cache_bytes, driver_gpus, this_processor
 from hetpart.cost_model.kernel_calls import REORDER, STREAMED
-from hetpart.rates import KernelRates, RateTable
+from hetpart.devices import Provider
+from hetpart.rates import KernelRates
+from hetpart.runtime.sessions import cuda_answers, require_runtime
+from hetpart.runtime.transport import CudaMemory
 from hetpart.units import format_count
 
 Progress = Callable[[str], None]
@@ -47,74 +43,6 @@ SECONDS = 53.0
 """Of all of it, the building of sessions included."""
 COPY_BYTES = 2**26
 COPIES = 20
-_REORDERS = ("ReorderInput", "ReorderOutput")
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What all probes took, in one state of the caches."""
-
-    runs: Mapping[Key, float]
-    """Seconds of a run, of probes measured end to end."""
-    kernels: Mapping[Key, Mapping[str, float]]
-    """Seconds of each kernel by op type, of those that were profiled."""
-    noting: float
-    """Seconds that the profile itself adds to a kernel."""
-
-    @property
-    def launch(self) -> float:
-        return (self.runs[LONG] - self.runs[SHORT]) / (LONG_CHAIN - 1)
-
-    @property
-    def session(self) -> float:
-        return self.runs[SHORT] - self.launch
-
-    @property
-    def beside(self) -> float:
-        """Seconds of a probe's run beside its kernel: what its session keeps is as cold as its operands."""
-        return self.runs[TWIN] - self.launch
-
-    @property
-    def operand(self) -> float:
-        # What an input of a session costs beside its kernel is a small part of it.
-        return max(0.0, (self.runs[MANY] - self.runs[FEW]) / (MANY_OPERANDS - FEW_OPERANDS))
-
-    @property
-    def visit(self) -> float:
-        return max(0.0, (self.runs[VIEWS] - self.runs[LONG]) / LONG_CHAIN)
-
-    def call(self, key: Key) -> float:
-        """Seconds of one call of the kernel that ``key`` names."""
-        name, _ = key
-        if name in CONVOLUTIONS:
-            return max(self.launch, self.kernels[key]["Conv"] - self.noting)
-        return (self.runs[key] - self.beside) / FAMILIES[name].calls
-
-    def tables(self) -> dict[str, RateTable]:
-        """Of every family, and of reordering."""
-        return {name: self.table(name) for name in (*FAMILIES, *CONVOLUTIONS)} | {REORDER: self.reordering()}
-
-    def table(self, name: str) -> RateTable:
-        """Of one family."""
-        family = FAMILIES.get(name) or CONVOLUTIONS[name]
-        return table(family, {sizes: self.call((name, sizes)) for sizes in family.points()})
-
-    def reordering(self) -> RateTable:
-        """By elements: what pointwise convolutions' inputs and outputs took to be brought into blocks and back."""
-        least: dict[int, float] = {}
-        for inputs, outputs, positions in CONVOLUTIONS["pointwise"].points():
-            kernels = self.kernels["pointwise", (inputs, outputs, positions)]
-            for op_type, channels in zip(_REORDERS, (inputs, outputs), strict=True):
-                seconds = kernels.get(op_type, inf) - self.noting
-                least[channels * positions] = min(least.get(channels * positions, inf), max(LEAST_SECONDS, seconds))
-        known = {elements: seconds for elements, seconds in sorted(least.items()) if seconds < inf}
-        return RateTable((tuple(map(float, known)),), tuple(known.values()))
-
-    def errors(self, tables: Mapping[str, RateTable]) -> list[float]:
-        """Relative errors of the tables at sizes that are no points of theirs."""
-        return [
-            abs(tables[name].at(sizes) / self.call((name, sizes)) - 1) for name, row in CHECKS.items() for sizes in row
-        ]
 
 
 @dataclass(slots=True)
@@ -151,24 +79,24 @@ class _Bench:
         quiet = Quiet(self.probes[SPEED], self.threads)
         return Turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet)
 
-    def states(self) -> tuple[_State, _State, _State]:
+    def states(self) -> tuple[Readings, Readings, Readings]:
         """The one in which weights are streamed, the cool one, and the warm one. The bench ends with it."""
         kernels = {key: profiled.kernels() for key, profiled in self.profiled.items()}
         cool, warm = ({key: pair[which] for key, pair in kernels.items()} for which in (0, 1))
         noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
         streamed = {key: probe.streamed if probe.weighs else probe.cool for key, probe in self.probes.items()}
         return (
-            _State(streamed, cool, noting),
-            _State({key: probe.cool for key, probe in self.probes.items()}, cool, noting),
-            _State({key: probe.warm for key, probe in self.probes.items()}, warm, noting),
+            Readings(streamed, cool, noting),
+            Readings({key: probe.cool for key, probe in self.probes.items()}, cool, noting),
+            Readings({key: probe.warm for key, probe in self.probes.items()}, warm, noting),
         )
 
     def rates(self, quiet_share: float) -> KernelRates:
         streamed, cool, warm = self.states()
-        tables = cool.tables() | {STREAMED: streamed.table("gemm")}
+        tables = cool.tables() | {STREAMED: streamed.table("gemm"), REORDER: cool.reordering()}
         return KernelRates(
             tables=tables,
-            warm_tables=warm.tables(),
+            warm_tables=warm.tables() | {REORDER: warm.reordering()},
             session_seconds=cool.session,
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
@@ -176,7 +104,7 @@ class _Bench:
             bandwidth=12.0 * FAMILIES["add"].axes[0][-1] / tables["add"].seconds[-1],
             random_bandwidth=64.0 * 8192 / tables["gather"].at((8192, 16, TABLE_BYTES)),
             cold_bandwidth=4.0 * COLD_LAYERS * COLD_WIDTH**2 / streamed.runs[COLD],
-            peak_flops={"float32": _peak(tables["gemm"])},
+            peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
             cache_bytes=cache_bytes(3) / 2,
             quiet_share=quiet_share,
@@ -205,16 +133,24 @@ def calibrate(progress: Progress | None = None) -> Calibration:
         rates = {str(bench.threads): bench.rates(share) for bench, share in zip(benches, shares, strict=True)}
     say("measuring copies")
     bandwidth, latency = _copies()
-    return Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, bandwidth, latency)
+    found = Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, bandwidth, latency)
+    place = _cuda_place()
+    if place is None:
+        return found
+    say(f"measuring {place.name}")
+    return replace(found, accelerator=measure_accelerator(place, models))
+
+
+def _cuda_place() -> Place | None:
+    """The first GPU, where its driver and ONNX Runtime's provider answer."""
+    gpus = driver_gpus()
+    if not gpus or not cuda_answers(0) or Provider.CUDA not in require_runtime().get_available_providers():
+        return None
+    return Place(gpus[0].name, "cuda:0", CudaMemory(0), Provider.CUDA)
 
 
 def _silent(stage: str) -> None:
     del stage
-
-
-def _peak(gemm: RateTable) -> float:
-    rows, inner, columns = gemm.axes
-    return 2 * rows[-1] * inner[-2] * columns[-2] / gemm.at((rows[-1], inner[-2], columns[-2]))
 
 
 def _copies() -> tuple[float, float]:

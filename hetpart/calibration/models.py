@@ -34,16 +34,14 @@ def model(
     weights: Mapping[str, NDArray[Any]] | None = None,
     *,
     integers: Sequence[str] = (),
+    dtypes: tuple[int, int] = (_FLOAT, _FLOAT),
 ) -> bytes:
-    """A model of float32 values, save the inputs named in ``integers``, which are int64."""
+    """A model whose inputs and outputs are of ``dtypes``, save the inputs named in ``integers``, which are int64."""
     graph = helper.make_graph(
         list(nodes),
         "probe",
-        [
-            _value(name, shape, TensorProto.INT64 if name in integers else TensorProto.FLOAT)
-            for name, shape in inputs.items()
-        ],
-        [_value(name, shape, TensorProto.FLOAT) for name, shape in outputs.items()],
+        [_value(name, shape, _INTEGER if name in integers else dtypes[0]) for name, shape in inputs.items()],
+        [_value(name, shape, dtypes[1]) for name, shape in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]

@@ -9,7 +9,7 @@ from itertools import product
 from math import isqrt, prod
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
 
@@ -280,6 +280,22 @@ def _cold() -> bytes:
     return model(nodes, {"v0": (1, COLD_WIDTH)}, {f"v{COLD_LAYERS}": (1, COLD_WIDTH)}, weights)
 
 
+def _typed_product(op_type: str, dtype: str, weights: str, made: int) -> bytes:
+    rows, inner, columns = PEAK_SIZES
+    nodes = [helper.make_node(op_type, ["x", "w"], ["y"])]
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return model(
+        nodes,
+        {"x": (rows, inner)},
+        {"y": (rows, columns)},
+        {"w": (100 * numbers(inner, columns)).astype(weights)},
+        dtypes=(number, made or number),
+    )
+
+
+PEAK_SIZES: Sizes = (256, 768, 768)
+PEAKS: Mapping[str, Key] = {dtype: ("peak", (bits,)) for dtype, bits in (("float64", 64), ("float16", 16), ("int8", 8))}
+"""Products of other dtypes than float32, whose best rate they tell."""
 OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     SHORT: _short,
     TWIN: _short,
@@ -289,6 +305,9 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     VIEWS: _views,
     COLD: _cold,
     SPEED: partial(_gemm, 128, 256, 256),
+    PEAKS["float64"]: partial(_typed_product, "MatMul", "float64", "float64", 0),
+    PEAKS["float16"]: partial(_typed_product, "MatMul", "float16", "float16", 0),
+    PEAKS["int8"]: partial(_typed_product, "MatMulInteger", "uint8", "int8", TensorProto.INT32),
 }
 """What the costs beside kernels are found from, and the rate of weights that lie in no cache."""
 

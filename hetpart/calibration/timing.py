@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf, prod
@@ -40,6 +40,15 @@ LOOKUPS = 32
 TABLE, ROWS = "table", "rows"
 MOST_ROWS = 8192
 _KERNEL = "_kernel_time"
+DTYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(uint8)": np.uint8,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+}
+"""Of a session's arguments. The buffers' numbers are ordinary ones in all of them."""
 
 
 @dataclass(slots=True)
@@ -94,6 +103,7 @@ class Probe:
         """Inputs one behind the other in the shared buffer; each binding looks up rows of its own."""
         binding, offset = self._session.io_binding(), 0
         inputs = {arg.name: tuple(arg.shape) for arg in self._session.get_inputs()}
+        dtypes = {arg.name: DTYPES[arg.type] for arg in (*self._session.get_inputs(), *self._session.get_outputs())}
         for name, shape in inputs.items():
             if name == ROWS:
                 self._chosen.append(buffers.rows[turn * shape[0] :][: shape[0]] % inputs[TABLE][0])
@@ -101,10 +111,10 @@ class Probe:
                 continue
             memory = buffers.table if name == TABLE else buffers.source[offset:]
             assert prod(shape) <= memory.size, "the shared buffer is too small for this probe"
-            binding.bind_input(name, "cpu", 0, np.float32, shape, memory.ctypes.data)
+            binding.bind_input(name, "cpu", 0, dtypes[name], shape, memory.ctypes.data)
             offset += 0 if name == TABLE else prod(shape)
         for arg in self._session.get_outputs():
-            binding.bind_output(arg.name, "cpu", 0, np.float32, arg.shape, buffers.target.ctypes.data)
+            binding.bind_output(arg.name, "cpu", 0, dtypes[arg.name], arg.shape, buffers.target.ctypes.data)
         return binding
 
     def run(self) -> None:

@@ -16,10 +16,48 @@ from hetpart.errors import HetpartError
 from hetpart.rates import KernelRates
 
 SCHEMA = "hetpart.calibration"
-VERSION = 1
+VERSION = 2
 RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 _SAFE = re.compile(r"[^a-z0-9.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRate:
+    """What a copy between the host and an accelerator takes."""
+
+    inwards: bool
+    """To the accelerator."""
+    pinned: bool
+    """From or to host memory that the accelerator reaches by itself."""
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorCalibration:
+    """What was measured on an accelerator."""
+
+    name: str
+    """As its driver calls it."""
+    rates: KernelRates
+    copies: tuple[CopyRate, ...]
+
+    def copy_seconds(self, *, inwards: bool, pinned: bool) -> dict[int, float]:
+        """By bytes, ascending."""
+        rows = [copy for copy in self.copies if (copy.inwards, copy.pinned) == (inwards, pinned)]
+        return {copy.nbytes: copy.seconds for copy in sorted(rows, key=lambda copy: copy.nbytes)}
+
+    def bandwidth(self, *, inwards: bool, pinned: bool) -> float:
+        """Bytes/s of large copies."""
+        seconds = self.copy_seconds(inwards=inwards, pinned=pinned)
+        least, most = min(seconds), max(seconds)
+        return (most - least) / max(1e-9, seconds[most] - seconds[least])
+
+    @property
+    def latency(self) -> float:
+        """Seconds of a copy of a few bytes, the longer way."""
+        return max(next(iter(self.copy_seconds(inwards=way, pinned=False).values())) for way in (True, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +76,8 @@ class Calibration:
     """Bytes/s of a copy within the host's memory: the emulated accelerator's link."""
     link_seconds: float
     """Of a copy of a few bytes."""
+    accelerator: AcceleratorCalibration | None = None
+    """Where CUDA was there."""
 
     def rates(self, threads: int) -> KernelRates | None:
         """What was measured with so many threads (0: all cores); nothing where it was another number."""

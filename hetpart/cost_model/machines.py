@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import cast
 
 from hetpart.cost_model import calibrated
-from hetpart.cost_model.calibrated import Calibration
+from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration
 from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
 from hetpart.cost_model.profiles import (
     BACK,
@@ -47,6 +47,7 @@ from hetpart.cost_model.profiles import (
 )
 from hetpart.devices import Link, Machine, Provider
 from hetpart.errors import InvalidOptionError
+from hetpart.rates import KernelRates
 
 __all__ = ["free_memory_bytes", "load_machine", "profile_names"]
 
@@ -95,6 +96,11 @@ def _this_machine(threads: int) -> Machine:
         )  # fmt: skip
     accelerator, gpu_words = _driver_profile(gpus[0])
     link = load_profile(accelerator.link)
+    found = calibrated.load()
+    measured = None if found is None else found.accelerator
+    if found is not None and measured is not None and measured.name == gpus[0].name:
+        accelerator, link = _measured_accelerator(accelerator, link, measured, found.runtime)
+        gpu_words += f", calibrated with {found.runtime}"
     return _assemble(processor, [(accelerator, link)], threads, f"{gpu_words}, with {words}")
 
 
@@ -125,7 +131,29 @@ def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:
     rates = found.rates(threads)
     if rates is None:
         return profile
+    return replace(
+        profile.with_figures(_figures(rates), f"hetpart calibrate, ONNX Runtime {found.runtime}"), rates=rates
+    )
+
+
+def _measured_accelerator(
+    accelerator: Profile, link: Profile, measured: AcceleratorCalibration, runtime: str
+) -> tuple[Profile, Profile]:
+    """A GPU's profile and its link's with what ``hetpart calibrate`` measured of them here."""
+    source = f"hetpart calibrate, ONNX Runtime {runtime}"
+    rates = measured.rates
+    own = replace(accelerator.with_figures(_figures(rates), source), rates=rates)
+    ways = {"": True, BACK: False}
     figures = {
+        key + suffix: measured.bandwidth(inwards=inwards, pinned=pinned)
+        for suffix, inwards in ways.items()
+        for key, pinned in (("bandwidth", True), ("pageable_bandwidth", False))
+    }
+    return own, link.with_figures({**figures, "latency": measured.latency}, source)
+
+
+def _figures(rates: KernelRates) -> dict[str, float]:
+    return {
         "bandwidth": rates.bandwidth,
         "bandwidth_efficiency": 1.0,
         "efficiency": 1.0,
@@ -134,7 +162,6 @@ def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:
         "session_seconds": rates.session_seconds,
         **{f"{PEAK}.{dtype}": rate for dtype, rate in rates.peak_flops.items()},
     }
-    return replace(profile.with_figures(figures, f"hetpart calibrate, ONNX Runtime {found.runtime}"), rates=rates)
 
 
 def _with_own_memory(profile: Profile, processor: Processor) -> Profile:

@@ -113,7 +113,7 @@ def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, around: Su
         return rates.visit_seconds
     members = [graph.ops[op] for op in kernel.ops]
     call = kernel_call(members, graph)
-    if call is None:
+    if call is None or call.family not in rates.tables:
         return None
     probability = _head(members).usage.probability
     if call.family in BY_ROWS:

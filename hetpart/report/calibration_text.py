@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.cost_model.calibrated import Calibration
+from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration
 from hetpart.rates import KernelRates
 from hetpart.report.layout import labelled, line, name, percent, table
 from hetpart.units import format_bytes, format_count, format_seconds
@@ -30,14 +30,35 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
             ("Copies", Text(f"{format_bytes(found.link_bandwidth)}/s, {format_seconds(found.link_seconds)} each")),
         ]
     )
-    yield table(_HEADERS, [_row(threads, rates) for threads, rates in found.threads.items()])
+    rows = [_row(threads, rates) for threads, rates in found.threads.items()]
+    if found.accelerator is not None:
+        rows.append(_row(found.accelerator.name, found.accelerator.rates))
+    yield table(_HEADERS, rows)
     yield line(_MEANING)
+    yield line(f"Products of other types, all cores: {_products(found.threads[max(found.threads, key=int)])}.")
+    if found.accelerator is not None:
+        yield line(_accelerator_copies(found.accelerator))
     share = min(rates.quiet_share for rates in found.threads.values())
     if share < LEAST_QUIET:
         undisturbed = (
             f"Other work slowed the processor: undisturbed {percent(share)} of the time, of which the figures are."
         )
         yield line((f"{undisturbed} Calibrate again on a quiet machine where plans must be exact.", "yellow"))
+
+
+def _products(rates: KernelRates) -> str:
+    others = {dtype: rate for dtype, rate in rates.peak_flops.items() if dtype != "float32"}
+    return ", ".join(f"{dtype} {rate / 1e9:.0f} GFLOP/s" for dtype, rate in others.items())
+
+
+def _accelerator_copies(found: AcceleratorCalibration) -> str:
+    ways = (("to", True), ("from", False))
+    rates = [
+        f"{words} it {format_bytes(found.bandwidth(inwards=inwards, pinned=True))}/s pinned, "
+        f"{format_bytes(found.bandwidth(inwards=inwards, pinned=False))}/s pageable"
+        for words, inwards in ways
+    ]
+    return f"Copies of {found.name}: {'; '.join(rates)}; {format_seconds(found.latency)} each."
 
 
 def _row(threads: str, rates: KernelRates) -> tuple[str, ...]:
@@ -56,24 +77,36 @@ def _row(threads: str, rates: KernelRates) -> tuple[str, ...]:
 
 def calibration_content(found: Calibration) -> dict[str, Any]:
     """The figures, without the tables that the file holds."""
-    threads = {
-        count: {
-            "float32_flops": rates.peak_flops["float32"],
-            "bandwidth": rates.bandwidth,
-            "cold_bandwidth": rates.cold_bandwidth,
-            "random_bandwidth": rates.random_bandwidth,
-            "launch_seconds": rates.launch_seconds,
-            "visit_seconds": rates.visit_seconds,
-            "session_seconds": rates.session_seconds,
-            "error": rates.error,
-            "quiet_share": rates.quiet_share,
-        }
-        for count, rates in found.threads.items()
-    }
+    accelerator = found.accelerator
     return {
         "processor": found.processor,
         "cores": found.cores,
         "runtime": found.runtime,
         "link": {"bandwidth": found.link_bandwidth, "latency": found.link_seconds},
-        "threads": threads,
+        "threads": {count: _figures(rates) for count, rates in found.threads.items()},
+        "accelerator": None
+        if accelerator is None
+        else {
+            "name": accelerator.name,
+            **_figures(accelerator.rates),
+            "copies": [
+                {"inwards": copy.inwards, "pinned": copy.pinned, "bytes": copy.nbytes, "seconds": copy.seconds}
+                for copy in accelerator.copies
+            ],
+        },
+    }
+
+
+def _figures(rates: KernelRates) -> dict[str, Any]:
+    return {
+        "float32_flops": rates.peak_flops["float32"],
+        "flops": dict(rates.peak_flops),
+        "bandwidth": rates.bandwidth,
+        "cold_bandwidth": rates.cold_bandwidth,
+        "random_bandwidth": rates.random_bandwidth,
+        "launch_seconds": rates.launch_seconds,
+        "visit_seconds": rates.visit_seconds,
+        "session_seconds": rates.session_seconds,
+        "error": rates.error,
+        "quiet_share": rates.quiet_share,
     }

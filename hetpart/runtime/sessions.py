@@ -86,6 +86,18 @@ def open_sessions(bundle: Bundle, settings: SessionSettings) -> list[onnxruntime
     ]
 
 
+def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.InferenceSession:
+    """A session of ``model`` on ``device``, and on no other.
+
+    Raises:
+        DeviceUnavailableError: the provider does not start here.
+    """
+    session = _session(model, provider, device, SessionSettings(), None)
+    if session.get_providers()[0] != provider:
+        raise DeviceUnavailableError(f"{provider} does not start: ONNX Runtime offers {session.get_providers()}")
+    return session
+
+
 def open_session(
     partition: Partition, model: bytes, weights: Path | None, provider: str, settings: SessionSettings
 ) -> onnxruntime.InferenceSession:

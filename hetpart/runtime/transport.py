@@ -17,6 +17,8 @@ _CUDA_ARGUMENTS = {
     "cudaSetDevice": (ctypes.c_int,),
     "cudaMalloc": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
     "cudaFree": (ctypes.c_void_p,),
+    "cudaHostAlloc": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_uint),
+    "cudaFreeHost": (ctypes.c_void_p,),
     "cudaMemcpy": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
     "cudaStreamSynchronize": (ctypes.c_void_p,),
 }
@@ -35,6 +37,10 @@ class Memory(Protocol):
 
     def allocate(self, nbytes: int) -> Block:
         """A block of at least ``nbytes``, aligned; freed with its last reference."""
+        ...
+
+    def pinned(self, nbytes: int) -> Block:
+        """A block of host memory that the device reads and writes by itself."""
         ...
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
@@ -78,6 +84,8 @@ class HostMemory:
         """Untouched pages: they take room once they are written."""
         return HostBlock(nbytes)
 
+    pinned = allocate
+
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         """``memmove``; ctypes lets go of the GIL meanwhile."""
         ctypes.memmove(target, source, nbytes)
@@ -97,6 +105,19 @@ class CudaBlock:
         self.address = pointer.value
         # Unlike `__del__` it runs before the interpreter takes ctypes apart.
         finalize(self, memory.free, self.address)
+
+
+class PinnedBlock:
+    """A block of page-locked host memory."""
+
+    __slots__ = ("__weakref__", "address")
+
+    def __init__(self, memory: CudaMemory, nbytes: int) -> None:
+        pointer = ctypes.c_void_p()
+        memory.call("cudaHostAlloc", ctypes.byref(pointer), max(nbytes, 1), 0)
+        assert pointer.value is not None
+        self.address = pointer.value
+        finalize(self, memory.free_pinned, self.address)
 
 
 class CudaMemory:
@@ -131,6 +152,15 @@ class CudaMemory:
         """``cudaFree``; a device that is gone already has freed it."""
         self._runtime.cudaSetDevice(self.device_id)
         self._runtime.cudaFree(address)
+
+    def pinned(self, nbytes: int) -> PinnedBlock:
+        """``cudaHostAlloc``."""
+        return PinnedBlock(self, nbytes)
+
+    def free_pinned(self, address: int) -> None:
+        """``cudaFreeHost``."""
+        self._runtime.cudaSetDevice(self.device_id)
+        self._runtime.cudaFreeHost(address)
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         """``cudaMemcpy``; from pageable memory it returns before the bytes arrived, so the stream is waited for."""

@@ -1,0 +1,122 @@
+"""From what probes took to what a kernel takes, and what a session takes beside its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, prod
+
+from hetpart.calibration.fit import LEAST_SECONDS, table
+from hetpart.calibration.probes import (
+    CHECKS,
+    CONVOLUTIONS,
+    FAMILIES,
+    FEW,
+    FEW_OPERANDS,
+    LONG,
+    LONG_CHAIN,
+    MANY,
+    MANY_OPERANDS,
+    PEAK_SIZES,
+    PEAKS,
+    SHORT,
+    TWIN,
+    VIEWS,
+    Family,
+    Key,
+    Sizes,
+)  # fmt: skip
+from hetpart.rates import RateTable
+
+LARGE = 20
+"""Products of a twentieth of the largest's operations reach the best rate too."""
+_REORDERS = ("ReorderInput", "ReorderOutput")
+
+
+def _family(name: str) -> Family:
+    return FAMILIES.get(name) or CONVOLUTIONS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What all probes took on one device, in one state of its caches."""
+
+    runs: Mapping[Key, float]
+    """Seconds of a run, of probes measured end to end."""
+    kernels: Mapping[Key, Mapping[str, float]]
+    """Seconds of each kernel by op type, of those that were profiled."""
+    noting: float
+    """Seconds that the profile itself adds to a kernel."""
+
+    @property
+    def launch(self) -> float:
+        return (self.runs[LONG] - self.runs[SHORT]) / (LONG_CHAIN - 1)
+
+    @property
+    def session(self) -> float:
+        return self.runs[SHORT] - self.launch
+
+    @property
+    def beside(self) -> float:
+        """Seconds of a probe's run beside its kernel: what its session keeps is as cold as its operands."""
+        return self.runs[TWIN] - self.launch
+
+    @property
+    def operand(self) -> float:
+        # What an input of a session costs beside its kernel is a small part of it.
+        return max(0.0, (self.runs[MANY] - self.runs[FEW]) / (MANY_OPERANDS - FEW_OPERANDS))
+
+    @property
+    def visit(self) -> float:
+        return max(0.0, (self.runs[VIEWS] - self.runs[LONG]) / LONG_CHAIN)
+
+    def call(self, key: Key) -> float:
+        """Seconds of one call of the kernel that ``key`` names."""
+        name, _ = key
+        if key in self.kernels:
+            return max(self.launch, self.kernels[key]["Conv"] - self.noting)
+        return (self.runs[key] - self.beside) / _family(name).calls
+
+    def tables(self) -> dict[str, RateTable]:
+        """Of every family, and of reordering."""
+        return {name: self.table(name) for name in (*FAMILIES, *CONVOLUTIONS) if self._is_whole(name)}
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether every size was measured."""
+        keys = [(name, sizes) for sizes in (*_family(name).points(), *CHECKS.get(name, ()))]
+        return all(key in self.runs or key in self.kernels for key in keys)
+
+    def table(self, name: str) -> RateTable:
+        """Of one family."""
+        family = _family(name)
+        return table(family, {sizes: self.call((name, sizes)) for sizes in family.points()})
+
+    def reordering(self) -> RateTable:
+        """By elements: what bringing the channels of pointwise convolutions' images into blocks and back took."""
+        least: dict[int, float] = {}
+        for inputs, outputs, positions in CONVOLUTIONS["pointwise"].points():
+            kernels = self.kernels["pointwise", (inputs, outputs, positions)]
+            for op_type, channels in zip(_REORDERS, (inputs, outputs), strict=True):
+                seconds = kernels.get(op_type, inf) - self.noting
+                least[channels * positions] = min(least.get(channels * positions, inf), max(LEAST_SECONDS, seconds))
+        known = {elements: seconds for elements, seconds in sorted(least.items()) if seconds < inf}
+        return RateTable((tuple(map(float, known)),), tuple(known.values()))
+
+    def peaks(self) -> dict[str, float]:
+        """Operations a second of large products, by dtype."""
+        points = list(FAMILIES["gemm"].points())
+        large = [sizes for sizes in points if prod(sizes) * LARGE >= max(map(prod, points))]
+        float32 = max(self._rate(("gemm", sizes), sizes) for sizes in large)
+        others = {dtype: self._rate(key, PEAK_SIZES) for dtype, key in PEAKS.items() if key in self.runs}
+        return {"float32": float32, **others}
+
+    def _rate(self, key: Key, sizes: Sizes) -> float:
+        return 2.0 * prod(sizes) / max(LEAST_SECONDS, self.runs[key] - self.beside)
+
+    def errors(self, tables: Mapping[str, RateTable]) -> list[float]:
+        """Relative errors of the tables at sizes that are no points of theirs."""
+        return [
+            abs(tables[name].at(sizes) / self.call((name, sizes)) - 1)
+            for name in tables.keys() & CHECKS.keys()
+            for sizes in CHECKS[name]
+        ]
