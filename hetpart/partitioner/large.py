@@ -21,7 +21,9 @@ from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
 if TYPE_CHECKING:
     from hetpart.partitioner.scoring import Scored, Scorer
 
-LARGE = 20_000
+TRIED_OPS = 1000
+"""Ops from which on this is tried first. Where it nearly meets the bound nothing else is."""
+LARGE_OPS = 20_000
 """Ops from which on this is the search."""
 MOST_ROUNDS = 6
 HASTE = 8
@@ -35,14 +37,14 @@ def placed(scorer: Scorer, within: PlacementProblem, search: PriceSearch, expire
         scorer: Of the problem.
         within: The problem with what can fit nowhere shut out, which ``search`` is of.
         search: Its bound and its cuts.
-        expired: Whether time is up; then the best so far is returned.
+        expired: Whether time is up; then session overheads, which the bound leaves out, are left out here too.
     """
-    best = _Rounds(scorer, within, search, expired).run()
+    best = _Rounds(scorer, within, search).run()
     if not _has_sessions(within) or expired():
         return best
     seen = steered(within, Pressure.none(within), search.price)
-    rivals = _Rounds(scorer, seen, search_price(seen, CutNetwork.of(seen)), expired).run()
-    return min(best, rivals, key=lambda found: found.fit_rank)
+    rival = _Rounds(scorer, seen, search_price(seen, CutNetwork.of(seen))).run()
+    return min(best, rival, key=lambda found: found.fit_rank)
 
 
 def _has_sessions(problem: PlacementProblem) -> bool:
@@ -54,7 +56,6 @@ class _Rounds:
     scorer: Scorer
     seen: PlacementProblem
     search: PriceSearch
-    expired: Callable[[], bool]
 
     def run(self) -> Scored:
         """Placements for less and less budget, until one truly fits."""
@@ -62,7 +63,7 @@ class _Rounds:
         best = found = self._filled(search, budget)
         for turn in range(MOST_ROUNDS):
             excess = self._excess(found)
-            if excess <= 0 or budget == NO_BUDGET or self.expired():
+            if excess <= 0 or budget == NO_BUDGET:
                 break
             weights = int(found.usage.weights[ACCELERATOR])
             budget = max(0, min(budget, weights) - int(excess * (1 + turn / HASTE)))

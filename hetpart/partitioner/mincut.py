@@ -120,7 +120,10 @@ class CutNetwork:
         # Known cuts that are a little off, for rounding, may shut the least of all out, but by no more than they are
         # off: cuts are submodular, and the price adds the same to every set of vertices.
         value = certain + sides.value - _slack(cheaper, dearer)
-        reached = max(severed(self.flow, *paid, side) for side in (sides.smallest, sides.largest))
+        same = np.array_equal(sides.smallest, sides.largest)
+        reached = max(
+            severed(self.flow, *paid, side) for side in ((sides.smallest,) if same else (sides.smallest, sides.largest))
+        )
         return PricedCut(
             price,
             value,

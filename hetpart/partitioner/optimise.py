@@ -12,7 +12,7 @@ from hetpart.partitioner.certificate import gap
 from hetpart.partitioner.exact import AIM, Clock, Relaxation
 from hetpart.partitioner.explore import Outlook, explore, limit_of
 from hetpart.partitioner.fixing import without_misfits
-from hetpart.partitioner.large import LARGE, placed
+from hetpart.partitioner.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.ledger import Ledger
 from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.polish import merged, nudged
@@ -178,13 +178,13 @@ def optimise(
         start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
     """
     problem = scorer.problem
-    if problem.ops > LARGE:
-        best = placed(scorer, without_misfits(problem), search, clock.expired)
-        if best.fits:
-            return Optimum(best, search.bound, by_moments=False)
-    fallback = scorer.score(forced_placement(problem))
-    known = [*(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     within = without_misfits(problem)
+    first = [placed(scorer, within, search, clock.expired)] if problem.ops >= TRIED_OPS else []
+    best = min((*first, *baselines.values()), key=lambda found: found.fit_rank)
+    if best.fits and (problem.ops >= LARGE_OPS or gap(best.total_seconds, search.bound) <= AIM):
+        return Optimum(best, search.bound, by_moments=False)
+    fallback = scorer.score(forced_placement(problem))
+    known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     average = _average_price(scorer.score(search.met[1]), fallback)
     run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hetpart.partitioner.mincut import ACCELERATOR, CutNetwork, PricedCut
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scoring import forced_placement, weight_bytes
@@ -17,6 +19,8 @@ from hetpart.partitioner.scoring import forced_placement, weight_bytes
 MOST_CUTS = 24
 TOLERANCE = 1e-9
 """Relative; a cut this close to the intersection of two known lines adds nothing."""
+LARGE_VERTICES, LARGE_TOLERANCE = 100_000, 1e-6
+"""Relative; for networks of that many vertices a bound that can rise by less is good enough."""
 NESTED_VERTICES = 4000
 """Networks from this size on are cut between the cuts already known. What rounding may hide there adds up, a little."""
 
@@ -34,6 +38,31 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KnownCut:
+    """A cut with the lines of its placements."""
+
+    cut: PricedCut
+    fewest: Line
+    """Of its smallest placement."""
+    most: Line
+    """Of its largest."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, cut: PricedCut) -> KnownCut:
+        fewest = _line(problem, cut.smallest)
+        same = np.array_equal(cut.smallest, cut.largest)
+        return cls(cut, fewest, fewest if same else _line(problem, cut.largest))
+
+    @property
+    def price(self) -> float:
+        return self.cut.price
+
+    @property
+    def lines(self) -> tuple[Line, Line]:
+        return self.fewest, self.most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PriceSearch:
     """What the search found. ``bound`` is below the cost of every placement that fits the budget."""
 
@@ -46,7 +75,7 @@ class PriceSearch:
     """Cheapest placement met whose weights fit."""
     met: tuple[Placement, ...]
     """Every placement met, in the order met."""
-    cuts: tuple[PricedCut, ...] = ()
+    cuts: tuple[KnownCut, ...] = ()
     """Every cut made, for a search with another budget to go on from."""
     network: CutNetwork | None = None
     """Of the cuts."""
@@ -55,8 +84,7 @@ class PriceSearch:
 def search_price(
     problem: PlacementProblem,
     network: CutNetwork,
-    cuts: tuple[PricedCut, ...] = (),
-    tolerance: float = TOLERANCE,
+    cuts: tuple[KnownCut, ...] = (),
 ) -> PriceSearch:
     """Maximise the lower bound over the price of a byte of accelerator memory.
 
@@ -64,9 +92,8 @@ def search_price(
         problem: What to place.
         network: Of ``problem``, or of one that differs in its budgets alone.
         cuts: Of ``network``, made before.
-        tolerance: Relative; a bound that can rise by less is good enough.
     """
-    return _Search(problem, network, int(problem.budgets[ACCELERATOR]), tolerance).run(list(cuts))
+    return _Search(problem, network, int(problem.budgets[ACCELERATOR])).run(list(cuts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,70 +101,64 @@ class _Search:
     problem: PlacementProblem
     network: CutNetwork
     budget: int
-    tolerance: float
 
-    def run(self, cuts: list[PricedCut]) -> PriceSearch:
+    def run(self, cuts: list[KnownCut]) -> PriceSearch:
         if not cuts:
-            cuts.append(self.network.cut(0.0))
-        free = min(cuts, key=lambda cut: cut.price)
-        over = self._line(free.smallest)
-        if self.budget == NO_BUDGET or over.nbytes <= self.budget:
-            return PriceSearch(
-                free.value, 0.0, free.largest, free.smallest, (free.smallest, free.largest), (free,), self.network
-            )
+            cuts.append(self._cut(0.0, cuts))
+        free = min(cuts, key=lambda known: known.price)
+        if self.budget == NO_BUDGET or free.fewest.nbytes <= self.budget:
+            least, most = free.cut.smallest, free.cut.largest
+            return PriceSearch(free.cut.value, 0.0, most, least, (least, most), (free,), self.network)
         over, under = self._narrowed(*self._nearest(cuts), cuts)
         best = max(cuts, key=self._bound)
-        met = tuple(placement for cut in cuts for placement in (cut.smallest, cut.largest))
+        met = tuple(line.placement for known in cuts for line in known.lines)
         return PriceSearch(
             self._bound(best), best.price, over.placement, under.placement, met, tuple(cuts), self.network
         )
 
-    def _nearest(self, cuts: list[PricedCut]) -> tuple[Line, Line]:
+    def _nearest(self, cuts: list[KnownCut]) -> tuple[Line, Line]:
         """The lines whose bytes are next to the budget on either side. Lines of cuts are the dearer the fewer bytes."""
-        lines = [line for cut in cuts for line in self._lines(cut)]
+        lines = [line for known in cuts for line in known.lines]
         over = min((line for line in lines if line.nbytes > self.budget), key=lambda line: (line.nbytes, line.cost))
         within = [line for line in lines if line.nbytes <= self.budget]
         under = max(within, key=lambda line: (line.nbytes, -line.cost), default=None)
-        return over, under or self._line(forced_placement(self.problem))
+        return over, under or _line(self.problem, forced_placement(self.problem))
 
-    def _narrowed(self, over: Line, under: Line, cuts: list[PricedCut]) -> tuple[Line, Line]:
+    def _narrowed(self, over: Line, under: Line, cuts: list[KnownCut]) -> tuple[Line, Line]:
         """The best lines on either side of the budget. ``cuts`` grows by those made on the way."""
         bound = max(map(self._bound, cuts))
         for _ in range(MOST_CUTS if under.nbytes <= self.budget else 0):
             price = (under.cost - over.cost) / (over.nbytes - under.nbytes)
-            if over.at(price) - price * self.budget <= bound * (1 + self.tolerance):
+            if over.at(price) - price * self.budget <= bound * (1 + self._tolerance):
                 break
-            found = self.network.cut(price, *self._neighbours(cuts, price))
+            found = self._cut(price, cuts)
             cuts.append(found)
             bound = max(bound, self._bound(found))
-            lines = self._lines(found)
-            if min(line.at(price) for line in lines) >= over.at(price) * (1 - TOLERANCE):
+            if min(line.at(price) for line in found.lines) >= over.at(price) * (1 - TOLERANCE):
                 break
-            over, under = self._tightened(over, under, lines, price)
+            over, under = self._tightened(over, under, found, price)
         return over, under
 
-    def _bound(self, cut: PricedCut) -> float:
-        return cut.value - cut.price * self.budget
+    @property
+    def _tolerance(self) -> float:
+        return TOLERANCE if len(self.network.host_seconds) < LARGE_VERTICES else LARGE_TOLERANCE
 
-    def _neighbours(self, cuts: list[PricedCut], price: float) -> tuple[PricedCut | None, PricedCut | None]:
-        """The known cuts at the nearest lower and the nearest higher price."""
-        if len(self.network.host_seconds) < NESTED_VERTICES:
-            return None, None
-        cheaper = max((cut for cut in cuts if cut.price < price), key=lambda cut: cut.price, default=None)
-        dearer = min((cut for cut in cuts if cut.price > price), key=lambda cut: cut.price, default=None)
-        return cheaper, dearer
+    def _bound(self, known: KnownCut) -> float:
+        return known.cut.value - known.price * self.budget
 
-    def _tightened(self, over: Line, under: Line, lines: list[Line], price: float) -> tuple[Line, Line]:
+    def _cut(self, price: float, cuts: list[KnownCut]) -> KnownCut:
+        """A cut between the known ones at the nearest lower and the nearest higher price."""
+        nested = cuts if len(self.network.host_seconds) >= NESTED_VERTICES else []
+        cheaper = max((known for known in nested if known.price < price), key=lambda known: known.price, default=None)
+        dearer = min((known for known in nested if known.price > price), key=lambda known: known.price, default=None)
+        return KnownCut.of(self.problem, self.network.cut(price, cheaper and cheaper.cut, dearer and dearer.cut))
+
+    def _tightened(self, over: Line, under: Line, found: KnownCut, price: float) -> tuple[Line, Line]:
         """The best line on either side of the budget at ``price``."""
-        above = [line for line in (*lines, over) if line.nbytes > self.budget]
-        within = [line for line in (*lines, under) if line.nbytes <= self.budget]
-        return (
-            min(above, key=lambda line: line.at(price)),
-            min(within, key=lambda line: line.at(price)) if within else under,
-        )
+        above = [line for line in (*found.lines, over) if line.nbytes > self.budget]
+        within = [line for line in (*found.lines, under) if line.nbytes <= self.budget]
+        return min(above, key=lambda line: line.at(price)), min(within, key=lambda line: line.at(price))
 
-    def _lines(self, cut: PricedCut) -> list[Line]:
-        return [self._line(placement) for placement in (cut.smallest, cut.largest)]
 
-    def _line(self, placement: Placement) -> Line:
-        return Line(self.problem.cost(placement), weight_bytes(self.problem, placement, ACCELERATOR), placement)
+def _line(problem: PlacementProblem, placement: Placement) -> Line:
+    return Line(problem.cost(placement), weight_bytes(problem, placement, ACCELERATOR), placement)
