@@ -36,6 +36,9 @@ HardwareOption = Sequence[str | PathLike[str]] | str | PathLike[str] | None
 """Machines: a sequence, or names with commas between them."""
 Progress = Callable[[str], None]
 
+TIME_LIMIT = 3.0
+"""Seconds of search under every budget where none are given."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweptModel:
@@ -92,7 +95,7 @@ def sweep(
         hardware: One machine or several: ``"l4,t4,h100"`` or a sequence; by default this machine.
         target: A latency to reach, ``"20ms"`` or seconds: the smallest budget that does is looked for.
         progress: Called with the name of every stage as it begins.
-        **options: Those of ``hetpart.partition``; ``time_limit`` is for every budget.
+        **options: Those of ``hetpart.partition``; ``time_limit`` is for every budget, 3 seconds by default.
 
     Raises:
         InvalidModelError: The model cannot be read, or an op runs nowhere.
@@ -101,7 +104,7 @@ def sweep(
         InfeasibleError: Nothing fits any of the budgets.
     """
     say = progress or _silent
-    question = _Question(Request.of(None, options), parse_budgets(budgets), points, _seconds(target))
+    question = _Question(Request.of(None, RequestOptions(time_limit=TIME_LIMIT) | options), parse_budgets(budgets), points, _seconds(target))
     specs = _machines(hardware)
     machines = [question.request.machine(spec) for spec in specs]
     say("reading the model")
