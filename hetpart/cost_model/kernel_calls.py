@@ -152,13 +152,14 @@ def _kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
 
 
 def _transpose(o: Operands, family: str) -> KernelCall | None:
-    """Trailing axes that stay where they are move as runs."""
-    axes, shape = o.integers("perm"), o.shape(0)
+    """Trailing axes that stay where they are move as runs; those of a single place may go anywhere."""
+    shape = o.shape(0)
+    axes = [axis for axis in o.integers("perm") if axis < len(shape) and shape[axis] != 1]
     run = _words(o)
-    for position in range(len(axes) - 1, -1, -1):
-        if axes[position] != position or position >= len(shape):
+    for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
+        if axis != place:
             break
-        run *= shape[position]
+        run *= shape[axis]
     return KernelCall(family, (max(1.0, o.numel(0) * _words(o)), max(1.0, min(run, LONGEST_RUN))))
 
 
