@@ -75,6 +75,20 @@ class Pairing:
         paired = sum(pair.seconds for pair in self.pairs)
         return paired / (paired + sum(node.seconds for node in self.strangers))
 
+    @property
+    def noting(self) -> float:
+        """Seconds that the profile itself adds to a node: the least of one that does nothing but rename its input."""
+        views = (pair.nodes[0].seconds for pair in self.pairs if len(pair.nodes) == 1 and _is_view(pair.kernel))
+        return min(views, default=0.0)
+
+    def net_seconds(self, pair: Pair) -> float:
+        """What the nodes of ``pair`` took without ``noting``."""
+        return max(0.0, pair.seconds - len(pair.nodes) * self.noting)
+
+
+def _is_view(kernel: Kernel) -> bool:
+    return bool(kernel.makes) and all(made.view_of is not None for made in kernel.makes)
+
 
 def profile_into(options: onnxruntime.SessionOptions, folder: Path) -> None:
     """Have the session write its profile and its optimised graph into ``folder``."""

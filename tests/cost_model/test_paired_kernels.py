@@ -130,6 +130,15 @@ def test_a_node_that_no_kernel_makes_is_a_stranger_and_lacks_in_the_share() -> N
     assert pairing.paired_share == pytest.approx(0.75)
 
 
+def test_what_the_profile_adds_is_the_least_that_a_view_takes() -> None:
+    known = hetpart.load(small_model("(float[4,1] x) => (float[1,4] y) { s = Flatten <axis = 0> (x) y = Exp (s) }"))
+    kernels = session_kernels(known, range(2), find_fusions(known), Lane(Provider.CPU), frozenset(known.outputs))
+    nodes = (Node("view", "Flatten", ("x",), ("s",), 5e-6), Node("work", "Exp", ("s",), ("y",), 9e-6))
+    pairing = paired(kernels, known, nodes)
+    assert pairing.noting == 5e-6
+    assert [pairing.net_seconds(pair) for pair in pairing.pairs] == [0.0, pytest.approx(4e-6)]
+
+
 def test_ranks_are_spearmans_and_what_the_profile_cannot_tell_apart_is_a_tie() -> None:
     assert rank_correlation([1e-6, 2e-6, 3e-6], [10e-6, 20e-6, 50e-6]) == 1.0
     assert rank_correlation([3e-6, 2e-6, 1e-6], [10e-6, 20e-6, 50e-6]) == -1.0
