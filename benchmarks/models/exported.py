@@ -47,7 +47,11 @@ class Traced:
 
 def build(path: Path, *, family: str, seed: int = 0, **config: int) -> Path:
     """Writes a model of ``family``. ``optimize=False``: the default optimiser drops constants near 1e-8."""
-    traced = FAMILIES[family](seed=seed, **config)
+    return save_traced(path, FAMILIES[family](seed=seed, **config))
+
+
+def save_traced(path: Path, traced: Traced) -> Path:
+    """Exports ``traced`` to ``path``, large weights beside it."""
     with _quiet():
         program = torch.onnx.export(
             traced.module.eval(),

@@ -97,7 +97,7 @@ def _connected(problem: PlacementProblem, among: NDArray[np.bool_]) -> tuple[NDA
 
 def _with_stretch(problem: PlacementProblem, base: Placement, ops: NDArray[np.int64], room: int) -> Placement:
     """``base`` with the stretch of ``ops`` on the accelerator that costs least among those that fill ``room``."""
-    line = _Line.of(problem, base, ops)
+    line = Line.of(problem, base, ops)
     stretches = [base, *(line.flipped(first, last) for first, last in line.stretches(room))]
     held = weight_bytes(problem, base, ACCELERATOR) + room
     fitting = [found for found in stretches if weight_bytes(problem, found, ACCELERATOR) <= held]
@@ -105,7 +105,7 @@ def _with_stretch(problem: PlacementProblem, base: Placement, ops: NDArray[np.in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Line:
+class Line:
     """Ops that are to move to the accelerator in a line, groups whole, each at the place of its first op."""
 
     problem: PlacementProblem
@@ -115,7 +115,7 @@ class _Line:
     length: int
 
     @classmethod
-    def of(cls, problem: PlacementProblem, base: Placement, ops: NDArray[np.int64]) -> _Line:
+    def of(cls, problem: PlacementProblem, base: Placement, ops: NDArray[np.int64]) -> Line:
         _, first, group = np.unique(problem.groups[ops], return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
@@ -133,7 +133,7 @@ class _Line:
         """The cheapest stretch that fits, and the cheapest at either end of the line."""
         from scipy.ndimage import minimum_filter1d
 
-        to_end, from_start = self._until(self.place), self._until(self._mirrored())[::-1]
+        to_end, from_start = self.costs()
         nbytes = self._bytes_until()
         furthest = np.searchsorted(nbytes, nbytes + room, side="right") - 1
         # What a stretch costs is known from its two ends where nothing reaches across all of it.
@@ -147,8 +147,10 @@ class _Line:
         nearest = max(start, furthest - near + 1)
         return nearest + int(to_end[nearest : furthest + 1].argmin())
 
-    def _mirrored(self) -> NDArray[np.int64]:
-        return np.where(self.place >= 0, self.length - 1 - self.place, -1)
+    def costs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(length + 1,) each: seconds that moving all positions before each adds, and all from each on."""
+        mirrored = np.where(self.place >= 0, self.length - 1 - self.place, -1)
+        return self._until(self.place), self._until(mirrored)[::-1]
 
     def _bytes_until(self) -> NDArray[np.int64]:
         """(length + 1,) Bytes of weights that all positions before each bring."""

@@ -1,0 +1,277 @@
+"""Seconds, gap and memory of planning, from a thousand ops to a million, and of a deep decoder exported op by op.
+
+    python -m benchmarks.planner_scale [--sizes 1000 10000 100000 1000000] [--transfers 1 2 5] [--no-decoder]
+
+The synthetic problem is a layered graph. Every op reads two values of the layer before and, one op in five, one from
+further back. Seconds are drawn from gamma distributions. On average an op takes half as long again on the CPU as on the
+accelerator, though each of them is the faster for many ops, and to copy a value takes half as long as an op on the
+accelerator, times ``--transfers``. The budget is half of what everything on the accelerator holds at its peak. Sessions
+cost nothing: the bound does not speak of them. What is timed is ``solve``: bound, baselines, placement and exact peak.
+
+The decoder is GPT-2 small, 96 layers deep, with random weights: reading a prompt of 128 tokens, and one token with a
+cache of 1024. Planning runs from its annotated graph to a placement that fits; the whole run of ``hetpart partition``,
+from the file to a written bundle, is told beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks import zoo
+from benchmarks.measure import ROOT, emit, fresh_process, machine_facts, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.problem import PlacementProblem
+
+SEED = 0
+WIDTH = 64
+"""Ops of a layer."""
+SKIPS, FURTHEST = 0.2, 9
+"""Share of ops that also read a value from two to so many layers back."""
+SHAPE = 2.0
+"""Of the gamma distributions: seconds of two ops differ by a factor of three as often as not."""
+ACCELERATOR_SECONDS = 1e-4
+CPU_SECONDS = 1.5 * ACCELERATOR_SECONDS
+COPY_SECONDS = 0.5 * ACCELERATOR_SECONDS
+WEIGHT_BYTES, VALUE_BYTES = 1_000_000, 16_000
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+TRANSFERS = (1, 2, 5)
+REACH_GAP, REACH_EXPONENT = 0.01, 1.3
+MILLION_SECONDS, MILLION_BYTES = 60.0, 4_000_000_000
+DECODER_SECONDS = 10.0
+TIME_LIMIT = 30.0
+SHARES = (25, 50, 75)
+"""Budgets of the decoder in per cent of its footprint."""
+HARDWARE = "l4+generic-2core"
+DECODERS: Mapping[str, Mapping[str, int]] = {
+    "decoder-96": {"batch": 1, "seq": 128},
+    "gpt2-96": {"batch": 1, "seq": 1, "context": 1024},
+}
+"""Dimensions to bind."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, metavar="OPS")
+    parser.add_argument("--transfers", nargs="*", type=int, default=TRANSFERS, metavar="FACTOR")
+    parser.add_argument("--no-decoder", action="store_true", help="only the synthetic graphs")
+    parser.add_argument("--zoo", type=Path, default=zoo.DEFAULT_FOLDER, help="folder of the built models")
+    parser.add_argument("--child", nargs="+", metavar="TASK", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(_child(arguments.zoo, *arguments.child)))
+        return
+    facts = machine_facts()
+    grown = [_synthetic(ops, 1) for ops in arguments.sizes]
+    slower = [_synthetic(max(arguments.sizes), factor) for factor in arguments.transfers if factor != 1]
+    decoders = [] if arguments.no_decoder else _decoders(arguments.zoo)
+    exponents = {kind: exponent(grown, kind) for kind in ("seconds", "cpu_seconds")}
+    verdict = _verdict(grown, exponents["seconds"], decoders)
+    rows = {"growth": exponents, "synthetic": grown, "slower_transfers": slower, "decoders": decoders}
+    emit("planner_scale", {"machine": facts, "seed": SEED, **verdict, **rows})
+
+
+def _synthetic(ops: int, transfers: int) -> dict[str, Any]:
+    say(f"planner_scale: {ops:,} ops, transfers x{transfers}")
+    return fresh_process("benchmarks.planner_scale", "--child", "synthetic", str(ops), str(transfers))
+
+
+def exponent(rows: list[dict[str, Any]], kind: str) -> float | None:
+    """Of seconds as a power of ops: least squares in logarithms. Nothing where there is one size."""
+    sizes, seconds = (np.log([row[key] for row in rows]) for key in ("ops", kind))
+    return round(float(np.polyfit(sizes, seconds, 1)[0]), 3) if len(rows) > 1 else None
+
+
+def _verdict(grown: list[dict[str, Any]], growth: float | None, decoders: list[dict[str, Any]]) -> dict[str, Any]:
+    million = [row for row in grown if row["ops"] >= SIZES[-1]]
+    reached = {
+        "million_gap": all(row["gap"] <= REACH_GAP for row in million),
+        "million_seconds": all(row["seconds"] <= MILLION_SECONDS for row in million),
+        "million_memory": all(row["peak_rss_bytes"] <= MILLION_BYTES for row in million),
+        "exponent": growth is None or growth <= REACH_EXPONENT,
+        "decoder_gap": all(row["gap"] <= REACH_GAP for row in decoders),
+        "decoder_seconds": all(row["planning_seconds"] <= DECODER_SECONDS for row in decoders),
+    }
+    return {"reached": reached}
+
+
+def _child(folder: Path, task: str, *options: str) -> dict[str, Any]:
+    if task == "synthetic":
+        return _solved(int(options[0]), float(options[1]))
+    return _planned(folder, options[0], options[1])
+
+
+def _solved(ops: int, transfers: float) -> dict[str, Any]:
+    from hetpart.partitioner.solve import solve
+
+    problem = layered(ops, transfers)
+    start, cpu_start = perf_counter(), process_time()
+    solution = solve(problem, time_limit=TIME_LIMIT)
+    seconds, cpu_seconds = perf_counter() - start, process_time() - cpu_start
+    return {
+        "ops": ops,
+        "transfers": transfers,
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(cpu_seconds, 3),
+        "gap": solution.gap,
+        "cost": solution.cost,
+        "lower_bound": solution.lower_bound,
+        "peak_over_budget": float(solution.usage.peak[1] / problem.budgets[1]),
+        "on_accelerator": float(solution.placement.mean()),
+        "partitions": solution.cut.partitions,
+        "best_rule_cost": min(other.cost for other in solution.baselines if other.fits),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def layered(ops: int, transfers: float, seed: int = SEED) -> PlacementProblem:
+    """The synthetic problem; see above."""
+    from dataclasses import replace
+
+    from hetpart.partitioner.cut import cut
+    from hetpart.partitioner.liveness import usage
+    from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem, Uses
+
+    rng = np.random.default_rng(seed)
+    offsets, readers = _readers(rng, ops)
+    copies = np.zeros((2, 2, ops))
+    copies[0, 1] = copies[1, 0] = _drawn(rng, COPY_SECONDS * transfers, ops)
+    problem = PlacementProblem(
+        devices=("cpu", "cuda:0"),
+        seconds=np.stack([_drawn(rng, CPU_SECONDS, ops), _drawn(rng, ACCELERATOR_SECONDS, ops)]),
+        groups=np.arange(ops, dtype=np.int32),
+        scratch_bytes=np.zeros(ops, np.int64),
+        value_producer=np.arange(ops, dtype=np.int32),
+        value_left_on_host=np.zeros(ops, np.bool_),
+        value_returned=np.diff(offsets) == 0,
+        value_bytes=_drawn(rng, VALUE_BYTES, ops).astype(np.int64),
+        value_uses=Uses(offsets, readers, np.zeros(len(readers), np.bool_)),
+        copy_seconds=copies,
+        weight_bytes=_drawn(rng, WEIGHT_BYTES, ops).astype(np.int64),
+        weight_uses=Uses(np.arange(ops + 1), np.arange(ops, dtype=np.int32), np.zeros(ops, np.bool_)),
+        budgets=np.array([NO_BUDGET, NO_BUDGET]),
+        session_seconds=np.zeros(2),
+        session_bytes=np.zeros(2, np.int64),
+    )
+    everything = np.ones(ops, np.int8)
+    footprint = int(usage(problem, everything, cut(problem, everything)).peak[1])
+    return replace(problem, budgets=np.array([NO_BUDGET, footprint // 2]))
+
+
+def _drawn(rng: np.random.Generator, mean: float, count: int) -> NDArray[np.float64]:
+    return rng.gamma(SHAPE, mean / SHAPE, count)
+
+
+def _readers(rng: np.random.Generator, ops: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The ops that read each op's value, as compressed rows."""
+    op, layer = np.arange(ops), np.arange(ops) // WIDTH
+    back = [np.ones(ops, np.int64), np.ones(ops, np.int64), rng.integers(2, FURTHEST + 1, ops)]
+    reads = [layer >= 1, layer >= 1, (rng.random(ops) < SKIPS)]
+    makers = [(layer - steps) * WIDTH + rng.integers(0, WIDTH, ops) for steps in back]
+    kept = [read & (layer >= steps) for read, steps in zip(reads, back, strict=True)]
+    maker = np.concatenate([found[keep] for found, keep in zip(makers, kept, strict=True)])
+    reader = np.concatenate([op[keep] for keep in kept])
+    maker, reader = np.divmod(np.unique(maker * ops + reader), ops)
+    return np.searchsorted(maker, np.arange(ops + 1)), reader.astype(np.int32)
+
+
+def _decoders(folder: Path) -> list[dict[str, Any]]:
+    for name in DECODERS:
+        _prepared(name, folder)
+    return [_decoder(name, folder, share) for name in DECODERS for share in SHARES]
+
+
+def _prepared(name: str, folder: Path) -> Path:
+    """The exported model. It is large, takes minutes, and is kept."""
+    path = folder / f"{name}.onnx"
+    if not path.exists():
+        from benchmarks.models import decoder, exported
+
+        say(f"planner_scale: exporting {name}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if "context" in DECODERS[name]:
+            exported.build(path, family="gpt2", n_layer=decoder.LAYERS)
+        else:
+            decoder.build(path)
+    return path
+
+
+def _decoder(name: str, folder: Path, share: int) -> dict[str, Any]:
+    say(f"planner_scale: {name}, {share} %")
+    row = fresh_process(
+        "benchmarks.planner_scale", "--zoo", str(folder.resolve()), "--child", "decoder", name, str(share)
+    )
+    return {**row, "command_seconds": _command_seconds(name, folder, row["budget_bytes"])}
+
+
+def _planned(folder: Path, name: str, share: str) -> dict[str, Any]:
+    """One plan; the compiler names each stage as it begins."""
+    import hetpart
+
+    path, shape = folder / f"{name}.onnx", DECODERS[name]
+    everything = hetpart.partition(path, budget="100%", hardware=HARDWARE, shape=shape, placement="all-accelerator")
+    budget = everything.plan.footprint_bytes * int(share) // 100
+    marks: list[tuple[str, float]] = []
+    planned = hetpart.partition(
+        path,
+        budget=budget,
+        hardware=HARDWARE,
+        shape=shape,
+        progress=lambda stage: marks.append((stage, perf_counter())),
+    )
+    marks.append(("", perf_counter()))
+    phases = {stage: round(end - start, 3) for (stage, start), (_, end) in pairwise(marks)}
+    certificate = planned.plan.certificate
+    return {
+        "model": name,
+        "nodes_in_file": _nodes(path),
+        "ops": planned.plan.model.ops,
+        "budget_share": int(share) / 100,
+        "budget_bytes": budget,
+        "planning_seconds": phases["placing them"],
+        "phases": phases,
+        "gap": certificate.gap,
+        "cost": certificate.cost,
+        "lower_bound": certificate.lower_bound,
+        "partitions": len(planned.plan.partitions),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _nodes(path: Path) -> int:
+    import onnx
+
+    return len(onnx.load(path, load_external_data=False).graph.node)
+
+
+def _command_seconds(name: str, folder: Path, budget: int) -> float:
+    """Of ``hetpart partition``, start of Python and writing included."""
+    shape = ",".join(f"{dimension}={size}" for dimension, size in DECODERS[name].items())
+    with tempfile.TemporaryDirectory() as target:
+        command = [
+            sys.executable, "-m", "hetpart", "partition", str((folder / f"{name}.onnx").resolve()),
+            "--budget", str(budget), "--hardware", HARDWARE, "--shape", shape, "-o", f"{target}/plan.hetpart",
+        ]  # fmt: skip
+        start = perf_counter()
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return round(perf_counter() - start, 3)
+
+
+if __name__ == "__main__":
+    main()
