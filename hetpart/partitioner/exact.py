@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scoring import Scored
 
 AIM = 9e-4
-"""Relative gap that is asked for: less than what a certificate shows as 0.1 %."""
+"""Relative gap that is asked for where weights alone fill the budget: less than what shows as 0.1 %."""
+AIM_WITH_MOMENTS = 4e-3
+"""The same where activations do: what order adds to them, which the program leaves out, is more than that."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
 MOST_TURNED = 2500
 """Groups up to which each is turned."""
-GROUP_NODES = 400_000
+GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
@@ -91,42 +93,45 @@ class Relaxation:
         met: list[Scored] = []
         core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
         for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
-            cost = min(limit, _aim(min([known.cost, *(found.cost for found in met if found.fits)])))
+            cost = min(limit, self._aim(min([known.cost, *(found.cost for found in met if found.fits)])))
             if self.bound < cost and not self.clock.expired():
                 found = self._solve(self.margins.sides(cost), self.program.budget, share)
                 self.bound = max(self.bound, min(cost, found.bound))
                 met += [score(placement) for placement in self._placed(found)]
         return met
 
-    def fitted(self, start: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
-        """Cheap placements that are asked to keep to less and less than the budget, by what the last one exceeded."""
+    def fitted(self, budget: int, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
         met: list[Scored] = []
-        budget = self.program.budget
-        while not start.fits and len(met) < MOST_FITTED and not self.clock.expired():
-            budget -= start.excess
-            placed = self._placed(self._solve(None, budget, CORE_SHARE)) if budget >= 0 else []
+        while len(met) < MOST_FITTED and budget >= 0 and not self.clock.expired():
+            placed = self._placed(self._solve(None, budget, CORE_SHARE))
             if not placed:
                 break
-            start = score(placed[0])
-            met.append(start)
+            met.append(score(placed[0]))
+            if met[-1].fits:
+                break
+            budget -= met[-1].excess
         return met
 
     def proves(self, known: Scored) -> bool:
         """Whether no placement is better than ``known`` by more than is asked for."""
-        return self.bound >= _aim(known.cost)
+        return self.bound >= self._aim(known.cost)
+
+    @property
+    def _gap(self) -> float:
+        return AIM_WITH_MOMENTS if self.moments.caps else AIM
+
+    def _aim(self, cost: float) -> float:
+        return cost * (1 - self._gap)
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float) -> Outcome:
         rows = self.moments.within(self.program, budget)
         linear = self.program.linear(rows, self.moments.extra, sides, budget)
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
-        return linear.solve(Effort(AIM * 0.8, nodes, self.clock.left))
+        return linear.solve(Effort(self._gap * 0.8, nodes, self.clock.left))
 
     def _placed(self, found: Outcome) -> list[Placement]:
         return [] if found.solution is None else [self.program.placement(found.solution)]
-
-
-def _aim(cost: float) -> float:
-    return cost * (1 - AIM)
 
 
 def _always() -> bool:

@@ -87,7 +87,8 @@ class _Builder:
         weights = int(problem.weight_bytes.sum())
         for terms in self._terms():
             content = frozenset(terms.items())
-            if content in known or sum(terms.values()) + weights <= program.budget:
+            alive = sum(terms.values())
+            if content in known or alive == 0 or alive + weights <= program.budget:
                 continue
             known.add(content)
             caps.append(len(self.rows.least))

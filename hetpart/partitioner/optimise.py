@@ -136,7 +136,7 @@ class _Search:
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met])
         if met and not relaxation.proves(found):
-            met += relaxation.fitted(met[-1], self.scorer.score)
+            met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
         return Optimum(found if found is best else self.finished(found), relaxation.bound, by_moments=True)
 
