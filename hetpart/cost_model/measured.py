@@ -39,20 +39,23 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
     """Per op, its seconds on ``device`` when all of ``graph`` runs there in one session.
 
     A kernel's seconds are those of the op that it is named after; others that share it take none. What reorders
-    channels for a kernel counts with it. ``None``: no table of the calibration speaks of the op.
+    channels for a kernel, or behind the last one, counts with it. ``None``: no table of the calibration speaks of the op.
     """
     if device.rates is None:
         return (None,) * len(graph.ops)
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
     found: list[float | None] = [0.0] * len(graph.ops)
-    waiting = 0.0
+    waiting, last = 0.0, 0
     for timed in measured_kernels(graph, device, fusions):
         if not timed.kernel.ops:
             waiting += timed.seconds or 0.0
             continue
-        head = _head([graph.ops[op] for op in timed.kernel.ops])
-        found[head.id] = None if timed.seconds is None else timed.seconds + waiting
+        last = _head([graph.ops[op] for op in timed.kernel.ops]).id
+        found[last] = None if timed.seconds is None else timed.seconds + waiting
         waiting = 0.0
+    behind = found[last] if waiting else None
+    if behind is not None:
+        found[last] = behind + waiting
     return tuple(found)
 
 
@@ -64,7 +67,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
     return tuple(
-        TimedKernel(kernel, _kernel_seconds(kernel, graph, rates, around))
+        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around), rates))
         for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
     )
 
@@ -103,6 +106,10 @@ def _streamed_weights(graph: Graph) -> int:
 def _head(members: list[Op]) -> Op:
     """The op that the kernel is named after."""
     return next((op for op in members if op.op_type in HEAVY), members[-1])
+
+
+def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates) -> float | None:
+    return None if seconds is None else seconds + kernel.views * rates.visit_seconds
 
 
 def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings) -> float | None:
