@@ -39,7 +39,7 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
     """Per op, its seconds on ``device`` when all of ``graph`` runs there in one session.
 
     A kernel's seconds are those of the op that it is named after; others that share it take none. What reorders
-    channels for a kernel, or behind the last one, counts with it. ``None``: no table of the calibration speaks of the op.
+    channels for a kernel, or behind the last, counts with it. ``None``: no table of the calibration speaks of the op.
     """
     if device.rates is None:
         return (None,) * len(graph.ops)
