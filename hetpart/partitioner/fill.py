@@ -21,13 +21,17 @@ from hetpart.partitioner.scoring import weight_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+WORTHWHILE = 1e-4
+"""Share of the budget; less room is left empty rather than filled with a stretch."""
+MOST_STRETCHED = 8
+"""Pieces that give a stretch."""
 NEARBY = 4096
 """Positions that a stretch may end early to be cut off where that is cheaper."""
 
 
 def filled(problem: PlacementProblem, below: Placement, above: Placement, budget: int) -> Placement:
     """``below`` with as much of what ``above`` has more as keeps its weights within ``budget`` bytes."""
-    placement = below.copy()
+    placement, stretched = below.copy(), 0
     room = budget - weight_bytes(problem, below, ACCELERATOR)
     pieces = _Pieces.of(problem, below, above)
     for piece in np.argsort(-pieces.nbytes, kind="stable").tolist():
@@ -35,7 +39,8 @@ def filled(problem: PlacementProblem, below: Placement, above: Placement, budget
         if nbytes <= room:
             placement[pieces.ops(piece)] = ACCELERATOR
             room -= nbytes
-        elif room > 0 and len(pieces.ops(piece)) > 1:
+        elif room > budget * WORTHWHILE and len(pieces.ops(piece)) > 1 and stretched < MOST_STRETCHED:
+            stretched += 1
             placement = _with_stretch(problem, placement, pieces.ops(piece), room)
             room = budget - weight_bytes(problem, placement, ACCELERATOR)
     return placement
