@@ -191,6 +191,13 @@ def _first_fit(groups: Groups, order: NDArray[np.int64], budget: float) -> list[
     return chosen
 
 
+def earliest_finish(problem: PlacementProblem) -> Placement:
+    """List scheduling: every group where its first op would finish earliest, as long as its weights fit."""
+    from hetpart.partitioner import earliest  # it is told in terms of the groups here
+
+    return earliest.earliest_finish(problem)
+
+
 def _budget(problem: PlacementProblem) -> float:
     budget = int(problem.budgets[ACCELERATOR])
     return float("inf") if budget == NO_BUDGET else float(budget)
@@ -202,4 +209,5 @@ BASELINES: dict[str, Callable[[PlacementProblem], Placement]] = {
     "fill-in-order": fill_in_order,
     "accelerate-order": accelerate_order,
     "density": density,
+    "earliest-finish": earliest_finish,
 }

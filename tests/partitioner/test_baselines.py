@@ -75,3 +75,20 @@ def test_random_placements_differ_by_seed_and_switch_devices_in_every_way() -> N
     assert min(switches) <= 3
     assert max(switches) >= 12
     assert len({placement.tobytes() for placement in placements}) > 50
+
+
+def test_earliest_finish_uses_both_lanes_and_counts_copies() -> None:
+    """Two heads of one value: the first keeps the accelerator busy, so the second is done sooner on the host."""
+    problem = chain([(9.0, 1.0), (9.0, 4.0), (3.0, 2.0)], [10, 10, 10], copy=0.5, budget=100)
+    heads = Uses.from_rows([[(1, False), (2, False)], [], []])
+    forked = replace(problem, value_uses=heads)
+    assert placed("earliest-finish", forked) == "aac"
+    far = replace(forked, copy_seconds=forked.copy_seconds * 10)
+    assert placed("earliest-finish", far) == "aaa"
+
+
+def test_earliest_finish_keeps_to_the_budget_and_charges_a_shared_weight_once() -> None:
+    assert placed("earliest-finish", chain(FAST, [100, 100, 900, 100], budget=300)) == "aaca"
+    tied = Uses.from_rows([[(0, False), (2, False)], [(1, False)], [(3, False)]])
+    shared = replace(chain(FAST, [100, 100, 900, 100], budget=300), weight_uses=tied, weight_bytes=np.full(3, 100))
+    assert placed("earliest-finish", shared) == "aaaa"

@@ -137,7 +137,7 @@ def test_the_smallest_budget_is_exact_where_all_placements_can_be_scored() -> No
             assert refused.value.required_bytes == least
 
 
-SOURCES = ("random:7", "all-cpu", "all-accelerator", "fill-in-order", "accelerate-order", "density")
+SOURCES = ("random:7", "all-cpu", "all-accelerator", "fill-in-order", "accelerate-order", "density", "earliest-finish")
 
 
 @pytest.mark.parametrize("source", SOURCES)
