@@ -150,7 +150,7 @@ def _certified(solution: Solution, tried: list[Solution]) -> Solution:
     first = tried[0]
     bound = min(first.lower_bound, solution.cost)
     gap = (solution.cost - bound) / solution.cost if solution.cost > 0 else 0.0
-    return replace(solution, lower_bound=bound, gap=gap, price=first.price)
+    return replace(solution, lower_bound=bound, gap=gap, price=first.price, speaks_of=first.speaks_of)
 
 
 def _excess(assembly: Assembly) -> NDArray[np.int64]:

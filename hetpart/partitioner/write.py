@@ -52,7 +52,7 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         residencies=residencies(assembly),
         decisions=decisions(assembly),
         prediction=_prediction(assembly),
-        certificate=Certificate(solution.cost, solution.lower_bound, solution.gap, solution.price),
+        certificate=Certificate(solution.cost, solution.lower_bound, solution.gap, solution.price, solution.speaks_of),
         baselines=_baselines(assembly),
         footprint_bytes=footprint(assembly),
         notes=(*imported.notes, *_notes(assembly)),
