@@ -36,6 +36,11 @@ def _cuda_answers() -> bool:
     return command is not None and subprocess.run([command, "-L"], check=False, capture_output=True).returncode == 0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` stores what is planned now as what should be."""
+    parser.addoption("--update-golden", action="store_true", help="store the zoo's plans as they are now")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves tests marked ``cuda`` out, as deselected, where no NVIDIA driver answers."""
     cuda = [item for item in items if item.get_closest_marker("cuda")]
