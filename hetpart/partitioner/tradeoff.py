@@ -44,6 +44,16 @@ class _Outcome:
     def seconds(self) -> float:
         return self.assembly.solution.total_seconds if self.assembly else float("inf")
 
+    @property
+    def price(self) -> float:
+        return self.assembly.solution.price if self.assembly else 0.0
+
+    @property
+    def all_fits(self) -> bool:
+        """Whether all that may be on the accelerator fits there."""
+        rules = self.assembly.solution.baselines if self.assembly else ()
+        return any(rule.fits for rule in rules if rule.name == "all-accelerator")
+
 
 class Tradeoff:
     """The curve of one problem, solved where it is asked for.
@@ -132,11 +142,12 @@ class Tradeoff:
         problem = self._formulation.problem
         return self._bound(budget) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
 
-    def _price(self, own: _Outcome, seconds: float, how_far: float) -> float | None:
-        """A price of 0 is one only where the plan is optimal and no larger budget is known to be faster."""
-        price = own.assembly.solution.price if own.assembly else 0.0
-        settled = how_far <= PROVEN and seconds <= self._best(max(self._known)).seconds
-        return price if price or settled else None
+    def _flat(self, budget: int) -> bool:
+        """Whether more memory than ``budget`` is known to make nothing faster."""
+        larger = [known for known in self._known if known > budget]
+        if larger:
+            return self._best(max(larger)).seconds >= self._best(budget).seconds
+        return self._known[budget].all_fits
 
     def _point(self, budget: int) -> CurvePoint:
         found, own = self._best(budget), self._known[budget]
@@ -152,7 +163,7 @@ class Tradeoff:
             cost=solution.cost,
             lower_bound=bound,
             gap=gap(solution.cost, bound),
-            price=self._price(own, solution.total_seconds, gap(solution.cost, bound)),
+            price=own.price or (0.0 if gap(solution.cost, bound) <= PROVEN and self._flat(budget) else None),
             peak_bytes=found.peak,
             partitions=solution.cut.partitions,
             accelerator_ops=int((solution.placement == ACCELERATOR).sum()),

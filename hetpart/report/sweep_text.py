@@ -42,7 +42,7 @@ def _model(sweep: Sweep) -> Text:
 def _side_by_side(sweep: Sweep) -> Iterator[RenderableType]:
     asked = sweep.target_seconds
     yield heading("Machines", "predicted; the best latency of each under the budgets asked about")
-    headers = ["hardware", ">memory", ">model takes", ">all on host", ">best", ">with"]
+    headers = ["hardware", ">memory", ">model takes", ">best", ">with"]
     target = [] if asked is None else [f">for {format_seconds(asked)}"]
     yield table([*headers, *target], [_machine_row(curve, sweep) for curve in sweep.curves])
     if sweep.smallest is not None and asked is not None:
@@ -54,12 +54,10 @@ def _side_by_side(sweep: Sweep) -> Iterator[RenderableType]:
 
 def _machine_row(curve: Curve, sweep: Sweep) -> list[Cell]:
     best = next((point for point in curve.points if point.seconds == curve.best_seconds), None)
-    host = next((point.seconds for point in curve.points if point.accelerator_ops == 0), None)
     row: list[Cell] = [
         name(curve.hardware),
         format_bytes(curve.memory_bytes),
         format_bytes(curve.footprint_bytes),
-        _time(host),
         _time(curve.best_seconds),
         _size(best.peak_bytes if best else None),
     ]

@@ -116,6 +116,14 @@ def test_where_nothing_fits_less_is_not_tried() -> None:
     assert sum(budget < 28_000_000 for budget in calls) == 1
 
 
+def test_memory_buys_nothing_only_where_that_is_known() -> None:
+    assert [point.price for point in solved((0,)).points([0])] == [None]
+    first, *_, last = solved().points(BUDGETS)
+    assert first.price is None
+    assert last.price == 0
+    assert last.seconds == pytest.approx(min(one.seconds for one in every_placement()))
+
+
 def test_the_smallest_budget_for_a_target_is_found() -> None:
     for known in every_placement():
         target = known.seconds * 1.0001
