@@ -15,9 +15,13 @@ from hetpart.partitioner.mincut import ACCELERATOR
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
+    from collections.abc import Iterable
 
-BOTH = (HOST, ACCELERATOR)
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+
+NEVER = float("inf")
 
 
 def earliest_finish(problem: PlacementProblem) -> Placement:
@@ -26,101 +30,122 @@ def earliest_finish(problem: PlacementProblem) -> Placement:
 
 
 class _Schedule:
-    __slots__ = ("_charged", "_copies", "_free", "_groups", "_made", "_problem", "_reads", "_room", "_side", "_there")
+    """Plain lists and few calls: a rule must be no burden where ops are a million."""
+
+    __slots__ = (
+        "_at_accelerator",
+        "_at_host",
+        "_down",
+        "_free",
+        "_made",
+        "_reads",
+        "_room",
+        "_seconds",
+        "_side",
+        "_up",
+    )
 
     def __init__(self, problem: PlacementProblem) -> None:
-        self._problem = problem
-        self._groups = Groups.of(problem)
-        budget = int(problem.budgets[ACCELERATOR])
-        self._room = float("inf") if budget == NO_BUDGET else float(budget)
-        self._charged: set[int] = set()
+        self._room = _Room(problem)
         self._free = [0.0, 0.0]
         """When each device is done with what it was given."""
-        graph_inputs = [0.0, float("inf")]
-        self._there = [list(graph_inputs) for _ in range(problem.values)]
-        """Per value and device: when it is there, once it is made."""
-        self._copies: list[list[float]] = [
-            problem.copy_seconds[ACCELERATOR, HOST].tolist(),
-            problem.copy_seconds[HOST, ACCELERATOR].tolist(),
-        ]
-        """Per target and value."""
-        self._reads = _per_op(problem.value_uses, problem.ops)
-        self._made = _made_by(problem)
+        self._at_host = [0.0] * problem.values
+        """When each value is in host memory, once it is made. Graph inputs are from the start."""
+        self._at_accelerator = [NEVER] * problem.values
+        self._down: list[float] = problem.copy_seconds[ACCELERATOR, HOST].tolist()
+        self._up: list[float] = problem.copy_seconds[HOST, ACCELERATOR].tolist()
+        self._seconds: list[list[float]] = problem.seconds.tolist()
+        uses, made = problem.value_uses, np.flatnonzero(problem.value_producer != NO_OP)
+        self._reads = _Operands(uses.ops, uses.rows, uses.on_host, problem.ops)
+        self._made = _Operands(problem.value_producer[made], made, problem.value_left_on_host[made], problem.ops)
         self._side: list[int] = []
 
     def run(self) -> Placement:
-        groups, problem = self._groups, self._problem
+        groups = self._room.groups
         may: list[bool] = groups.may_accelerate.tolist()
         must: list[bool] = groups.must_accelerate.tolist()
         self._side = [ACCELERATOR if forced else HOST for forced in must]
-        for group in np.flatnonzero(groups.must_accelerate).tolist():
-            self._charge(group)
         decided = [forced or not allowed for forced, allowed in zip(must, may, strict=True)]
         of_op: list[int] = groups.of_op.tolist()
-        seconds: list[list[float]] = problem.seconds.tolist()
         for op, group in enumerate(of_op):
+            starts = self._starts(op)
             if not decided[group]:
                 decided[group] = True
-                self._decide(op, group, seconds)
-            self._place(op, self._side[group], seconds)
+                finish = [start + seconds[op] for start, seconds in zip(starts, self._seconds, strict=True)]
+                if finish[ACCELERATOR] < finish[HOST] and self._room.take(group):
+                    self._side[group] = ACCELERATOR
+            self._place(op, self._side[group], starts[self._side[group]])
         return groups.place(np.flatnonzero(np.array(self._side, np.int64) == ACCELERATOR).tolist())
 
-    def _decide(self, op: int, group: int, seconds: list[list[float]]) -> None:
-        finish = [self._start(op, device) + seconds[device][op] for device in BOTH]
-        if finish[ACCELERATOR] < finish[HOST] and self._needs(group) <= self._room:
-            self._side[group] = ACCELERATOR
-            self._charge(group)
+    def _starts(self, op: int) -> tuple[float, float]:
+        """When ``op`` could begin on the host, and when on the accelerator."""
+        host, accelerator = self._free
+        for value, on_host in self._reads.of(op):
+            here, there = self._at_host[value], self._at_accelerator[value]
+            copied_down, copied_up = there + self._down[value], here + self._up[value]
+            at_host = min(here, copied_down)
+            at_accelerator = at_host if on_host else min(there, copied_up)
+            if at_host > host:
+                host = at_host
+            if at_accelerator > accelerator:
+                accelerator = at_accelerator
+        return host, accelerator
 
-    def _needs(self, group: int) -> int:
-        return sum(int(self._problem.weight_bytes[weight]) for weight in self._fresh(group))
-
-    def _fresh(self, group: int) -> list[int]:
-        return [weight for weight in self._groups.weights[group] if weight not in self._charged]
-
-    def _charge(self, group: int) -> None:
-        self._room -= self._needs(group)
-        self._charged.update(self._fresh(group))
-
-    def _start(self, op: int, device: int) -> float:
-        """When ``op`` could begin on ``device``."""
-        begin = self._free[device]
-        for value, on_host in self._reads[op]:
-            begin = max(begin, self._arrival(value, HOST if on_host else device))
-        return begin
-
-    def _arrival(self, value: int, device: int) -> float:
-        there = self._there[value]
-        return min(there[device], there[1 - device] + self._copies[device][value])
-
-    def _place(self, op: int, device: int, seconds: list[list[float]]) -> None:
-        begin = self._start(op, device)
-        for value, on_host in self._reads[op]:
-            target = HOST if on_host else device
-            self._there[value][target] = self._arrival(value, target)
-        self._free[device] = finish = begin + seconds[device][op]
-        for value, left_on_host in self._made[op]:
-            home = HOST if left_on_host else device
-            self._there[value] = [float("inf"), float("inf")]
-            self._there[value][home] = finish
+    def _place(self, op: int, device: int, begin: float) -> None:
+        for value, on_host in self._reads.of(op):
+            here, there = self._at_host[value], self._at_accelerator[value]
+            if device == HOST or on_host:
+                self._at_host[value] = min(here, there + self._down[value])
+            else:
+                self._at_accelerator[value] = min(there, here + self._up[value])
+        self._free[device] = finish = begin + self._seconds[device][op]
+        for value, left_on_host in self._made.of(op):
+            at_host = device == HOST or left_on_host
+            self._at_host[value] = finish if at_host else NEVER
+            self._at_accelerator[value] = NEVER if at_host else finish
 
 
-def _per_op(uses: Uses, ops: int) -> list[list[tuple[int, bool]]]:
-    """(value, read from host memory) of every use, per op."""
-    found: list[list[tuple[int, bool]]] = [list[tuple[int, bool]]() for _ in range(ops)]
-    rows: list[int] = uses.rows.tolist()
-    readers: list[int] = uses.ops.tolist()
-    on_host: list[bool] = uses.on_host.tolist()
-    for value, op, host in zip(rows, readers, on_host, strict=True):
-        found[op].append((value, host))
-    return found
+class _Room:
+    """What the accelerator has left for weights, each of which is charged once."""
+
+    __slots__ = ("_charged", "_left", "_sizes", "_weights", "groups")
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        self.groups = Groups.of(problem)
+        budget = int(problem.budgets[ACCELERATOR])
+        self._left = float("inf") if budget == NO_BUDGET else float(budget)
+        self._weights = list(self.groups.weights)
+        self._sizes: list[int] = problem.weight_bytes.tolist()
+        self._charged: set[int] = set()
+        for group in np.flatnonzero(self.groups.must_accelerate).tolist():
+            self._charge([weight for weight in self._weights[group] if weight not in self._charged])
+
+    def take(self, group: int) -> bool:
+        """Charge the weights of ``group`` if there is room."""
+        fresh = [weight for weight in self._weights[group] if weight not in self._charged]
+        if sum([self._sizes[weight] for weight in fresh]) > self._left:
+            return False
+        self._charge(fresh)
+        return True
+
+    def _charge(self, weights: list[int]) -> None:
+        self._left -= sum([self._sizes[weight] for weight in weights])
+        self._charged.update(weights)
 
 
-def _made_by(problem: PlacementProblem) -> list[list[tuple[int, bool]]]:
-    """(value, left in host memory) of every value an op makes, per op."""
-    found: list[list[tuple[int, bool]]] = [list[tuple[int, bool]]() for _ in range(problem.ops)]
-    makers: list[int] = problem.value_producer.tolist()
-    left: list[bool] = problem.value_left_on_host.tolist()
-    for value, (maker, on_host) in enumerate(zip(makers, left, strict=True)):
-        if maker != NO_OP:
-            found[maker].append((value, on_host))
-    return found
+class _Operands:
+    """The values of every op, and whether each lies in host memory whatever the op's device."""
+
+    __slots__ = ("_ends", "_host", "_values")
+
+    def __init__(
+        self, ops: NDArray[np.int32], values: NDArray[np.int64], on_host: NDArray[np.bool_], count: int
+    ) -> None:
+        order = np.argsort(ops, kind="stable")
+        self._ends: list[int] = np.searchsorted(ops[order], np.arange(count + 1)).tolist()
+        self._values: list[int] = values[order].tolist()
+        self._host: list[bool] = on_host[order].tolist()
+
+    def of(self, op: int) -> Iterable[tuple[int, bool]]:
+        first, last = self._ends[op], self._ends[op + 1]
+        return zip(self._values[first:last], self._host[first:last], strict=True)

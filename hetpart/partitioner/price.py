@@ -14,6 +14,7 @@ import numpy as np
 
 from hetpart.partitioner.mincut import ACCELERATOR, CutNetwork, PricedCut
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.sample import sampled
 from hetpart.partitioner.scoring import forced_placement, weight_bytes
 
 MOST_CUTS = 24
@@ -21,6 +22,10 @@ TOLERANCE = 1e-9
 """Relative; a cut this close to the intersection of two known lines adds nothing."""
 LARGE_VERTICES, LARGE_TOLERANCE = 100_000, 1e-6
 """Relative; for networks of that many vertices a bound that can rise by less is good enough."""
+SAMPLED_OPS = 16_384
+"""Problems of four times as many ops and more are opened near the price that so many of their ops come to."""
+NEAR = 0.03
+"""Relative; how near."""
 NESTED_VERTICES = 4000
 """Networks from this size on are cut between the cuts already known. What rounding may hide there adds up, a little."""
 
@@ -103,9 +108,11 @@ class _Search:
     budget: int
 
     def run(self, cuts: list[KnownCut]) -> PriceSearch:
-        if not cuts:
-            cuts.append(self._cut(0.0, cuts))
-        free = min(cuts, key=lambda known: known.price)
+        if not cuts and self.budget != NO_BUDGET and self.problem.ops >= SAMPLED_OPS * 4:
+            self._open_near(_guess(self.problem), cuts)
+        free = min(cuts, key=lambda known: known.price, default=None)
+        if free is None or (free.price > 0.0 and (self.budget == NO_BUDGET or free.fewest.nbytes <= self.budget)):
+            cuts.append(free := self._cut(0.0, cuts))
         if self.budget == NO_BUDGET or free.fewest.nbytes <= self.budget:
             least, most = free.cut.smallest, free.cut.largest
             return PriceSearch(free.cut.value, 0.0, most, least, (least, most), (free,), self.network)
@@ -115,6 +122,13 @@ class _Search:
         return PriceSearch(
             self._bound(best), best.price, over.placement, under.placement, met, tuple(cuts), self.network
         )
+
+    def _open_near(self, price: float, cuts: list[KnownCut]) -> None:
+        """Cuts on both sides of a price, if it is any, from the lower on: they leave little open between them."""
+        for side in (1 - NEAR, 1 + NEAR) if price > 0.0 else ():
+            cuts.append(self._cut(price * side, cuts))
+            if cuts[0].fewest.nbytes <= self.budget:
+                break
 
     def _nearest(self, cuts: list[KnownCut]) -> tuple[Line, Line]:
         """The lines whose bytes are next to the budget on either side. Lines of cuts are the dearer the fewer bytes."""
@@ -158,6 +172,12 @@ class _Search:
         above = [line for line in (*found.lines, over) if line.nbytes > self.budget]
         within = [line for line in (*found.lines, under) if line.nbytes <= self.budget]
         return min(above, key=lambda line: line.at(price)), min(within, key=lambda line: line.at(price))
+
+
+def _guess(problem: PlacementProblem) -> float:
+    """The price that a part of the problem comes to."""
+    part = sampled(problem, SAMPLED_OPS)
+    return search_price(part, CutNetwork.of(part)).price
 
 
 def _line(problem: PlacementProblem, placement: Placement) -> Line:
