@@ -104,7 +104,8 @@ def sweep(
         InfeasibleError: Nothing fits any of the budgets.
     """
     say = progress or _silent
-    question = _Question(Request.of(None, RequestOptions(time_limit=TIME_LIMIT) | options), parse_budgets(budgets), points, _seconds(target))
+    request = Request.of(None, RequestOptions(time_limit=TIME_LIMIT) | options)
+    question = _Question(request, parse_budgets(budgets), points, _seconds(target))
     specs = _machines(hardware)
     machines = [question.request.machine(spec) for spec in specs]
     say("reading the model")
