@@ -41,11 +41,15 @@ MOST_TURNED = 2500
 """Groups up to which each is turned."""
 GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
+MOMENTS_SHARE = 0.02
+"""Of the nodes, where activations fill the budget: those programs' nodes take longer."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
 CORE = 0.5
 """Share of the groups that it leaves open."""
-MOST_FITTED = 3
+FITTED_GAP = 1e-2
+"""Relative; of programs that only look for a placement."""
+MOST_FITTED = 2
 """Times less and less room is tried."""
 
 
@@ -93,7 +97,8 @@ class Relaxation:
         met: list[Scored] = []
         core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
         for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
-            cost = min(limit, self._aim(min([known.cost, *(found.cost for found in met if found.fits)])))
+            # No bound of the program exceeds what it itself places, whether that fits or not.
+            cost = min(limit, self._aim(min([known.cost, *(found.cost for found in met)])))
             if self.bound < cost and not self.clock.expired():
                 found = self._solve(self.margins.sides(cost), self.program.budget, share)
                 self.bound = max(self.bound, min(cost, found.bound))
@@ -104,7 +109,7 @@ class Relaxation:
         """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
         met: list[Scored] = []
         while len(met) < MOST_FITTED and budget >= 0 and not self.clock.expired():
-            placed = self._placed(self._solve(None, budget, CORE_SHARE))
+            placed = self._placed(self._solve(None, budget, CORE_SHARE, FITTED_GAP))
             if not placed:
                 break
             met.append(score(placed[0]))
@@ -124,11 +129,12 @@ class Relaxation:
     def _aim(self, cost: float) -> float:
         return cost * (1 - self._gap)
 
-    def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float) -> Outcome:
+    def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         rows = self.moments.within(self.program, budget)
         linear = self.program.linear(rows, self.moments.extra, sides, budget)
+        share *= MOMENTS_SHARE if self.moments.caps else 1.0
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
-        return linear.solve(Effort(self._gap * 0.8, nodes, self.clock.left))
+        return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
 
     def _placed(self, found: Outcome) -> list[Placement]:
         return [] if found.solution is None else [self.program.placement(found.solution)]
