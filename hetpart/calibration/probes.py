@@ -133,7 +133,7 @@ def _transpose(elements: int, run: int) -> bytes:
 def _concatenation(elements: int, run: int) -> bytes:
     """Runs of two tensors in turn."""
     nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)]
-    rows = elements // run // 2
+    rows = max(1, elements // run // 2)
     half = (rows, run)
     return model(nodes, {"x": half, "z": half}, {"y": (rows, 2 * run)})
 
@@ -159,7 +159,7 @@ _BATCHED = (16, 64, 256, 1024)
 _ELEMENTS = (1024, 8192, 32_768, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _CHANNELS, _POSITIONS = (16, 64, 256, 1024), (49, 196, 784, 3136)
 _LINES, _WIDTHS = (1, 16, 128, 1024), (64, 256, 1024)
-_BLOCKS = (8192, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
+_BLOCKS = (512, 8192, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _RUNS = (1, 16, 32, 64, 512)
 _SPANS = (1, 16, 64, 512)
 _TABLES = (2**14, 2**20, 2**25, TABLE_BYTES)

@@ -50,11 +50,11 @@ class Readings:
 
     @property
     def launch(self) -> float:
-        return (self.runs[LONG] - self.runs[SHORT]) / (LONG_CHAIN - 1)
+        return max(LEAST_SECONDS, (self.runs[LONG] - self.runs[SHORT]) / (LONG_CHAIN - 1))
 
     @property
     def session(self) -> float:
-        return self.runs[SHORT] - self.launch
+        return max(LEAST_SECONDS, self.runs[SHORT] - self.launch)
 
     @property
     def beside(self) -> float:

@@ -27,6 +27,8 @@ class Processor:
     cores: int
     """Physical cores this process may use: two threads of one core count once."""
     memory_bytes: int | None
+    avx512: bool = False
+    """Whether it computes on 512 bits at once, which doubles its rate of arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def this_processor() -> Processor:
         name=_field(cpuinfo, "model name"),
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
+        avx512="avx512f" in _field(cpuinfo, "flags").split(),
     )
 
 

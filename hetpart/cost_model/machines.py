@@ -52,7 +52,7 @@ from hetpart.rates import KernelRates
 __all__ = ["free_memory_bytes", "load_machine", "profile_names"]
 
 DEFAULT_ACCELERATOR = "l4"
-DEFAULT_PROCESSOR = "generic-2core"
+DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
 THIS_PROCESSOR = "host"
 SPEED_FACTOR = "speed_factor"
 _SHARED_FIGURES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency")
@@ -118,7 +118,8 @@ def _driver_profile(gpu: DriverGpu) -> tuple[Profile, str]:
 def _this_cpu(threads: int) -> tuple[Profile, str]:
     """This machine's processor: as calibrated, else the profile its name matches, scaled to its cores and memory."""
     processor = this_processor()
-    profile = _matching(processor.name, Kind.CPU) or load_profile(DEFAULT_PROCESSOR)
+    usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
+    profile = _matching(processor.name, Kind.CPU) or load_profile(usual)
     own = _with_own_memory(_on_cores(profile, processor.cores), processor)
     found = calibrated.load()
     own = own if found is None else _calibrated(own, found, threads)

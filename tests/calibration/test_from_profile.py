@@ -96,7 +96,8 @@ def told(path):
     return [(c.call.family, c.call.sizes) for c in kernel_calls(read_profile(path).kernels)]
 
 
-UNTOLD = {"pool": "the window is an attribute", "transpose": "the probe turns axes of one size around"}
+UNTOLD = {"pool": (8192, 9), "transpose": (65_536, 16)}
+"""The window is an attribute; axes of one size, of which the probe of this one has two, cannot be told apart."""
 SECOND = {
     name: [axis[min(1, len(axis) - 1)] for axis in family.axes]
     for name, family in {**probes.FAMILIES, **probes.CONVOLUTIONS}.items()
@@ -145,7 +146,7 @@ def test_heads_that_change_places_keep_their_runs(tmp_path):
 @pytest.mark.parametrize("name", UNTOLD)
 def test_what_shapes_leave_open_is_not_guessed(tmp_path, name):
     family = probes.FAMILIES[name]
-    found = told(profiled(tmp_path, family.build(*(axis[1] for axis in family.axes)), runs=1))
+    found = told(profiled(tmp_path, family.build(*UNTOLD[name]), runs=1))
     assert {told_family for told_family, _ in found} <= {"reorder"}
 
 
