@@ -15,7 +15,7 @@ import numpy as np
 from hetpart.partitioner.mincut import ACCELERATOR, CutNetwork, PricedCut
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.sample import sampled
-from hetpart.partitioner.scoring import forced_placement, weight_bytes
+from hetpart.partitioner.scoring import forced_placement
 
 MOST_CUTS = 24
 TOLERANCE = 1e-9
@@ -53,10 +53,10 @@ class KnownCut:
     """Of its largest."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem, cut: PricedCut) -> KnownCut:
-        fewest = _line(problem, cut.smallest)
+    def of(cls, problem: PlacementProblem, network: CutNetwork, cut: PricedCut) -> KnownCut:
+        fewest = _line(problem, network, cut.smallest)
         same = np.array_equal(cut.smallest, cut.largest)
-        return cls(cut, fewest, fewest if same else _line(problem, cut.largest))
+        return cls(cut, fewest, fewest if same else _line(problem, network, cut.largest))
 
     @property
     def price(self) -> float:
@@ -136,7 +136,7 @@ class _Search:
         over = min((line for line in lines if line.nbytes > self.budget), key=lambda line: (line.nbytes, line.cost))
         within = [line for line in lines if line.nbytes <= self.budget]
         under = max(within, key=lambda line: (line.nbytes, -line.cost), default=None)
-        return over, under or _line(self.problem, forced_placement(self.problem))
+        return over, under or _line(self.problem, self.network, forced_placement(self.problem))
 
     def _narrowed(self, over: Line, under: Line, cuts: list[KnownCut]) -> tuple[Line, Line]:
         """The best lines on either side of the budget. ``cuts`` grows by those made on the way."""
@@ -162,10 +162,12 @@ class _Search:
 
     def _cut(self, price: float, cuts: list[KnownCut]) -> KnownCut:
         """A cut between the known ones at the nearest lower and the nearest higher price."""
-        nested = cuts if len(self.network.host_seconds) >= NESTED_VERTICES else []
+        nested = cuts if self.network.nests and len(self.network.host_seconds) >= NESTED_VERTICES else []
         cheaper = max((known for known in nested if known.price < price), key=lambda known: known.price, default=None)
         dearer = min((known for known in nested if known.price > price), key=lambda known: known.price, default=None)
-        return KnownCut.of(self.problem, self.network.cut(price, cheaper and cheaper.cut, dearer and dearer.cut))
+        return KnownCut.of(
+            self.problem, self.network, self.network.cut(price, cheaper and cheaper.cut, dearer and dearer.cut)
+        )
 
     def _tightened(self, over: Line, under: Line, found: KnownCut, price: float) -> tuple[Line, Line]:
         """The best line on either side of the budget at ``price``."""
@@ -180,5 +182,5 @@ def _guess(problem: PlacementProblem) -> float:
     return search_price(part, CutNetwork.of(part)).price
 
 
-def _line(problem: PlacementProblem, placement: Placement) -> Line:
-    return Line(problem.cost(placement), weight_bytes(problem, placement, ACCELERATOR), placement)
+def _line(problem: PlacementProblem, network: CutNetwork, placement: Placement) -> Line:
+    return Line(problem.cost(placement), network.weight(problem, placement), placement)

@@ -11,12 +11,12 @@ from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.baselines import BASELINES
 from hetpart.partitioner.certificate import gap, speaks_of
+from hetpart.partitioner.chain import search_with_sessions
 from hetpart.partitioner.chance import fitted, random_placement
 from hetpart.partitioner.exact import Clock
 from hetpart.partitioner.fixing import least_bytes, without_misfits
-from hetpart.partitioner.mincut import CutNetwork
 from hetpart.partitioner.optimise import Optimum, optimise
-from hetpart.partitioner.price import PriceSearch, search_price
+from hetpart.partitioner.price import PriceSearch
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scoring import Scored, Scorer
 from hetpart.partitioner.squeeze import squeezed
@@ -138,7 +138,7 @@ def _require_solvable(problem: PlacementProblem) -> None:
 def _certified(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
     problem = scorer.problem
     baselines = {name: scorer.score(rule(problem)) for name, rule in BASELINES.items()}
-    return search_price(problem, CutNetwork.of(without_misfits(problem))), baselines
+    return search_with_sessions(without_misfits(problem)), baselines
 
 
 def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
