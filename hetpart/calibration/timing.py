@@ -38,7 +38,7 @@ PRACTICE = 2000
 LOOKUPS = 32
 """Sets of rows that a probe looks up in turn: so many lie in no cache."""
 TABLE, ROWS = "table", "rows"
-MOST_ROWS = 8192
+MOST_ROWS = 2**16
 _KERNEL = "_kernel_time"
 DTYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,

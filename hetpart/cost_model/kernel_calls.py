@@ -201,6 +201,11 @@ def _copied(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1.0, min(run, LONGEST_RUN))))
 
 
+def _scatter(o: Operands, family: str) -> KernelCall | None:
+    """All of the data is copied, then each update written."""
+    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1, o.numel(1))))
+
+
 def _window(o: Operands, family: str) -> KernelCall | None:
     area = prod(o.integers("kernel_shape")) or 1
     return KernelCall(family, (max(1, o.output_numel()), area))
@@ -216,11 +221,11 @@ MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
-MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather})
+MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather, _scatter})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 _COPIES = (
-    "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Tile",
+    "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile",
 )  # fmt: skip
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(
@@ -247,6 +252,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "GlobalAveragePool": ("relu", _whole_image),
     "GlobalMaxPool": ("relu", _whole_image),
     "Pow": ("pow", _two_sided),
+    "ScatterElements": ("scatter", _scatter),
     "SkipLayerNormalization": ("skip_layer_normalization", _rowwise),
     "Tanh": ("tanh", _each_element),
     "Transpose": ("transpose", _transpose),
