@@ -14,10 +14,6 @@ from typing import Any
 import numpy as np
 
 from hetpart.calibration.probes import (
-    COLD,
-    COLD_LAYERS,
-    COLD_WIDTH,
-    FAMILIES,
     SHORT,
     TABLE_BYTES,
     TWIN,
@@ -82,9 +78,7 @@ def _rates(readings: Readings) -> KernelRates:
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
-        bandwidth=12.0 * FAMILIES["add"].axes[0][-1] / tables["add"].seconds[-1],
-        random_bandwidth=64.0 * 8192 / tables["gather"].at((8192, 16, TABLE_BYTES)),
-        cold_bandwidth=4.0 * COLD_LAYERS * COLD_WIDTH**2 / readings.runs[COLD],
+        **readings.bandwidths(tables, TABLE_BYTES),
         peak_flops=readings.peaks(),
         core_cache_bytes=0.0,
         cache_bytes=_NO_LIMIT,

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 from hetpart.calibration.accelerator import Place, measure_accelerator
 from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import (
-    COLD,
-    COLD_LAYERS,
-    COLD_WIDTH,
     CONVOLUTIONS,
-    FAMILIES,
     SHORT,
     SPEED,
     TABLE_BYTES,
@@ -101,9 +97,7 @@ class _Bench:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            bandwidth=12.0 * FAMILIES["add"].axes[0][-1] / tables["add"].seconds[-1],
-            random_bandwidth=64.0 * 8192 / tables["gather"].at((8192, 16, TABLE_BYTES)),
-            cold_bandwidth=4.0 * COLD_LAYERS * COLD_WIDTH**2 / streamed.runs[COLD],
+            **streamed.bandwidths(tables, TABLE_BYTES),
             peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
             cache_bytes=cache_bytes(3) / 2,

@@ -9,6 +9,9 @@ from math import inf, prod
 from hetpart.calibration.fit import LEAST_SECONDS, table
 from hetpart.calibration.probes import (
     CHECKS,
+    COLD,
+    COLD_LAYERS,
+    COLD_WIDTH,
     CONVOLUTIONS,
     FAMILIES,
     FEW,
@@ -30,6 +33,8 @@ from hetpart.rates import RateTable
 
 LARGE = 20
 """Products of a twentieth of the largest's operations reach the best rate too."""
+_FLOAT_BYTES = 4
+_SHORT_ROW = 16
 _REORDERS = ("ReorderInput", "ReorderOutput")
 
 
@@ -101,6 +106,15 @@ class Readings:
                 least[channels * positions] = min(least.get(channels * positions, inf), max(LEAST_SECONDS, seconds))
         known = {elements: seconds for elements, seconds in sorted(least.items()) if seconds < inf}
         return RateTable((tuple(map(float, known)),), tuple(known.values()))
+
+    def bandwidths(self, tables: Mapping[str, RateTable], table_bytes: int) -> dict[str, float]:
+        """Bytes/s of elementwise ops, of short rows of a table of ``table_bytes``, and of weights read once."""
+        elements, rows = FAMILIES["add"].axes[0][-1], FAMILIES["gather"].axes[0][-1]
+        return {
+            "bandwidth": 3 * _FLOAT_BYTES * elements / tables["add"].seconds[-1],
+            "random_bandwidth": _SHORT_ROW * _FLOAT_BYTES * rows / tables["gather"].at((rows, _SHORT_ROW, table_bytes)),
+            "cold_bandwidth": _FLOAT_BYTES * COLD_LAYERS * COLD_WIDTH**2 / self.runs[COLD],
+        }
 
     def peaks(self) -> dict[str, float]:
         """Operations a second of large products, by dtype."""

@@ -38,6 +38,9 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
     yield line(f"Products of other types, all cores: {_products(found.threads[max(found.threads, key=int)])}.")
     if found.accelerator is not None:
         yield line(_accelerator_copies(found.accelerator))
+        missing = sorted(set(next(iter(found.threads.values())).tables) - set(found.accelerator.rates.tables))
+        if missing:
+            yield line((f"Not measured there, and priced by their work: {', '.join(missing)}.", "yellow"))
     share = min(rates.quiet_share for rates in found.threads.values())
     if share < LEAST_QUIET:
         undisturbed = (

@@ -87,12 +87,19 @@ def open_sessions(bundle: Bundle, settings: SessionSettings) -> list[onnxruntime
 
 
 def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.InferenceSession:
-    """A session of ``model`` on ``device``, and on no other.
+    """A session of ``model`` every node of which runs on ``device``.
 
     Raises:
         DeviceUnavailableError: the provider does not start here.
+        Exception: ONNX Runtime's own: a node has no kernel there.
     """
-    session = _session(model, provider, device, SessionSettings(), None)
+    runtime = require_runtime()
+    options = session_options(SessionSettings(), None)
+    if provider is Provider.CUDA:
+        runtime.preload_dlls()
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    # The CPU provider must not be named beside that entry.
+    session = runtime.InferenceSession(model, options, providers=_providers(provider, device)[:1], enable_fallback=0)
     if session.get_providers()[0] != provider:
         raise DeviceUnavailableError(f"{provider} does not start: ONNX Runtime offers {session.get_providers()}")
     return session
