@@ -23,15 +23,15 @@ import numpy as np
 
 from benchmarks.measure import emit, machine_facts, say
 from benchmarks.placement_graphs import PlacementGraph
-from hetpart.partitioner.baselines import ORT_WORKSPACE, fill_in_order
-from hetpart.partitioner.certificate import check
-from hetpart.partitioner.solve import solve
+from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.search.baselines import ORT_WORKSPACE, fill_in_order
+from hetpart.partitioner.search.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hetpart.partitioner.problem import Placement, PlacementProblem
-    from hetpart.partitioner.solve import Solution
+    from hetpart.partitioner.search.solve import Solution
 
 FRACTIONS = (0.25, 0.5, 0.75)
 REACH = {"gap": 1e-3, "seconds": 5.0, "median_seconds": 0.5}

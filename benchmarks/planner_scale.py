@@ -118,7 +118,7 @@ def _child(folder: Path, task: str, *options: str) -> dict[str, Any]:
 
 
 def _solved(ops: int, transfers: float) -> dict[str, Any]:
-    from hetpart.partitioner.solve import solve
+    from hetpart.partitioner.search.solve import solve
 
     problem = layered(ops, transfers)
     start, cpu_start = perf_counter(), process_time()
@@ -144,9 +144,9 @@ def layered(ops: int, transfers: float, seed: int = SEED) -> PlacementProblem:
     """The synthetic problem; see above."""
     from dataclasses import replace
 
-    from hetpart.partitioner.cut import cut
-    from hetpart.partitioner.liveness import usage
     from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem, Uses
+    from hetpart.partitioner.scores.cut import cut
+    from hetpart.partitioner.scores.liveness import usage
 
     rng = np.random.default_rng(seed)
     offsets, readers = _readers(rng, ops)

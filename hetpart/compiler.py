@@ -16,8 +16,8 @@ from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
+from hetpart.partitioner.assembly.write import model_reference, write_plan
 from hetpart.partitioner.source import read_source
-from hetpart.partitioner.write import model_reference, write_plan
 from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
 
 if TYPE_CHECKING:

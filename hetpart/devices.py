@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from hetpart.rates import KernelRates
 
-HOST = 0
-"""Index of the host in ``Machine.devices``: graph inputs are made there and outputs are used there."""
+HOST, ACCELERATOR = 0, 1
+"""Indices in ``Machine.devices``: graph inputs are made on the host and outputs are used there."""
 
 
 class Provider(StrEnum):

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hetpart.devices import Machine
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.graph.ir import Graph
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.scoring import Scorer
+from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.plan.explanation import CausedCopy, Side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.problem import Placement
 
 

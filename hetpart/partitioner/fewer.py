@@ -15,15 +15,15 @@ import numpy as np
 
 from hetpart.constraints import Gain, Limits
 from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError
-from hetpart.partitioner.certificate import gap
-from hetpart.partitioner.ledger import Ledger
-from hetpart.partitioner.scoring import Scored, Scorer
-from hetpart.partitioner.solve import OPTIMAL, NothingFitsError, solve
-from hetpart.partitioner.wiring import Wiring, rows_of
+from hetpart.partitioner.scores.certificate import gap
+from hetpart.partitioner.scores.ledger import Ledger
+from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.scores.wiring import Wiring, rows_of
+from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
 

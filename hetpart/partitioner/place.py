@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner.assemble import Assembly
-from hetpart.partitioner.device_use import device_uses
+from hetpart.partitioner.assembly.assemble import Assembly
+from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import NO_BUDGET
-from hetpart.partitioner.scoring import forced_placement, weight_bytes
-from hetpart.partitioner.solve import OPTIMAL, NothingFitsError, solve
+from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
+from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
-    from hetpart.partitioner.solve import Shortage, Solution
+    from hetpart.partitioner.search.solve import Shortage, Solution
     from hetpart.plan.model import DeviceUse
 
 _ATTEMPTS, _HASTE = 5, 4

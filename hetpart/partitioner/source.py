@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hetpart.errors import InvalidOptionError
-from hetpart.partitioner.baselines import BASELINES
+from hetpart.partitioner.search.baselines import BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

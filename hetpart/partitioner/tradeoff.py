@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hetpart.devices import ACCELERATOR
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner.certificate import gap
-from hetpart.partitioner.device_use import device_uses
-from hetpart.partitioner.mincut import ACCELERATOR
+from hetpart.partitioner.assembly.device_use import device_uses
+from hetpart.partitioner.scores.certificate import gap
 from hetpart.plan.curves import CurvePoint, TargetBudget
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
 
 PROVEN = 1e-6

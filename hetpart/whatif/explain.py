@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from hetpart.config import BudgetOption, parse_pattern
 from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError
+from hetpart.partitioner.assembly.device_use import device_uses
+from hetpart.partitioner.assembly.explain import decisions
 from hetpart.partitioner.counterfactual import sides, together
-from hetpart.partitioner.device_use import device_uses
-from hetpart.partitioner.explain import decisions
 from hetpart.partitioner.pins import matches
 from hetpart.plan.explanation import Explanation, Forced
 from hetpart.request import Priced, Request, RequestOptions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.graph.ir import Graph, Op
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
 
 _SUGGESTIONS = 6
 

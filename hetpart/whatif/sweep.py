@@ -12,12 +12,12 @@ import numpy as np
 
 from hetpart.config import Budget
 from hetpart.constraints import Constraints
+from hetpart.devices import ACCELERATOR
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner.device_use import device_uses
-from hetpart.partitioner.mincut import ACCELERATOR
+from hetpart.partitioner.assembly.device_use import device_uses
+from hetpart.partitioner.assembly.write import footprint
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.tradeoff import Tradeoff
-from hetpart.partitioner.write import footprint
 from hetpart.plan.curves import Curve, Sweep, TargetBudget
 from hetpart.request import Priced, Request, RequestOptions, require
 from hetpart.units import format_bytes, parse_seconds
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hetpart.devices import Device, Machine
     from hetpart.graph.from_onnx import ImportedModel
-    from hetpart.partitioner.assemble import Assembly
+    from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
 
 HardwareOption = Sequence[str | PathLike[str]] | str | PathLike[str] | None

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetpart.partitioner.baselines import BASELINES
-from hetpart.partitioner.chance import random_placement
 from hetpart.partitioner.problem import PlacementProblem, Uses
+from hetpart.partitioner.search.baselines import BASELINES
+from hetpart.partitioner.search.chance import random_placement
 from tests.partitioner.problems import chain, random_problem
 
 FAST = [(10.0, 1.0)] * 4

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hetpart.partitioner.certificate import check, gap
-from hetpart.partitioner.cut import Cut, cut
-from hetpart.partitioner.liveness import usage
 from hetpart.partitioner.problem import PlacementProblem
+from hetpart.partitioner.scores.certificate import check, gap
+from hetpart.partitioner.scores.cut import Cut, cut
+from hetpart.partitioner.scores.liveness import usage
 from tests.partitioner.problems import placements, random_problem
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetpart.partitioner.cut import Cut, cut
 from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.scores.cut import Cut, cut
 from tests.partitioner.problems import chain, random_problem
 
 

@@ -8,19 +8,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hetpart.partitioner.cut import cut
-from hetpart.partitioner.exact import AIM_WITH_MOMENTS, Clock, Relaxation
-from hetpart.partitioner.fixing import without_misfits
-from hetpart.partitioner.liveness import usage
-from hetpart.partitioner.margins import margins
-from hetpart.partitioner.milp import Effort, LinearProgram, Rows
-from hetpart.partitioner.mincut import CutNetwork
-from hetpart.partitioner.moments import moments
-from hetpart.partitioner.price import search_price
+from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
+from hetpart.partitioner.bounds.margins import margins
+from hetpart.partitioner.bounds.milp import Effort, LinearProgram, Rows
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.moments import moments
+from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.problem import PlacementProblem
-from hetpart.partitioner.program import Program
-from hetpart.partitioner.scoring import Scorer
-from hetpart.partitioner.solve import NothingFitsError, solve
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.liveness import usage
+from hetpart.partitioner.scores.scoring import Scorer
+from hetpart.partitioner.search.solve import NothingFitsError, solve
 from tests.partitioner.problems import accelerator_weights, placements, random_problem
 
 EXACT = Effort(0.0, 10_000, 60.0)

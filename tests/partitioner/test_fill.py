@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetpart.partitioner.fill import Line, filled
 from hetpart.partitioner.problem import Placement, PlacementProblem
+from hetpart.partitioner.search.fill import Line, filled
 from tests.partitioner.problems import accelerator_weights, chain, random_problem
 
 

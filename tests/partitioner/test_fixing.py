@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetpart.partitioner.cut import cut
-from hetpart.partitioner.fixing import least_bytes, without_misfits
-from hetpart.partitioner.liveness import usage
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.fixing import least_bytes, without_misfits
+from hetpart.partitioner.scores.liveness import usage
 from tests.partitioner.problems import placements, random_problem
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks.planner_scale import exponent, layered
-from hetpart.partitioner.certificate import check
-from hetpart.partitioner.fixing import without_misfits
-from hetpart.partitioner.large import placed
-from hetpart.partitioner.mincut import CutNetwork
-from hetpart.partitioner.price import search_price
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
-from hetpart.partitioner.scoring import Scored, Scorer
+from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.search.large import placed
 
 
 def found_for(problem: PlacementProblem) -> tuple[Scored, float]:

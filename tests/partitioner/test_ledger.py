@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetpart.partitioner.ledger import Ledger
-from hetpart.partitioner.scoring import forced_placement
-from hetpart.partitioner.wiring import Wiring
+from hetpart.partitioner.scores.ledger import Ledger
+from hetpart.partitioner.scores.scoring import forced_placement
+from hetpart.partitioner.scores.wiring import Wiring
 from tests.partitioner.problems import accelerator_weights, random_problem
 
 

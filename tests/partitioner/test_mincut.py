@@ -6,8 +6,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from hetpart.partitioner.maxflow import MaxFlow, Sides
-from hetpart.partitioner.mincut import CutNetwork
+from hetpart.partitioner.bounds.maxflow import MaxFlow, Sides
+from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.problem import PlacementProblem
 from tests.partitioner.problems import accelerator_weights, placements, random_problem
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetpart.partitioner.cut import cut
-from hetpart.partitioner.fixing import without_misfits
-from hetpart.partitioner.liveness import usage
-from hetpart.partitioner.mincut import CutNetwork
-from hetpart.partitioner.price import search_price
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.liveness import usage
 from tests.partitioner.problems import accelerator_weights, placements, random_problem
 
 

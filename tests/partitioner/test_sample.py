@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.planner_scale import layered
-from hetpart.partitioner.mincut import CutNetwork
-from hetpart.partitioner.price import search_price
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.bounds.sample import sampled
 from hetpart.partitioner.problem import NO_OP, PlacementProblem
-from hetpart.partitioner.sample import sampled
 from tests.partitioner.problems import random_problem
 
 
@@ -41,7 +41,7 @@ def test_a_search_opened_near_a_guess_comes_to_the_same_bound(monkeypatch: pytes
     problem = layered(6_000, 1)
     network = CutNetwork.of(problem)
     plain = search_price(problem, network)
-    monkeypatch.setattr("hetpart.partitioner.price.SAMPLED_OPS", 1_000)
+    monkeypatch.setattr("hetpart.partitioner.bounds.price.SAMPLED_OPS", 1_000)
     guessed = search_price(problem, network)
     assert {known.price for known in guessed.cuts} != {known.price for known in plain.cuts}
     assert guessed.bound == pytest.approx(plain.bound, rel=1e-6)

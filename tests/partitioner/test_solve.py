@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hetpart.errors import InfeasibleError, InvalidOptionError
-from hetpart.partitioner.baselines import BASELINES
-from hetpart.partitioner.certificate import check, gap
-from hetpart.partitioner.cut import cut
-from hetpart.partitioner.liveness import usage
 from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
-from hetpart.partitioner.solve import NothingFitsError, Solution, solve
+from hetpart.partitioner.scores.certificate import check, gap
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.liveness import usage
+from hetpart.partitioner.search.baselines import BASELINES
+from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve
 from tests.partitioner.problems import chain, placements, random_problem
 
 INF = float("inf")

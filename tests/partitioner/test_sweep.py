@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from hetpart.partitioner.sweep import Sweeps
+from hetpart.partitioner.scores.edge_sweeps import Sweeps
 
 
 def random_edges(rng: np.random.Generator, ops: int, count: int, *, wide: bool) -> np.ndarray:

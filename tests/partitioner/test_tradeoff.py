@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner.assemble import Assembly
-from hetpart.partitioner.device_use import device_uses
+from hetpart.partitioner.assembly.assemble import Assembly
+from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.formulate import Formulation
 from hetpart.partitioner.problem import Placement
 from hetpart.partitioner.tradeoff import Tradeoff, with_knees

@@ -1,0 +1,70 @@
+"""Where values between partitions lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.cost_model.memory import Interval, most_alive, pack
+from hetpart.devices import HOST
+from hetpart.graph.ir import ValueRole
+from hetpart.partitioner.assembly.specs import value_form
+from hetpart.plan.model import Buffer, ValueForm
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.formulate import Formulation
+    from hetpart.partitioner.scores.liveness import Buffers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arena:
+    """One device's."""
+
+    buffers: tuple[Buffer, ...]
+    nbytes: int
+    """Its size. It is held from the first run on."""
+    beside: int
+    """Most bytes alive at once of crossing values that are not in it: the caller's on the host, and those whose size
+    only a run can tell, which ONNX Runtime allocates."""
+
+    @property
+    def held_bytes(self) -> int:
+        return self.nbytes + self.beside
+
+
+def arenas(formulation: Formulation, held: Buffers) -> tuple[Arena, ...]:
+    """Every device's arena, in the problem's order.
+
+    Graph inputs are the caller's and outputs are handed to the caller: on the host neither takes room in an arena.
+    """
+    return tuple(_arena(formulation, held, device) for device in range(len(formulation.problem.devices)))
+
+
+def _arena(formulation: Formulation, held: Buffers, device: int) -> Arena:
+    mine = [int(row) for row in np.flatnonzero(held.device == device)]
+    inside = [row for row in mine if _is_planned(formulation, int(held.value[row]), device)]
+    placed = tuple(_interval(formulation, held, row) for row in inside)
+    beside = tuple(_interval(formulation, held, row) for row in sorted(set(mine) - set(inside)))
+    packing = pack(placed)
+    name = formulation.problem.devices[device]
+    return Arena(
+        tuple(
+            Buffer(formulation.values[int(held.value[row])].name, name, offset, item.nbytes, item.first, item.last)
+            for row, item, offset in zip(inside, placed, packing.offsets, strict=True)
+        ),
+        packing.nbytes,
+        most_alive(beside),
+    )
+
+
+def _is_planned(formulation: Formulation, index: int, device: int) -> bool:
+    value = formulation.values[index]
+    returned = bool(formulation.problem.value_returned[index])
+    callers = device == HOST and (value.role is ValueRole.INPUT or returned)
+    return not callers and value_form(value) is ValueForm.STATIC
+
+
+def _interval(formulation: Formulation, held: Buffers, row: int) -> Interval:
+    return Interval(int(held.first[row]), int(held.last[row]), formulation.values[int(held.value[row])].nbytes)

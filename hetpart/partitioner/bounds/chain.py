@@ -1,0 +1,68 @@
+"""One path through the model, along which sessions can be counted in a cut.
+
+Of a path's ops, two on one device with one on the other between them cannot share a partition: partitions run one after
+another and the path runs through all three. So a placement has at least as many partitions on the accelerator as the
+path has stretches there, and each holds a session's bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import PriceSearch, search_price
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, unique_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.problem import PlacementProblem
+
+MOST_OPS = 50_000
+"""Beyond, cuts that must not nest take too long."""
+STEP = 1e-6
+"""What an op without weights adds to a path, as a share of all weights: of equal paths the longer."""
+
+
+def heaviest_chain(problem: PlacementProblem) -> NDArray[np.int64]:
+    """The path whose ops read most bytes of weights, from its first op on; empty where sessions hold no bytes."""
+    if not problem.session_bytes[ACCELERATOR] or problem.ops > MOST_OPS:
+        return np.zeros(0, np.int64)
+    uses = problem.weight_uses
+    own = np.bincount(uses.ops, problem.weight_bytes[uses.rows], problem.ops) + problem.weight_bytes.sum() * STEP + 1.0
+    return _longest(own.tolist(), *_edges(problem))
+
+
+def search_with_sessions(problem: PlacementProblem) -> PriceSearch:
+    """The better of the bounds with sessions counted along the chain and without them.
+
+    The one without finds a bound wherever weights can fit, the other only where sessions do beside them.
+    """
+    plain, path = search_price(problem, CutNetwork.of(problem)), heaviest_chain(problem)
+    if problem.budgets[ACCELERATOR] == NO_BUDGET or not len(path):
+        return plain
+    return max(plain, search_price(problem, CutNetwork.of(problem, path)), key=lambda search: search.bound)
+
+
+def _edges(problem: PlacementProblem) -> tuple[list[int], list[int]]:
+    """(producers, users), sorted by user."""
+    uses = problem.value_uses
+    producers = problem.value_producer[uses.rows]
+    made = producers != NO_OP
+    users, producers = unique_pairs(uses.ops[made].astype(np.int64), producers[made].astype(np.int64))
+    return producers.tolist(), users.tolist()
+
+
+def _longest(own: list[float], producers: list[int], users: list[int]) -> NDArray[np.int64]:
+    before, reached = [NO_OP] * len(own), [0.0] * len(own)
+    for producer, user in zip(producers, users, strict=True):
+        if reached[producer] + own[producer] > reached[user]:
+            reached[user], before[user] = reached[producer] + own[producer], producer
+    ends = [far + near for far, near in zip(reached, own, strict=True)]
+    path = [max(range(len(own)), key=ends.__getitem__)] if own else []
+    while path and before[path[-1]] != NO_OP:
+        path.append(before[path[-1]])
+    return np.array(path[::-1], np.int64)

@@ -1,0 +1,144 @@
+"""The mixed-integer program that closes what the price of a byte leaves open.
+
+A price bounds nothing tightly where one block of ops flips at once, and it knows nothing of activations. The program
+knows both. It is solved over what a better placement may still differ in: groups that provably stand where the cheapest
+cut at the price has them are fixed, first all but the most doubtful half, then those that no placement turns which is
+cheaper than the best one known. What is left out costs more than the limit it was left out by, so the bound is the
+least of that limit and the program's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.margins import Margins, margins
+from hetpart.partitioner.bounds.milp import Effort
+from hetpart.partitioner.bounds.moments import Moments, moments
+from hetpart.partitioner.bounds.program import Program
+from hetpart.partitioner.problem import NO_BUDGET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.bounds.milp import Outcome
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.scores.scoring import Scored
+
+AIM = 9e-4
+"""Relative gap that is asked for where weights alone fill the budget: less than what shows as 0.1 %."""
+AIM_WITH_MOMENTS = 4e-3
+"""The same where activations do: what order adds to them, which the program leaves out, is more than that."""
+MOST_GROUPS = 6000
+"""Groups up to which the program is written down at all."""
+MOST_TURNED = 2500
+"""Groups up to which each is turned."""
+GROUP_NODES = 150_000
+"""Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
+MOMENTS_SHARE = 0.02
+"""Of the nodes, where activations fill the budget: those programs' nodes take longer."""
+CORE_SHARE = 0.1
+"""Of the nodes: what the first, small program gets."""
+CORE = 0.5
+"""Share of the groups that it leaves open."""
+FITTED_GAP = 1e-2
+"""Relative; of programs that only look for a placement."""
+MOST_FITTED = 2
+"""Times less and less room is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What is left of the user's time."""
+
+    end: float
+
+    @classmethod
+    def of(cls, seconds: float) -> Clock:
+        return cls(monotonic() + seconds)
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.end - monotonic())
+
+    def expired(self) -> bool:
+        return monotonic() > self.end
+
+
+@dataclass(slots=True, eq=False)
+class Relaxation:
+    """The program of a problem: everything but what the order of partitions adds to the peak."""
+
+    program: Program
+    moments: Moments
+    margins: Margins
+    clock: Clock
+    bound: float
+    """No placement that fits costs less."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, price: float, bound: float, clock: Clock) -> Relaxation | None:
+        """The relaxation of ``problem``, or nothing where no budget binds or it is too large."""
+        groups = len(np.unique(problem.groups))
+        if problem.budgets[ACCELERATOR] == NO_BUDGET or groups > MOST_GROUPS or clock.expired():
+            return None
+        program = Program.of(problem)
+        turned = clock.expired if groups <= MOST_TURNED else _always
+        return cls(program, moments(program), margins(program, price, turned), clock, bound)
+
+    def tighten(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
+        met: list[Scored] = []
+        core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
+        for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
+            # No bound of the program exceeds what it itself places, whether that fits or not.
+            cost = min(limit, self._aim(min([known.cost, *(found.cost for found in met)])))
+            if self.bound < cost and not self.clock.expired():
+                found = self._solve(self.margins.sides(cost), self.program.budget, share)
+                self.bound = max(self.bound, min(cost, found.bound))
+                met += [score(placement) for placement in self._placed(found)]
+        return met
+
+    def fitted(self, budget: int, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
+        met: list[Scored] = []
+        while len(met) < MOST_FITTED and budget >= 0 and not self.clock.expired():
+            placed = self._placed(self._solve(None, budget, CORE_SHARE, FITTED_GAP))
+            if not placed:
+                break
+            met.append(score(placed[0]))
+            if met[-1].fits:
+                break
+            budget -= met[-1].excess
+        return met
+
+    def proves(self, known: Scored) -> bool:
+        """Whether no placement is better than ``known`` by more than is asked for."""
+        return self.bound >= self._aim(known.cost)
+
+    @property
+    def _gap(self) -> float:
+        return AIM_WITH_MOMENTS if self.moments.caps else AIM
+
+    def _aim(self, cost: float) -> float:
+        return cost * (1 - self._gap)
+
+    def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
+        rows = self.moments.within(self.program, budget)
+        linear = self.program.linear(rows, self.moments.extra, sides, budget)
+        share *= MOMENTS_SHARE if self.moments.caps else 1.0
+        nodes = max(1, int(share * GROUP_NODES / self.program.groups))
+        return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
+
+    def _placed(self, found: Outcome) -> list[Placement]:
+        return [] if found.solution is None else [self.program.placement(found.solution)]
+
+
+def _always() -> bool:
+    return True

@@ -1,0 +1,223 @@
+"""The exact two-device placement at a price per byte of weights: a minimum s–t cut (Stone 1977).
+
+The source side is the accelerator, the sink side the host. Every group of ops is one vertex; a group that may run on
+one device only is that terminal itself. A value or weight that several groups use is a hyperedge with one helper
+vertex per direction, so it is paid once however many use it. What a placement pays is the capacity of its cut plus a
+constant, and capacities are linear in the price: the network is built once and cut many times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR, HOST
+from hetpart.partitioner.bounds.arcs import Arcs, Hyperedges, arcs_of, number_helpers
+from hetpart.partitioner.bounds.maxflow import MaxFlow, Vertex
+from hetpart.partitioner.bounds.nested import Bracket, cut_within, severed
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedCut:
+    """The cheapest placements at a price."""
+
+    price: float
+    value: float
+    """No legal placement has a lower cost + price × weight bytes on the accelerator."""
+    smallest: Placement
+    """The fewest ops on the accelerator that reach it, up to rounding."""
+    largest: Placement
+    """The most ops on the accelerator that reach it."""
+    bracket: Bracket
+    """Inner: the vertices of ``smallest``. Outer: those of ``largest``."""
+    slack: float
+    """Neither of the two is further than this above ``value``: what rounding may hide."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutNetwork:
+    """The flow network of a problem, at any price."""
+
+    vertex: NDArray[np.int64]
+    """(N,) Vertex of every op; a terminal where the op has no choice."""
+    flow: MaxFlow
+    session_arcs: Arcs
+    """Between vertices of ops that follow each other on the chain: what they pay in bytes, by the price."""
+    chain: NDArray[np.int64]
+    """The ops along which sessions are counted."""
+    host_seconds: NDArray[np.float64]
+    """(vertices,) What a vertex pays by itself on the host."""
+    host_bytes: NDArray[np.float64]
+    accelerator_seconds: NDArray[np.float64]
+    accelerator_bytes: NDArray[np.float64]
+    certain_seconds: float
+    """What every placement pays."""
+    certain_bytes: float
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, chain: NDArray[np.int64] | None = None) -> CutNetwork:
+        """The network of ``problem``.
+
+        Args:
+            problem: What to cut.
+            chain: Ops on a path. Each stretch of it on the accelerator weighs what a session holds.
+        """
+        vertex, groups = _vertices(problem)
+        chain = np.zeros(0, np.int64) if chain is None else chain
+        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex), _weight_arcs(problem, vertex)]
+        arcs, vertices = number_helpers([*parts, _session_arcs(problem, vertex[chain])], groups + len(Vertex))
+        return cls._assemble(vertex, chain, arcs, vertices)
+
+    @classmethod
+    def _assemble(cls, vertex: NDArray[np.int64], chain: NDArray[np.int64], arcs: Arcs, vertices: int) -> CutNetwork:
+        """Sum up what runs between each vertex and the terminals."""
+        at_source, at_sink = arcs.tails == Vertex.SOURCE, arcs.heads == Vertex.SINK
+        on_accelerator, on_host = arcs.where(at_sink & ~at_source), arcs.where(at_source & ~at_sink)
+        certain = arcs.where(at_source & at_sink)
+        inner = arcs.where(~at_source & ~at_sink & (arcs.tails != Vertex.SINK) & (arcs.heads != Vertex.SOURCE))
+        return cls(
+            vertex,
+            MaxFlow.of(vertices, inner.tails, inner.heads, inner.seconds),
+            inner.where(inner.nbytes > 0),
+            chain,
+            _sums(on_host.heads, on_host.seconds, vertices),
+            _sums(on_host.heads, on_host.nbytes, vertices),
+            _sums(on_accelerator.tails, on_accelerator.seconds, vertices),
+            _sums(on_accelerator.tails, on_accelerator.nbytes, vertices),
+            float(certain.seconds.sum()),
+            float(certain.nbytes.sum()),
+        )
+
+    def cut(self, price: float, cheaper: PricedCut | None = None, dearer: PricedCut | None = None) -> PricedCut:
+        """The cheapest placements at ``price`` seconds, at least 0, per byte of weights on the accelerator.
+
+        Args:
+            price: Of a byte.
+            cheaper: Cut at a lower price. What it leaves on the host stays there at a higher one.
+            dearer: Cut at a higher price. What it has on the accelerator is there at a lower one too.
+        """
+        flow = self._flow(price)
+        paid = (
+            self.host_seconds + price * self.host_bytes,
+            self.accelerator_seconds + price * self.accelerator_bytes,
+        )
+        sides = cut_within(flow, *paid, self._bracket(cheaper, dearer))
+        certain = self.certain_seconds + price * self.certain_bytes
+        # Known cuts that are a little off, for rounding, may shut the least of all out, but by no more than they are
+        # off: cuts are submodular, and the price adds the same to every set of vertices.
+        value = certain + sides.value - _slack(cheaper, dearer)
+        same = np.array_equal(sides.smallest, sides.largest)
+        reached = max(
+            severed(flow, *paid, side) for side in ((sides.smallest,) if same else (sides.smallest, sides.largest))
+        )
+        return PricedCut(
+            price,
+            value,
+            self._placement(sides.smallest),
+            self._placement(sides.largest),
+            Bracket(sides.smallest, sides.largest),
+            certain + reached - value,
+        )
+
+    @property
+    def nests(self) -> bool:
+        """Whether cuts at rising prices nest: the price adds to what the accelerator holds and to nothing else."""
+        return len(self.chain) == 0
+
+    def weight(self, problem: PlacementProblem, placement: Placement) -> int:
+        """Bytes on the accelerator that the price is paid for: weights, and sessions along the chain."""
+        weights = int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes)
+        along = placement[self.chain] == ACCELERATOR
+        begins = int(along[:1].sum()) + int((along[1:] & ~along[:-1]).sum())
+        return weights + begins * int(problem.session_bytes[ACCELERATOR])
+
+    def _flow(self, price: float) -> MaxFlow:
+        flow, more = self.flow, self.session_arcs
+        if not len(more.tails) or price == 0.0:
+            return flow
+        return MaxFlow.of(
+            flow.vertices,
+            np.concatenate([flow.tails.astype(np.int64), more.tails]),
+            np.concatenate([flow.heads.astype(np.int64), more.heads]),
+            np.concatenate([flow.seconds, price * more.nbytes]),
+        )
+
+    def _bracket(self, cheaper: PricedCut | None, dearer: PricedCut | None) -> Bracket:
+        found = Bracket.open(self.flow.vertices)
+        outer = found.outer if cheaper is None else cheaper.bracket.outer
+        inner = found.inner if dearer is None else dearer.bracket.inner & outer
+        return Bracket(inner, outer)
+
+    def _placement(self, side: NDArray[np.bool_]) -> Placement:
+        return side[self.vertex].astype(np.int8)
+
+
+def _slack(cheaper: PricedCut | None, dearer: PricedCut | None) -> float:
+    """Seconds by which the least cut between two may exceed the least of all."""
+    if cheaper is None or dearer is None:
+        return sum(known.slack for known in (cheaper, dearer) if known is not None)
+    nested = not (dearer.bracket.inner & ~cheaper.bracket.outer).any()
+    return (1 if nested else 2) * cheaper.slack + dearer.slack
+
+
+def _sums(vertex: NDArray[np.int64], figures: NDArray[np.float64], vertices: int) -> NDArray[np.float64]:
+    return np.bincount(vertex, figures, vertices).astype(np.float64)
+
+
+def _vertices(problem: PlacementProblem) -> tuple[NDArray[np.int64], int]:
+    """Vertex of every op, and the number of groups."""
+    names, group = np.unique(problem.groups, return_inverse=True)
+    legal = problem.legal()
+    vertex = group + len(Vertex)
+    vertex[~legal[HOST]] = Vertex.SOURCE
+    vertex[~legal[ACCELERATOR]] = Vertex.SINK
+    return vertex.astype(np.int64), len(names)
+
+
+def _op_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
+    """Seconds on the accelerator run to the sink, seconds on the host come from the source."""
+    on_host = arcs_of(np.full(problem.ops, Vertex.SOURCE), vertex, problem.seconds[HOST])
+    on_accelerator = arcs_of(vertex, np.full(problem.ops, Vertex.SINK), problem.seconds[ACCELERATOR])
+    return Arcs.join([on_host.where(vertex != Vertex.SOURCE), on_accelerator.where(vertex != Vertex.SINK)])
+
+
+def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> list[Arcs]:
+    """Copies down to the host and up to the accelerator."""
+    home = np.full(problem.values, Vertex.SINK, np.int64)
+    made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
+    home[made] = vertex[problem.value_producer[made]]
+    uses = problem.value_uses
+    everywhere = Hyperedges(home, uses.rows, np.where(uses.on_host, Vertex.SINK, vertex[uses.ops]))
+    returned = np.flatnonzero(problem.value_returned)
+    down = everywhere.with_uses(returned, np.full(len(returned), Vertex.SINK))
+    up = Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
+    down_seconds = problem.copy_seconds[ACCELERATOR, HOST]
+    up_seconds = problem.copy_seconds[HOST, ACCELERATOR]
+    zeros = np.zeros(problem.values)
+    return [
+        down.arcs(down_seconds, zeros, Vertex.SINK, Vertex.SOURCE),
+        up.arcs(up_seconds, zeros, Vertex.SOURCE, Vertex.SINK).reversed(),
+    ]
+
+
+def _weight_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
+    """A weight is a value that lies on the host and is paid for by the byte wherever the accelerator uses it."""
+    uses = problem.weight_uses
+    home = np.full(len(problem.weight_bytes), Vertex.SINK, np.int64)
+    readers = Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
+    nbytes = problem.weight_bytes.astype(np.float64)
+    return readers.arcs(np.zeros(len(home)), nbytes, Vertex.SOURCE, Vertex.SINK).reversed()
+
+
+def _session_arcs(problem: PlacementProblem, along: NDArray[np.int64]) -> Arcs:
+    """From each op of the chain to the one before it, the sink before the first: cut where a stretch begins."""
+    before = np.concatenate([[Vertex.SINK], along[:-1]]) if len(along) else along
+    changes = along != before
+    nbytes = np.full(int(changes.sum()), float(problem.session_bytes[ACCELERATOR]))
+    return Arcs(along[changes], before[changes], np.zeros(len(nbytes)), nbytes)

@@ -1,0 +1,235 @@
+"""An independent check of a placement, from the problem alone.
+
+Plain loops over ops, values and steps: it shares no formula with the code that solves, so that neither can hide the
+other's mistakes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetpart.devices import HOST
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
+    from hetpart.partitioner.scores.cut import Cut
+
+SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
+WEIGHTS = "memory: the weights alone"
+MOMENTS = "memory: the weights and what is alive at every op, in whatever order the partitions run"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a placement costs and holds, and what is wrong with it."""
+
+    cost: float
+    """Seconds of every op and every copy; infinite where an op may not run."""
+    total_seconds: float
+    """``cost`` and the overhead of every session."""
+    peaks: tuple[int, ...]
+    """Bytes each device holds at its peak."""
+    legal: bool
+    fits: bool
+    violations: tuple[str, ...]
+
+
+def gap(cost: float, lower_bound: float) -> float:
+    """How much of ``cost`` a better placement could save at most, as a fraction."""
+    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
+
+
+def speaks_of(*, by_moments: bool) -> str:
+    """What a lower bound is one on, in words."""
+    return f"{SERIAL}; {MOMENTS if by_moments else WEIGHTS}"
+
+
+def check(problem: PlacementProblem, placement: Placement, cut: Cut) -> Verdict:
+    """Cost, peaks and legality of ``placement`` run as ``cut`` says."""
+    run = _Run.of(problem, placement, cut)
+    illegal = [*_ops_out_of_place(run), *_split_groups(run), *_bad_cut(run)]
+    cost = _compute(run) + sum(run.copy_seconds(value) for value in run.values)
+    peaks = tuple(_peak(run, device) for device in range(len(problem.devices)))
+    over = list(_over_budget(problem, peaks))
+    sessions = sum(float(problem.session_seconds[device]) for device in run.devices)
+    return Verdict(cost, cost + sessions, peaks, not illegal, not over, (*illegal, *over))
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value in one run."""
+
+    nbytes: int
+    home: int
+    step: int
+    """Partition that makes it; 0 for a graph input."""
+    producer: int
+    reads: tuple[tuple[int, int, int], ...]
+    """(device, partition, op) of every use."""
+    returned: bool
+    seconds: tuple[tuple[float, ...], ...]
+    """To copy it from each device to each."""
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it is held in a buffer rather than inside one partition."""
+        return self.returned or self.producer == NO_OP or any(step != self.step for _, step, _ in self.reads)
+
+    @property
+    def copied_to(self) -> list[int]:
+        """Devices that pay for a copy."""
+        needed = {device for device, _, _ in self.reads}
+        return sorted((needed | {HOST} if self.returned else needed) - {self.home})
+
+    def steps_read(self, device: int, steps: int) -> list[int]:
+        """Steps that read its buffer on ``device``. Inside the session that makes it nothing does."""
+        end = [steps] if self.returned and device == HOST else []
+        made_there = self.step if self.producer != NO_OP else None
+        return [step for where, step, _ in self.reads if where == device and step != made_there] + end
+
+    def held(self, device: int, steps: int) -> range:
+        """Steps at which ``device`` has a buffer for it."""
+        read = self.steps_read(device, steps)
+        if not self.crosses or (device != self.home and not read):
+            return range(0)
+        if device == self.home:
+            copied = [self._arrival(target, steps) for target in self.copied_to if self.steps_read(target, steps)]
+            return range(self.step, max([self.step, *read, *copied]) + 1)
+        return range(self._arrival(device, steps), max(read) + 1)
+
+    def _arrival(self, device: int, steps: int) -> int:
+        """A copy to the host starts once the value is made, one to an accelerator when it is first read."""
+        return self.step + 1 if device == HOST else min(self.steps_read(device, steps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    problem: PlacementProblem
+    placement: tuple[int, ...]
+    partition: tuple[int, ...]
+    devices: tuple[int, ...]
+    """Device of every partition."""
+    values: tuple[_Value, ...]
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, placement: Placement, cut: Cut) -> _Run:
+        places, partition = tuple(placement.tolist()), tuple(cut.partition.tolist())
+        rows = _rows(problem.value_uses)
+        values = tuple(_value(problem, value, rows[value], places, partition) for value in range(problem.values))
+        return cls(problem, places, partition, tuple(cut.devices.tolist()), values)
+
+    def copy_seconds(self, value: _Value) -> float:
+        return sum(value.seconds[value.home][device] for device in value.copied_to)
+
+
+def _rows(uses: Uses) -> list[list[tuple[int, bool]]]:
+    """(op, read from host memory) of every use, per hyperedge."""
+    flat = list(zip(uses.ops.tolist(), uses.on_host.tolist(), strict=True))
+    offsets: list[int] = uses.offsets.tolist()
+    return [flat[start:end] for start, end in pairwise(offsets)]
+
+
+def _value(
+    problem: PlacementProblem,
+    value: int,
+    uses: list[tuple[int, bool]],
+    places: tuple[int, ...],
+    partition: tuple[int, ...],
+) -> _Value:
+    producer = int(problem.value_producer[value])
+    made_on_host = producer == NO_OP or bool(problem.value_left_on_host[value])
+    devices = range(len(problem.devices))
+    return _Value(
+        nbytes=int(problem.value_bytes[value]),
+        home=HOST if made_on_host else places[producer],
+        step=0 if producer == NO_OP else partition[producer],
+        producer=producer,
+        reads=tuple((HOST if on_host else places[op], partition[op], op) for op, on_host in uses),
+        returned=bool(problem.value_returned[value]),
+        seconds=tuple(tuple(float(problem.copy_seconds[a, b, value]) for b in devices) for a in devices),
+    )
+
+
+def _compute(run: _Run) -> float:
+    return sum(float(run.problem.seconds[device, op]) for op, device in enumerate(run.placement))
+
+
+def _ops_out_of_place(run: _Run) -> list[str]:
+    return [
+        f"op {op} may not run on {run.problem.devices[device]}"
+        for op, device in enumerate(run.placement)
+        if not math.isfinite(run.problem.seconds[device, op])
+    ]
+
+
+def _split_groups(run: _Run) -> list[str]:
+    placed: dict[int, set[int]] = {}
+    for group, device in zip(run.problem.groups.tolist(), run.placement, strict=True):
+        placed.setdefault(group, set()).add(device)
+    return [f"group {group} is on {len(devices)} devices" for group, devices in placed.items() if len(devices) > 1]
+
+
+def _bad_cut(run: _Run) -> list[str]:
+    """Partitions must be numbered without a hole, keep to one device each, and never be needed before they run."""
+    wrong = [
+        f"op {op} is on {run.problem.devices[device]}, its partition {partition} is not"
+        for op, (device, partition) in enumerate(zip(run.placement, run.partition, strict=True))
+        if not 0 <= partition < len(run.devices) or run.devices[partition] != device
+    ]
+    if set(run.partition) != set(range(len(run.devices))):
+        wrong.append("a partition is empty")
+    for number, value in enumerate(run.values):
+        early = [op for _, step, op in value.reads if value.producer != NO_OP and step < value.step]
+        wrong += [f"op {op} runs before value {number} is made" for op in early]
+    return wrong
+
+
+def _over_budget(problem: PlacementProblem, peaks: tuple[int, ...]) -> list[str]:
+    return [
+        f"{problem.devices[device]} holds {peak} bytes, {peak - budget} over its budget"
+        for device, (peak, budget) in enumerate(zip(peaks, problem.budgets.tolist(), strict=True))
+        if budget != NO_BUDGET and peak > budget
+    ]
+
+
+def _peak(run: _Run, device: int) -> int:
+    here = [partition for partition, where in enumerate(run.devices) if where == device]
+    inside = max((_inside(run, partition) for partition in here), default=0)
+    return _weights(run, device) + _buffers(run, device) + inside + len(here) * int(run.problem.session_bytes[device])
+
+
+def _weights(run: _Run, device: int) -> int:
+    sizes: list[int] = run.problem.weight_bytes.tolist()
+    return sum(
+        size
+        for size, uses in zip(sizes, _rows(run.problem.weight_uses), strict=True)
+        if any((HOST if on_host else run.placement[op]) == device for op, on_host in uses)
+    )
+
+
+def _buffers(run: _Run, device: int) -> int:
+    """Most bytes of crossing values at any step, the hand-over to the caller included."""
+    steps = len(run.devices)
+    held = [0] * (steps + 2)
+    for value in run.values:
+        for step in value.held(device, steps):
+            held[step] += value.nbytes
+    return max(held)
+
+
+def _inside(run: _Run, partition: int) -> int:
+    """Most bytes the partition holds while it runs op by op, crossing values not counted."""
+    peak = 0
+    kept = [value for value in run.values if not value.crosses and value.step == partition]
+    for op in (op for op, where in enumerate(run.partition) if where == partition):
+        alive = sum(
+            value.nbytes
+            for value in kept
+            if value.producer <= op <= max([value.producer, *(reader for _, _, reader in value.reads)])
+        )
+        peak = max(peak, alive + int(run.problem.scratch_bytes[op]))
+    return peak

@@ -1,0 +1,87 @@
+"""What a placement costs and holds, everything counted: the figures every candidate is compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.scores.cut import Cut, cut, dependencies
+from hetpart.partitioner.scores.liveness import Usage, usage
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.scores.edge_sweeps import Sweeps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """A placement with its cut, its peak and its seconds."""
+
+    placement: Placement
+    cut: Cut
+    usage: Usage
+    cost: float
+    """Serial seconds that the bound speaks of: session overheads left out."""
+    total_seconds: float
+    """``cost`` and the overhead of every session."""
+    excess: int
+    """Bytes over the budgets, all devices together."""
+
+    @property
+    def fits(self) -> bool:
+        return self.excess == 0
+
+    @property
+    def rank(self) -> tuple[float, int, bytes]:
+        """Least first; ties go to fewer partitions, then to the lower bytes, so that equal inputs choose alike."""
+        return (self.total_seconds, self.cut.partitions, self.placement.tobytes())
+
+    @property
+    def fit_rank(self) -> tuple[int, tuple[float, int, bytes]]:
+        """Least first: those that fit by rank, then the rest by what they exceed."""
+        return (self.excess, self.rank)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scorer:
+    """Scores placements of one problem, each once."""
+
+    problem: PlacementProblem
+    edges: Sweeps
+    known: dict[bytes, Scored] = field(default_factory=dict[bytes, Scored])
+
+    @classmethod
+    def of(cls, problem: PlacementProblem) -> Scorer:
+        return cls(problem, dependencies(problem))
+
+    def score(self, placement: Placement) -> Scored:
+        key = placement.tobytes()
+        if key not in self.known:
+            self.known[key] = self._score(placement)
+        return self.known[key]
+
+    def _score(self, placement: Placement) -> Scored:
+        found = cut(self.problem, placement, self.edges)
+        used = usage(self.problem, placement, found)
+        cost = self.problem.cost(placement)
+        sessions = float(self.problem.session_seconds[found.devices].sum())
+        return Scored(placement, found, used, cost, cost + sessions, _excess(self.problem, used))
+
+
+def _excess(problem: PlacementProblem, used: Usage) -> int:
+    limited = problem.budgets != NO_BUDGET
+    return int(np.maximum(used.peak[limited] - problem.budgets[limited], 0).sum())
+
+
+def weight_bytes(problem: PlacementProblem, placement: Placement, device: int) -> int:
+    """Bytes of the weights that ``device`` holds."""
+    return int(problem.held(placement)[device] @ problem.weight_bytes)
+
+
+def forced_placement(problem: PlacementProblem) -> Placement:
+    """Everything on the host that may be there: no legal placement has less on an accelerator."""
+    legal = problem.legal()
+    return np.argmax(legal, axis=0).astype(np.int8)

@@ -1,0 +1,218 @@
+"""From the cuts at a price to the best placement that truly fits: explore once, then settle the promising ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.exact import AIM, Clock, Relaxation
+from hetpart.partitioner.scores.certificate import gap
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.ledger import Ledger
+from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
+from hetpart.partitioner.scores.wiring import Wiring
+from hetpart.partitioner.search.baselines import all_accelerator
+from hetpart.partitioner.search.explore import Outlook, explore, limit_of
+from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
+from hetpart.partitioner.search.polish import merged, nudged
+from hetpart.partitioner.search.pressure import Pressure, levels, steered
+from hetpart.partitioner.search.refine import Effort, improve
+from hetpart.partitioner.search.repair import repaired
+from hetpart.partitioner.search.squeeze import squeezed
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.price import PriceSearch
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+
+EXPLORED = 2
+"""Splits of the budget worth exploring."""
+MOST_TIGHTENED = 3
+"""Times a split is explored, with less room each time."""
+MOST_SETTLED = 4
+"""Candidates settled."""
+OPS_AT_ONCE = 8000
+"""Ops that one of these works on in all: large models get fewer times, and at least one."""
+WORTHWHILE = 1e-4
+"""Relative; a step that gains less is the last."""
+NEARLY_SAME = 0.02
+"""Placements that differ in fewer ops than this share are one candidate."""
+MOST_REPAIRS = 24
+MOST_STEPS = 5
+"""Steps one candidate is given."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    scorer: Scorer
+    wiring: Wiring
+    price: float
+    """Seconds a byte is worth while searching."""
+    exchange: float
+    """Seconds a byte over the budget is held against a candidate."""
+    clock: Clock
+
+    def _affordable(self, most: int) -> int:
+        return max(1, min(most, OPS_AT_ONCE // max(1, self.scorer.problem.ops)))
+
+    def view(self, pressure: Pressure) -> tuple[PlacementProblem, Wiring]:
+        seen = steered(self.wiring.problem, pressure, self.exchange)
+        return seen, self.wiring.seen(seen, pressure.of_op)
+
+    def promise(self, found: Scored) -> tuple[float, int, bytes]:
+        """Seconds, with every byte over the budgets paid for at the price; least first."""
+        seconds, partitions, key = found.rank
+        return seconds + self.exchange * found.excess, partitions, key
+
+    def nearest(self, known: list[Scored]) -> Scored:
+        """Least seconds of those that fit; else the one nearest to fitting."""
+        return min(known, key=lambda found: found.fit_rank)
+
+    def explored(self, whole: Scored, starts: list[Scored]) -> list[Scored]:
+        """Improved placements under the most promising splits of the budget into weights and activations."""
+        splits = [(pressure, Outlook.of(*self.view(pressure))) for pressure in levels(self.wiring.problem, whole)]
+        found: list[Scored] = []
+        for pressure, outlook in sorted(splits, key=lambda split: split[1].search.bound)[: self._affordable(EXPLORED)]:
+            found += self._explored_until_fit(pressure, outlook, starts)
+        return found
+
+    def _explored_until_fit(self, pressure: Pressure, outlook: Outlook, starts: list[Scored]) -> list[Scored]:
+        """Explored with less and less room, by what the cheapest placement found would still exceed."""
+        found: list[Scored] = []
+        for _ in range(self._affordable(MOST_TIGHTENED)):
+            if self.clock.expired():
+                break
+            placements = explore(outlook, [start.placement for start in starts], Effort())
+            fresh = [self.scorer.score(placement) for placement in placements]
+            found += fresh
+            if fresh[0].fits:
+                break
+            pressure = replace(pressure, reserve=pressure.reserve + fresh[0].excess)
+            outlook = Outlook.of(*self.view(pressure))
+        return found
+
+    def repaired(self, start: Scored) -> Scored:
+        """``start`` with groups taken off the accelerator until it fits."""
+        if start.fits or self.clock.expired():
+            return start
+        _, wiring = self.view(Pressure.none(self.scorer.problem))
+        return repaired(self.scorer, start, Ledger(wiring, start.placement), MOST_REPAIRS)
+
+    def settled(self, start: Scored) -> Scored:
+        """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
+        return self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
+
+    def stepped(self, start: Scored) -> Scored:
+        """``start`` improved under the pressure it truly has, then made to fit."""
+        seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
+        ledger = Ledger(wiring, start.placement)
+        improve(ledger, self.price, limit_of(seen), Effort())
+        return self.repaired(self.scorer.score(ledger.placement()))
+
+    def climbed(self, start: Scored) -> Scored:
+        """``start`` improved step by step."""
+        for _ in range(MOST_STEPS):
+            found = start if self.clock.expired() else self.stepped(start)
+            if found.fit_rank >= start.fit_rank:
+                break
+            gained = start.total_seconds - found.total_seconds
+            start = found
+            if start.fits and gained < start.total_seconds * WORTHWHILE:
+                break
+        return start
+
+    def finished(self, best: Scored) -> Scored:
+        """``best`` after the last touches."""
+        best = self.nearest([best, self.settled(merged(self.scorer, self.wiring, best))])
+        return best if self.clock.expired() else nudged(self.scorer, self.wiring, best)
+
+    def proven(self, within: PlacementProblem, search: PriceSearch, best: Scored) -> Optimum:
+        """``best``, or what the exact program finds that is better, with its bound."""
+        relaxation = Relaxation.of(within, search.price, search.bound, self.clock)
+        if relaxation is None:
+            return Optimum(best, search.bound, by_moments=False)
+        met = relaxation.tighten(best, self.scorer.score)
+        found = self.nearest([best, *met])
+        if met and not relaxation.proves(found):
+            met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
+            found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
+        return Optimum(found if found is best else self.finished(found), relaxation.bound, by_moments=True)
+
+    def promising(self, known: list[Scored]) -> list[Scored]:
+        """The best of ``known`` that are not nearly the same."""
+        taken: list[Scored] = []
+        for found in sorted(known, key=self.promise):
+            apart = (int((found.placement != other.placement).sum()) for other in taken)
+            if all(ops > self.scorer.problem.ops * NEARLY_SAME for ops in apart):
+                taken.append(found)
+        return taken[: self._affordable(MOST_SETTLED)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """What was found, and how good anything can be."""
+
+    found: Scored
+    bound: float
+    """No placement that fits has a lower cost."""
+    by_moments: bool
+    """Whether what is alive together at every op entered the bound."""
+
+
+def optimise(
+    scorer: Scorer,
+    search: PriceSearch,
+    baselines: dict[str, Scored],
+    clock: Clock,
+    start: Placement | None = None,
+) -> Optimum:
+    """The best placement found and the best bound. It breaks a budget only if nothing found does not.
+
+    Args:
+        scorer: Of the problem.
+        search: Its bound and the cuts met on the way.
+        baselines: Placements to beat; the best are starts.
+        clock: When it is up the best so far is returned.
+        start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
+    """
+    problem = scorer.problem
+    within = without_misfits(problem)
+    first = [placed(scorer, within, search, clock.expired)] if problem.ops >= TRIED_OPS else []
+    best = min((*first, *baselines.values()), key=lambda found: found.fit_rank)
+    if best.fits and (problem.ops >= LARGE_OPS or gap(best.total_seconds, search.bound) <= AIM):
+        return Optimum(best, search.bound, by_moments=False)
+    fallback = scorer.score(forced_placement(problem))
+    known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
+    average = _average_price(scorer.score(search.met[1]), fallback)
+    run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
+    known = [found for found in known if np.isfinite(within.cost(found.placement))]
+    if start is None:
+        known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
+        known += [run.settled(candidate) for candidate in run.promising(known)]
+    else:
+        known.append(run.settled(scorer.score(start)))
+    best = run.nearest(known)
+    if not best.fits:
+        best = squeezed(scorer, run.wiring, best)
+    if not best.fits:
+        return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
+    best = run.finished(best)
+    if start is not None or gap(best.cost, search.bound) <= AIM:
+        return Optimum(best, search.bound, by_moments=False)
+    return run.proven(within, search, best)
+
+
+def _least(scorer: Scorer, fallback: Scored, baselines: dict[str, Scored]) -> Scored:
+    """The placement nearest to the budgets of those that are found whatever the budgets are.
+
+    Its peak is a budget that will do: asked again with it, the search meets this placement again.
+    """
+    known = [squeezed(scorer, Wiring.of(scorer.problem), fallback), baselines["all-cpu"], baselines["all-accelerator"]]
+    return min(known, key=lambda found: found.fit_rank)
+
+
+def _average_price(free: Scored, fallback: Scored) -> float:
+    """Seconds a byte saves from all it can be to nothing at all."""
+    return max(0.0, (fallback.cost - free.cost) / max(1, int(free.usage.peak[ACCELERATOR])))

@@ -1,0 +1,245 @@
+"""The best placement that can be found, and how far from the best possible it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import HOST
+from hetpart.errors import InfeasibleError, InvalidOptionError
+from hetpart.partitioner.bounds.chain import search_with_sessions
+from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.price import PriceSearch
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.scores.certificate import gap, speaks_of
+from hetpart.partitioner.scores.fixing import least_bytes, without_misfits
+from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.scores.wiring import Wiring
+from hetpart.partitioner.search.baselines import BASELINES
+from hetpart.partitioner.search.chance import fitted, random_placement
+from hetpart.partitioner.search.optimise import Optimum, optimise
+from hetpart.partitioner.search.squeeze import squeezed
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.scores.cut import Cut
+    from hetpart.partitioner.scores.liveness import Usage
+
+OPTIMAL = "optimal"
+RANDOM = "random"
+MOST_DEVICES = 2
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaselineResult:
+    """What another rule would have done at the same costs."""
+
+    name: str
+    placement: Placement
+    cost: float
+    total_seconds: float
+    peak_bytes: int
+    """On the accelerator."""
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A placement, its cut and its certificate."""
+
+    placement: Placement
+    cut: Cut
+    usage: Usage
+    cost: float
+    """Serial seconds that the bound speaks of."""
+    total_seconds: float
+    """``cost`` and the overhead of every session."""
+    lower_bound: float
+    """No legal placement that fits has a lower ``cost``."""
+    gap: float
+    """(cost − lower_bound) / cost."""
+    price: float
+    """Seconds one byte of accelerator memory is worth at the best bound."""
+    baselines: tuple[BaselineResult, ...]
+    chosen: str
+    """``solver``, the name of the baseline that won, or the source that was asked for."""
+    speaks_of: str
+    """What no placement can be better than ``lower_bound`` in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortage:
+    """Why nothing fits."""
+
+    device: int
+    budget_bytes: int
+    required_bytes: int
+    """A budget of the device that would do, the others' kept."""
+    ops: tuple[int, ...]
+    """Ops that must run on the device, those that need the most bytes first."""
+    placement: Placement
+    """One that would fit then."""
+
+
+class NothingFitsError(InfeasibleError):
+    """No placement, or not the one that was asked for, fits the budgets."""
+
+    def __init__(self, message: str, shortage: Shortage, *, hint: str = "") -> None:
+        super().__init__(message, required_bytes=shortage.required_bytes, hint=hint)
+        self.shortage = shortage
+
+
+def solve(
+    problem: PlacementProblem,
+    *,
+    source: str | Placement = OPTIMAL,
+    time_limit: float = 30.0,
+    start: Placement | None = None,
+) -> Solution:
+    """The placement that ``source`` asks for, with its certificate.
+
+    Args:
+        problem: What to place. Two devices at most.
+        source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
+        time_limit: Seconds after which ``optimal`` returns the best it has.
+        start: What ``optimal`` found for budgets a little larger: it is made to fit, and nothing else is explored.
+
+    Raises:
+        NothingFitsError: No placement fits the budgets, or the one asked for does not.
+        InvalidOptionError: The source is unknown, or puts an op where it may not run.
+    """
+    _require_solvable(problem)
+    clock = Clock.of(time_limit)
+    scorer = Scorer.of(problem)
+    search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
+    if isinstance(source, str) and source == OPTIMAL:
+        chosen, optimum = _best(scorer, search, baselines, clock, start)
+    else:
+        chosen, found = _asked_for(scorer, source, baselines)
+        optimum = Optimum(found, search.bound, by_moments=False)
+    if not optimum.found.fits:
+        raise _nothing_fits(scorer, optimum.found)
+    return _solution(chosen, optimum, search.price, baselines)
+
+
+def _require_solvable(problem: PlacementProblem) -> None:
+    if len(problem.devices) > MOST_DEVICES:
+        raise InvalidOptionError(
+            f"{len(problem.devices)} devices ({', '.join(problem.devices)}): placement knows two so far",
+            hint="name one accelerator",
+        )
+    homeless = np.flatnonzero(~problem.legal().any(axis=0)).tolist()
+    if homeless:
+        raise InvalidOptionError(f"{len(homeless)} ops may run on no device: ops {homeless[:5]}")
+
+
+def _certified(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
+    problem = scorer.problem
+    baselines = {name: scorer.score(rule(problem)) for name, rule in BASELINES.items()}
+    return search_with_sessions(without_misfits(problem)), baselines
+
+
+def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
+    """One device leaves one placement."""
+    only = np.zeros(scorer.problem.ops, np.int8)
+    found = scorer.score(only)
+    return PriceSearch(found.cost, 0.0, only, only, (only,)), dict.fromkeys(BASELINES, found)
+
+
+def _best(
+    scorer: Scorer,
+    search: PriceSearch,
+    baselines: dict[str, Scored],
+    clock: Clock,
+    start: Placement | None,
+) -> tuple[str, Optimum]:
+    """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
+    if len(scorer.problem.devices) == 1:
+        return "solver", Optimum(scorer.score(search.below), search.bound, by_moments=False)
+    optimum = optimise(scorer, search, baselines, clock, start)
+    rivals = {"solver": optimum.found, **baselines}
+    name = min(rivals, key=lambda name: rivals[name].fit_rank)
+    return name, replace(optimum, found=rivals[name])
+
+
+def _asked_for(scorer: Scorer, source: str | Placement, baselines: dict[str, Scored]) -> tuple[str, Scored]:
+    if not isinstance(source, str):
+        return "given", scorer.score(_checked(scorer.problem, source))
+    if source in baselines:
+        return source, baselines[source]
+    name, _, seed = source.partition(":")
+    if name != RANDOM or not seed.isdecimal():
+        raise InvalidOptionError(
+            f"{source!r} is no placement source",
+            hint=f"one of {OPTIMAL}, {RANDOM}:SEED, {', '.join(BASELINES)}, or a file",
+        )
+    return source, _drawn(scorer, int(seed))
+
+
+def _drawn(scorer: Scorer, seed: int) -> Scored:
+    """A random placement, made to fit."""
+    if len(scorer.problem.devices) == 1:
+        return scorer.score(np.zeros(scorer.problem.ops, np.int8))
+    found = fitted(scorer, random_placement(scorer.problem, seed), seed)
+    return found if found.fits else squeezed(scorer, Wiring.of(scorer.problem), found)
+
+
+def _checked(problem: PlacementProblem, placement: Placement) -> Placement:
+    if placement.shape != (problem.ops,):
+        raise InvalidOptionError(f"the placement has {placement.size} ops, the model {problem.ops}")
+    devices = len(problem.devices)
+    known = (placement >= 0) & (placement < devices)
+    legal = problem.legal()[np.where(known, placement, HOST), np.arange(problem.ops)] & known
+    if not legal.all():
+        wrong = np.flatnonzero(~legal).tolist()
+        raise InvalidOptionError(f"the placement puts {len(wrong)} ops where they cannot run: ops {wrong[:5]}")
+    return placement.astype(np.int8)
+
+
+def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
+    problem = scorer.problem
+    limited = problem.budgets != NO_BUDGET
+    excess = np.where(limited, found.usage.peak - problem.budgets, -1)
+    device = int(excess.argmax())
+    legal = problem.legal()
+    forced = np.flatnonzero(legal[device] & (legal.sum(axis=0) == 1))
+    there = forced[np.argsort(-least_bytes(problem)[forced], kind="stable")]
+    required = int(found.usage.peak[device])
+    shortage = Shortage(device, int(problem.budgets[device]), required, tuple(there.tolist()), found.placement)
+    return NothingFitsError(
+        f"{problem.devices[device]} needs {shortage.required_bytes:,} bytes, its budget is {shortage.budget_bytes:,}",
+        shortage,
+        hint=f"raise the budget of {problem.devices[device]} to {shortage.required_bytes} bytes or loosen the pins",
+    )
+
+
+def _solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, Scored]) -> Solution:
+    found = optimum.found
+    assert optimum.bound <= found.cost * (1 + ROUNDING), "a placement that fits beats the lower bound"
+    bound = min(optimum.bound, found.cost)
+    return Solution(
+        found.placement,
+        found.cut,
+        found.usage,
+        found.cost,
+        found.total_seconds,
+        bound,
+        gap(found.cost, bound),
+        price,
+        tuple(_result(name, scored) for name, scored in baselines.items()),
+        chosen,
+        speaks_of(by_moments=optimum.by_moments),
+    )
+
+
+def _result(name: str, scored: Scored) -> BaselineResult:
+    return BaselineResult(
+        name,
+        scored.placement,
+        scored.cost,
+        scored.total_seconds,
+        int(scored.usage.peak[-1]),
+        scored.fits,
+    )
