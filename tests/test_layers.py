@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "hetpart"
 LAYERS = (
-    ("errors",),
+    ("errors", "files"),
     ("units",),
     ("rates",),
     ("devices",),

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.calibration.accelerator import Place, measure_accelerator
-from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import (
     CONVOLUTIONS,
     SHORT,
@@ -22,13 +21,11 @@ from hetpart.calibration.probes import (
     Key,
     probe_models,
 )
-from hetpart.calibration.readings import Readings
+from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
 from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, Turns, take_turns
-from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
-from hetpart.cost_model.detect import cache_bytes, driver_gpus, this_processor
-from hetpart.cost_model.kernel_calls import REORDER, STREAMED
+from hetpart.cost_model.calibrated import VERSION, runtime_version
+from hetpart.cost_model.detect import driver_gpus, this_processor
 from hetpart.devices import Provider
-from hetpart.rates import KernelRates
 from hetpart.runtime.sessions import cuda_answers, require_runtime
 from hetpart.runtime.transport import CudaMemory
 from hetpart.units import format_count
@@ -75,38 +72,21 @@ class _Bench:
         quiet = Quiet(self.probes[SPEED], self.threads)
         return Turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet)
 
-    def states(self) -> tuple[Readings, Readings, Readings]:
-        """The one in which weights are streamed, the cool one, and the warm one. The bench ends with it."""
-        kernels = {key: profiled.kernels() for key, profiled in self.profiled.items()}
-        cool, warm = ({key: pair[which] for key, pair in kernels.items()} for which in (0, 1))
-        noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
-        streamed = {key: probe.streamed if probe.weighs else probe.cool for key, probe in self.probes.items()}
-        return (
-            Readings(streamed, cool, noting),
-            Readings({key: probe.cool for key, probe in self.probes.items()}, cool, noting),
-            Readings({key: probe.warm for key, probe in self.probes.items()}, warm, noting),
-        )
-
-    def rates(self, quiet_share: float) -> KernelRates:
-        streamed, cool, warm = self.states()
-        tables = cool.tables() | {STREAMED: streamed.table("gemm"), REORDER: cool.reordering()}
-        return KernelRates(
-            tables=tables,
-            warm_tables=warm.tables() | {REORDER: warm.reordering()},
-            session_seconds=cool.session,
-            launch_seconds=warm.launch,
-            visit_seconds=cool.visit,
-            operand_seconds=cool.operand,
-            **streamed.bandwidths(tables, TABLE_BYTES),
-            peak_flops=warm.peaks(),
-            core_cache_bytes=cache_bytes(2),
-            cache_bytes=cache_bytes(3) / 2,
-            quiet_share=quiet_share,
-            error=float(np.mean(cool.errors(tables))),
+    def samples(self, quiet_share: float) -> Samples:
+        """What everything took at best. The bench ends with it."""
+        return Samples(
+            self.threads,
+            {named(key): _taken(probe) for key, probe in self.probes.items()},
+            {named(key): TakenByKernels(*profiled.kernels()) for key, profiled in self.profiled.items()},
+            quiet_share,
         )
 
 
-def calibrate(progress: Progress | None = None) -> Calibration:
+def _taken(probe: Probe) -> Taken:
+    return Taken(probe.streamed if probe.weighs else probe.cool, probe.cool, probe.warm)
+
+
+def sample(progress: Progress | None = None) -> Sampled:
     """Measure this machine with one thread and with all cores, in about a minute.
 
     Args:
@@ -123,11 +103,10 @@ def calibrate(progress: Progress | None = None) -> Calibration:
         say(f"measuring kernels, {' and '.join(format_count(threads, 'thread') for threads in numbers)}")
         groups = [bench.turns() for bench in benches]
         take_turns(groups, end)
-        shares = [group.quiet.share for group in groups]
-        rates = {str(bench.threads): bench.rates(share) for bench, share in zip(benches, shares, strict=True)}
+        taken = tuple(bench.samples(group.quiet.share) for bench, group in zip(benches, groups, strict=True))
     say("measuring copies")
     bandwidth, latency = _copies()
-    found = Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, bandwidth, latency)
+    found = Sampled(VERSION, processor.name, processor.cores, runtime_version(), taken, bandwidth, latency)
     place = _cuda_place()
     if place is None:
         return found

@@ -92,8 +92,8 @@ def _priced(asked: AnnotateOptions, progress: Callable[[str], None]) -> tuple[Co
 
 def _write_files(asked: AnnotateOptions, costs: Costs, rows: Sequence[Row]) -> None:
     if asked.csv is not None and asked.csv != _STDOUT:
+        from hetpart.files import write_whole
         from hetpart.report.annotate_json import rows_csv
-        from hetpart.report.files import write_whole
 
         write_whole(asked.csv, rows_csv(rows).encode())
     if asked.plot is not None:

@@ -31,9 +31,16 @@ if TYPE_CHECKING:
 @click.option(
     "--threads", type=click.IntRange(0), default=0, metavar="N", help="Threads of the profiled run; 0: as it tells."
 )
+@click.option(
+    "--refine", is_flag=True, help="Keep the best of what earlier calibrations measured and what this one does."
+)
 @json_option
-def calibrate(profile: Path | None, threads: int, *, as_json: bool) -> None:
+def calibrate(profile: Path | None, threads: int, *, refine: bool, as_json: bool) -> None:
     """Measure this machine's processor in about a minute; plans use the figures from then on."""
+    if profile is not None and refine:
+        raise InvalidOptionError(
+            "--refine measures again and --from-profile measures nothing", hint="ask for one after the other"
+        )
     if profile is not None:
         _refit(profile, threads, as_json=as_json)
         return
@@ -42,16 +49,20 @@ def calibrate(profile: Path | None, threads: int, *, as_json: bool) -> None:
             "--threads says what run --from-profile is of, and there is none",
             hint="leave it out: `hetpart calibrate` measures one thread and all cores",
         )
-    _measure(as_json=as_json)
+    _measure(refine=refine, as_json=as_json)
 
 
-def _measure(*, as_json: bool) -> None:
+def _measure(*, refine: bool, as_json: bool) -> None:
     with stdout_kept_free(wanted=as_json), StageBar() as progress:
-        from hetpart.calibration.measure import calibrate as measure
+        from hetpart.calibration.measure import sample
+        from hetpart.calibration.samples import load_samples, save_samples
         from hetpart.cost_model.calibrated import save
         from hetpart.report.calibration_text import calibration_content, calibration_parts
 
-        found = measure(progress)
+        earlier = load_samples() if refine else None
+        sampled = sample(progress) if earlier is None else sample(progress).refining(earlier)
+        found = sampled.calibration()
+        save_samples(sampled)
         path = save(found)
     if as_json:
         print_json("calibrate", {"file": str(path), **calibration_content(found)})

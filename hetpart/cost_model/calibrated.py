@@ -13,6 +13,7 @@ import msgspec
 
 from hetpart.cost_model.detect import Processor, this_processor
 from hetpart.errors import HetpartError
+from hetpart.files import write_whole
 from hetpart.rates import KernelRates
 
 SCHEMA = "hetpart.calibration"
@@ -128,10 +129,5 @@ def save(calibration: Calibration) -> Path:
     """Write ``calibration`` to its file, whole or not at all."""
     path = path_of(Processor(calibration.processor, calibration.cores, None), calibration.runtime)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(calibration, order="deterministic"), indent=2))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(calibration, order="deterministic"), indent=2))
     return path

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from hetpart.calibration import measure, probes, readings
+from hetpart.calibration import measure, probes, readings, samples
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.machines import load_machine
@@ -18,7 +18,7 @@ from hetpart.errors import HetpartError
 
 
 @pytest.fixture(scope="module")
-def short_calibration():
+def short_sample():
     """Two sizes an axis and little time: enough to see that every part works."""
 
     def thin(families):
@@ -34,7 +34,13 @@ def short_calibration():
             patch.setattr(module, "CHECKS", {"gemm": ((4, 512, 512),)}, raising=False)
         patch.setattr(measure, "SECONDS", 1.0)
         patch.setattr(measure, "TABLE_BYTES", 2**25)
-        yield measure.calibrate()
+        patch.setattr(samples, "TABLE_BYTES", 2**25)
+        yield measure.sample()
+
+
+@pytest.fixture(scope="module")
+def short_calibration(short_sample):
+    return short_sample.calibration()
 
 
 @pytest.fixture
@@ -101,14 +107,55 @@ def test_prices_the_kernels_that_run(short_calibration, zoo_model):
 
 
 @pytest.mark.usefixtures("own_folder")
-def test_the_command_prints_one_json_object(monkeypatch, short_calibration):
-    monkeypatch.setattr(measure, "calibrate", lambda _progress: short_calibration)
+def test_the_command_prints_one_json_object(monkeypatch, short_sample, short_calibration):
+    monkeypatch.setattr(measure, "sample", lambda _progress: short_sample)
     shown = CliRunner().invoke(main, ["calibrate", "--json"])
     content = json.loads(shown.stdout)
     assert shown.exit_code == 0
     assert content["schema"] == "hetpart.calibrate"
     assert set(content["threads"]) == set(short_calibration.threads)
     assert "error" in CliRunner().invoke(main, ["calibrate"]).stdout
+
+
+def _slower(sampled, factor):
+    """The same machine, with other work on it but for one kernel."""
+
+    def slow(key, taken):
+        by = 1.0 if key == "gemm 16 64 64" else factor
+        return replace(taken, streamed=taken.streamed * by, cool=taken.cool * by, warm=taken.warm * by)
+
+    threads = [
+        replace(one, probes={key: slow(key, taken) for key, taken in one.probes.items()}) for one in sampled.threads
+    ]
+    return replace(sampled, threads=tuple(threads))
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_refining_keeps_the_least_of_both(monkeypatch, short_sample, short_calibration):
+    slow, fast = _slower(short_sample, 3.0), _slower(short_sample, 1.0)
+    for found in (slow, fast, slow):
+        monkeypatch.setattr(measure, "sample", lambda _progress, found=found: found)
+        shown = CliRunner().invoke(main, ["calibrate", *(["--refine"] if samples.load_samples() else [])])
+        assert shown.exit_code == 0, shown.output
+    assert calibrated.load() == short_calibration
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_refining_nothing_is_calibrating(monkeypatch, short_sample, short_calibration):
+    monkeypatch.setattr(measure, "sample", lambda _progress: short_sample)
+    assert CliRunner().invoke(main, ["calibrate", "--refine"]).exit_code == 0
+    assert calibrated.load() == short_calibration
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_samples_of_other_probes_do_not_refine(monkeypatch, short_sample):
+    other = replace(short_sample.threads[0], threads=77)
+    samples.save_samples(replace(short_sample, threads=(other,)))
+    monkeypatch.setattr(measure, "sample", lambda _progress: short_sample)
+    shown = CliRunner().invoke(main, ["calibrate", "--refine"])
+    assert shown.exit_code != 0
+    assert "calibrate without --refine" in shown.output
+    assert calibrated.load() is None
 
 
 def test_numbers_hold_no_denormals():

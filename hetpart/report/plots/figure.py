@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.files import write_whole
 from hetpart.report.escape import printable
-from hetpart.report.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Files that reports are written to."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,0 +1,188 @@
+"""Everything that was sampled on a machine: kept beside its calibration, so that sampling again refines it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hetpart.calibration.fit import LEAST_SECONDS
+from hetpart.calibration.probes import SHORT, TABLE_BYTES, Key
+from hetpart.calibration.readings import Readings
+from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
+from hetpart.cost_model.detect import cache_bytes, this_processor
+from hetpart.cost_model.kernel_calls import REORDER, STREAMED
+from hetpart.errors import HetpartError
+from hetpart.files import write_whole
+from hetpart.rates import KernelRates
+
+SUFFIX = ".samples"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The least seconds that a probe's run took."""
+
+    streamed: float
+    """Its weights come from main memory."""
+    cool: float
+    """Other data passed through the core's own caches before."""
+    warm: float
+
+    def least(self, other: Taken) -> Taken:
+        return Taken(min(self.streamed, other.streamed), min(self.cool, other.cool), min(self.warm, other.warm))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenByKernels:
+    """The least seconds of each kernel of a profiled probe, by op type."""
+
+    cool: Mapping[str, float]
+    warm: Mapping[str, float]
+
+    def least(self, other: TakenByKernels) -> TakenByKernels:
+        return TakenByKernels(_least(self.cool, other.cool), _least(self.warm, other.warm))
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Of all probes at one number of threads. Probes go by ``named`` keys."""
+
+    threads: int
+    probes: Mapping[str, Taken]
+    profiled: Mapping[str, TakenByKernels]
+    quiet_share: float
+    """Of the time, for which no other work slowed the processor: the best of all calibrations."""
+
+    def least(self, other: Samples) -> Samples:
+        """What both took at best: a machine is disturbed in one calibration and quiet in the next."""
+        return Samples(
+            self.threads,
+            {key: taken.least(other.probes[key]) for key, taken in self.probes.items()},
+            {key: taken.least(other.profiled[key]) for key, taken in self.profiled.items()},
+            max(self.quiet_share, other.quiet_share),
+        )
+
+    def rates(self) -> KernelRates:
+        """What a kernel takes, by family and size."""
+        streamed, cool, warm = self._readings()
+        tables = cool.tables() | {STREAMED: streamed.table("gemm"), REORDER: cool.reordering()}
+        return KernelRates(
+            tables=tables,
+            warm_tables=warm.tables() | {REORDER: warm.reordering()},
+            session_seconds=cool.session,
+            launch_seconds=warm.launch,
+            visit_seconds=cool.visit,
+            operand_seconds=cool.operand,
+            **streamed.bandwidths(tables, TABLE_BYTES),
+            peak_flops=warm.peaks(),
+            core_cache_bytes=cache_bytes(2),
+            cache_bytes=cache_bytes(3) / 2,
+            quiet_share=self.quiet_share,
+            error=float(np.mean(cool.errors(tables))),
+        )
+
+    def _readings(self) -> tuple[Readings, Readings, Readings]:
+        """The state in which weights are streamed, the cool one, and the warm one."""
+        cool, warm = (
+            {_key(name): getattr(of, state) for name, of in self.profiled.items()} for state in _KERNEL_STATES
+        )
+        noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
+        runs = ({_key(name): getattr(of, state) for name, of in self.probes.items()} for state in _STATES)
+        streamed, cool_runs, warm_runs = runs
+        return Readings(streamed, cool, noting), Readings(cool_runs, cool, noting), Readings(warm_runs, warm, noting)
+
+
+_STATES = ("streamed", "cool", "warm")
+_KERNEL_STATES = ("cool", "warm")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """All that one calibration found, or several of them together."""
+
+    version: int
+    processor: str
+    cores: int
+    runtime: str
+    threads: tuple[Samples, ...]
+    link_bandwidth: float
+    link_seconds: float
+    accelerator: AcceleratorCalibration | None = None
+
+    def refining(self, earlier: Sampled) -> Sampled:
+        """The least of both; an accelerator as it was measured last.
+
+        Raises:
+            HetpartError: they sampled other probes.
+        """
+        if self._probes() != earlier._probes():
+            raise HetpartError(
+                "the earlier samples are of other probes than this hetpart measures",
+                hint="calibrate without --refine",
+            )
+        return replace(
+            self,
+            threads=tuple(one.least(other) for one, other in zip(self.threads, earlier.threads, strict=True)),
+            link_bandwidth=max(self.link_bandwidth, earlier.link_bandwidth),
+            link_seconds=min(self.link_seconds, earlier.link_seconds),
+        )
+
+    def _probes(self) -> object:
+        return self.version, [(one.threads, set(one.probes), set(one.profiled)) for one in self.threads]
+
+    def calibration(self) -> Calibration:
+        """What planning uses."""
+        rates = {str(one.threads): one.rates() for one in self.threads}
+        return Calibration(
+            SCHEMA, VERSION, self.processor, self.cores, self.runtime, rates, self.link_bandwidth, self.link_seconds,
+            self.accelerator,
+        )  # fmt: skip
+
+
+def named(key: Key) -> str:
+    """A probe's key in the file, such as ``gemm 16 64 64``."""
+    name, sizes = key
+    return " ".join([name, *map(str, sizes)])
+
+
+def _key(name: str) -> Key:
+    family, *sizes = name.split(" ")
+    return family, tuple(map(int, sizes))
+
+
+def _least(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: min(seconds, other.get(name, seconds)) for name, seconds in one.items()}
+
+
+def _path() -> Path:
+    """The samples' file, beside the calibration's."""
+    path = path_of(this_processor(), runtime_version())
+    return path.with_name(path.stem + SUFFIX)
+
+
+def load_samples() -> Sampled | None:
+    """What earlier calibrations of this machine sampled; None where there was none.
+
+    Raises:
+        HetpartError: the file is there and cannot be read.
+    """
+    path = _path()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Sampled)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        raise HetpartError(
+            f"the samples {path} cannot be read: {error}", hint="delete them, or calibrate without --refine"
+        ) from error
+
+
+def save_samples(sampled: Sampled) -> None:
+    """Write ``sampled`` to its file, whole or not at all."""
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.encode(sampled, order="deterministic"))
