@@ -12,7 +12,7 @@ from enum import StrEnum
 PLAN_SCHEMA = "hetpart.plan"
 PLAN_VERSION = 1
 """A change of version breaks readers."""
-PLAN_REVISION = 0
+PLAN_REVISION = 1
 """A revision only adds."""
 
 
@@ -199,6 +199,9 @@ class DeviceUse:
     """The largest first, weights left out."""
     seconds: float
     ops: int
+    expected_activation_bytes: int | None = None
+    """What an access profile lets expect of ``activation_bytes``, which take the most that values can be whose size
+    only a run tells; ``None`` where no profile speaks of them."""
 
     @property
     def headroom_bytes(self) -> int | None:

@@ -58,6 +58,8 @@ def memory(plan: Plan) -> Iterator[RenderableType]:
         [_memory_row(use) for use in plan.devices],
     )
     for use in plan.devices:
+        if use.expected_activation_bytes not in (None, use.activation_bytes):
+            yield _expected(use, use.expected_activation_bytes or 0)
         if use.alive_at_peak:
             yield _alive(use)
     if plan.residencies:
@@ -74,6 +76,11 @@ def _spare(use: DeviceUse) -> Text:
     if use.headroom_bytes is None:
         return Text(_NONE)
     return Text(format_bytes(use.headroom_bytes), "green" if use.headroom_bytes >= 0 else "bold red")
+
+
+def _expected(use: DeviceUse, nbytes: int) -> RenderableType:
+    most = f", at most {format_bytes(use.activation_bytes)}: sizes are known only in a run"
+    return line("Live on ", name(use.device), f": {format_bytes(nbytes)} expected by the access profile", most)
 
 
 def _alive(use: DeviceUse) -> RenderableType:

@@ -131,3 +131,33 @@ def test_the_peak_of_real_models_is_near_what_onnx_runtime_says(name: str, zoo_m
     found = row(name, zoo_model(name).parent)
     assert found.predicted == pytest.approx(found.measured, rel=REACH)
     assert found.packed == pytest.approx(found.prepared, rel=REACH, abs=SMALL)
+
+
+def routed() -> onnx.ModelProto:
+    """Rows that a mask chooses pass through a product."""
+    weight = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["chosen"], name="expert.chosen"),
+        helper.make_node("Transpose", ["chosen"], ["rows"], name="expert.rows", perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "rows"], ["taken"], name="expert.taken"),
+        helper.make_node("MatMul", ["taken", "w"], ["up"], name="expert.up"),
+        helper.make_node("ReduceSum", ["up"], ["y"], name="sum", keepdims=0),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4096, 64])
+    mask = helper.make_tensor_value_info("mask", TensorProto.BOOL, [4096])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    graph = helper.make_graph(nodes, "routed", [x, mask], [y], [numpy_helper.from_array(weight, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 4])
+def test_an_access_profile_tells_what_routed_rows_take(quarters: int, tmp_path: Path) -> None:
+    mask = np.arange(4096) % 4 < quarters
+    feeds = {"x": np.ones((4096, 64), np.float32), "mask": mask}
+    model = hetpart.partition(
+        routed(), hardware="l4+generic-2core", placement="all-cpu", access={"expert*": quarters / 4}
+    )
+    use = model.plan.devices[0]
+    expected = use.activation_bytes if use.expected_activation_bytes is None else use.expected_activation_bytes
+    assert expected <= use.activation_bytes
+    assert expected == pytest.approx(measured_peak(profiled_nodes(routed(), feeds, tmp_path)), rel=REACH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.scores.cut import Cut
+
+
+def expected_activation_bytes(
+    graph: Graph, costs: Costs, formulation: Formulation, cut: Cut, crossing: NDArray[np.bool_]
+) -> NDArray[np.int64] | None:
+    """The same where only a run can tell sizes, as the user's access profile lets expect; None where it tells nothing.
+
+    A routed expert's values can take every token, which is what ``activation_bytes`` counts; where it is said to take
+    part in a quarter of them, a quarter is expected.
+    """
+    values = list(graph.values)
+    for op in costs.graph.ops:  # which the cost model has told how each is used
+        for value in op.results if op.usage.probability < 1 else ():
+            if not values[value].is_static:
+                values[value] = replace(values[value], nbytes=round(values[value].nbytes * op.usage.probability))
+    expected = replace(graph, values=tuple(values))
+    return None if expected.values == graph.values else activation_bytes(expected, costs, formulation, cut, crossing)
 
 
 def activation_bytes(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.assembly.activations import activation_bytes
+from hetpart.partitioner.assembly.activations import activation_bytes, expected_activation_bytes
 from hetpart.partitioner.assembly.arenas import Arena, arenas
 from hetpart.partitioner.assembly.specs import value_spec
 from hetpart.partitioner.scores.liveness import Buffers, buffers, crossing_values
@@ -41,6 +41,8 @@ class Assembly:
     """In the order of the devices."""
     activations: NDArray[np.int64]
     """(P,) Bytes that each partition's session has in use at its peak."""
+    expected: NDArray[np.int64] | None
+    """(P,) The same as the user's access profile lets expect; None where it says nothing of sizes."""
 
     @classmethod
     def of(
@@ -56,8 +58,9 @@ class Assembly:
         crossing = crossing_values(problem, cut)
         held = buffers(problem, solution.placement, cut, crossing)
         activations = activation_bytes(graph, costs, formulation, cut, crossing)
+        expected = expected_activation_bytes(graph, costs, formulation, cut, crossing)
         found = arenas(formulation, held)
-        return cls(graph, costs, formulation, solution, pins, rule, crossing, held, found, activations)
+        return cls(graph, costs, formulation, solution, pins, rule, crossing, held, found, activations, expected)
 
     @property
     def device_names(self) -> tuple[str, ...]:

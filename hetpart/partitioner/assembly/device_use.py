@@ -31,7 +31,9 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
     budget = int(problem.budgets[index])
     held_bytes = assembly.arenas[index].held_bytes
     peak_partition, alive = _alive_at_peak(assembly, index)
-    activations = int(assembly.activations[solution.cut.devices == index].max(initial=0))
+    here = solution.cut.devices == index
+    activations = int(assembly.activations[here].max(initial=0))
+    expected = assembly.expected
     return DeviceUse(
         device=device.name,
         model=device.model,
@@ -47,6 +49,7 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
         alive_at_peak=alive,
         seconds=float(problem.seconds[index, mine].sum()),
         ops=int(mine.sum()),
+        expected_activation_bytes=None if expected is None else int(expected[here].max(initial=0)),
     )
 
 
