@@ -30,6 +30,8 @@ def kernel_call(members: Sequence[Op], graph: Graph) -> KernelCall | None:
     for op in members:
         if op.op_type in HEAVY and not op.domain:
             return _called(HEAVY[op.op_type], op, graph)
+    if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
+        return _transposes(members, graph)
     fused = _fused_family(members)
     last = members[-1]
     if fused is not None:
@@ -152,9 +154,21 @@ def _kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
 
 
 def _transpose(o: Operands, family: str) -> KernelCall | None:
+    return _permuted(o, o.integers("perm"), family)
+
+
+def _transposes(members: Sequence[Op], graph: Graph) -> KernelCall | None:
+    """Several, one behind the other, run as the one that does what all of them do."""
+    axes = range(len(graph.values[members[0].inputs[0] or 0].shape or ()))
+    for op in members:
+        axes = [axes[axis] for axis in Operands.of(op, graph).integers("perm")]
+    return _permuted(Operands.of(members[0], graph), axes, "transpose")
+
+
+def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
     """Trailing axes that stay where they are move as runs; those of a single place may go anywhere."""
     shape = o.shape(0)
-    axes = [axis for axis in o.integers("perm") if axis < len(shape) and shape[axis] != 1]
+    axes = [axis for axis in perm if axis < len(shape) and shape[axis] != 1]
     run = _words(o)
     for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
         if axis != place:

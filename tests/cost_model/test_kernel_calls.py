@@ -11,10 +11,10 @@ from hetpart.cost_model.kernel_calls import LONGEST_RUN, KernelCall, kernel_call
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
 
 
-def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=()):
-    """The call of the one node of a model."""
+def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=(), before=()):
+    """The call of the one node of a model, or of several that share a kernel."""
     graph = helper.make_graph(
-        [node],
+        [*before, node],
         "one",
         [
             helper.make_tensor_value_info(name, INTEGER if name == "rows" else dtype, shape)
@@ -26,8 +26,7 @@ def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=()):
     path = tmp_path / "one.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
     loaded = load(path)
-    (op,) = loaded.ops
-    found = kernel_call([op], loaded)
+    found = kernel_call(loaded.ops, loaded)
     assert found is not None
     return found
 
@@ -75,3 +74,19 @@ def test_what_is_moved_counts_by_its_bytes(tmp_path):
     node = helper.make_node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2)
     found = call_of(tmp_path, node, {"x": [64, 2]}, {"y": [64, 1], "z": [64, 1]}, dtype=INTEGER)
     assert found == KernelCall("concat", (2 * 128, 2))
+
+
+def test_transpositions_that_run_as_one_move_what_all_of_them_move(tmp_path):
+    swapped = helper.make_node("Transpose", ["y"], ["z"], perm=[0, 1, 3, 2])
+    heads = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])
+    found = call_of(tmp_path, swapped, {"x": [1, 128, 12, 64]}, {"z": [1, 12, 64, 128]}, before=[heads])
+    once = helper.make_node("Transpose", ["x"], ["z"], perm=[0, 2, 3, 1])
+    assert found == call_of(tmp_path, once, {"x": [1, 128, 12, 64]}, {"z": [1, 12, 64, 128]})
+    assert found == KernelCall("transpose", (128 * 12 * 64, 1))
+
+
+def test_transpositions_that_undo_each_other_move_one_block(tmp_path):
+    back = helper.make_node("Transpose", ["y"], ["z"], perm=[0, 2, 1, 3])
+    heads = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])
+    found = call_of(tmp_path, back, {"x": [1, 128, 12, 64]}, {"z": [1, 128, 12, 64]}, before=[heads])
+    assert found == KernelCall("transpose", (128 * 12 * 64, LONGEST_RUN))
