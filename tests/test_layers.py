@@ -34,6 +34,7 @@ ROOMS = (
     ("search",),
     ("formulate",),
     ("colocate", "source"),
+    ("timeline",),
     ("assembly",),
     ("counterfactual", "fewer", "place", "tradeoff"),
 )

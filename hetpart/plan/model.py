@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hetpart.plan.timeline import Timeline
+
 PLAN_SCHEMA = "hetpart.plan"
 PLAN_VERSION = 1
 """A change of version breaks readers."""
@@ -279,6 +281,8 @@ class Plan:
     """What the user should know: ops without a formula, renamed nodes, estimates."""
     passthrough: dict[str, str] = field(default_factory=dict[str, str])
     """Outputs that are inputs: output name → input name."""
+    timeline: Timeline | None = None
+    """``None`` in plans of revision 0."""
     schema: str = PLAN_SCHEMA
     version: int = PLAN_VERSION
     revision: int = PLAN_REVISION

@@ -23,6 +23,10 @@ class Arena:
     """One device's."""
 
     buffers: tuple[Buffer, ...]
+    rows: tuple[int, ...]
+    """Per buffer: its row in the liveness of the run."""
+    rows_beside: tuple[int, ...]
+    """The rows that are not in it."""
     nbytes: int
     """Its size. It is held from the first run on."""
     beside: int
@@ -45,8 +49,9 @@ def arenas(formulation: Formulation, held: Buffers) -> tuple[Arena, ...]:
 def _arena(formulation: Formulation, held: Buffers, device: int) -> Arena:
     mine = [int(row) for row in np.flatnonzero(held.device == device)]
     inside = [row for row in mine if _is_planned(formulation, int(held.value[row]), device)]
+    outside = sorted(set(mine) - set(inside))
     placed = tuple(_interval(formulation, held, row) for row in inside)
-    beside = tuple(_interval(formulation, held, row) for row in sorted(set(mine) - set(inside)))
+    beside = tuple(_interval(formulation, held, row) for row in outside)
     packing = pack(placed)
     name = formulation.problem.devices[device]
     return Arena(
@@ -54,6 +59,8 @@ def _arena(formulation: Formulation, held: Buffers, device: int) -> Arena:
             Buffer(formulation.values[int(held.value[row])].name, name, offset, item.nbytes, item.first, item.last)
             for row, item, offset in zip(inside, placed, packing.offsets, strict=True)
         ),
+        tuple(inside),
+        tuple(outside),
         packing.nbytes,
         most_alive(beside),
     )

@@ -43,6 +43,8 @@ class Assembly:
     """(P,) Bytes that each partition's session has in use at its peak."""
     expected: NDArray[np.int64] | None
     """(P,) The same as the user's access profile lets expect; None where it says nothing of sizes."""
+    order: tuple[int, ...] = ()
+    """Tasks of a run by their starts, where it was cut for lanes that work at the same time."""
 
     @classmethod
     def of(

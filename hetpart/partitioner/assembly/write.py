@@ -14,6 +14,7 @@ from hetpart.partitioner.assembly.borders import partitions
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.assembly.explain import decisions
 from hetpart.partitioner.assembly.specs import value_spec
+from hetpart.partitioner.assembly.timeline import timeline
 from hetpart.partitioner.search.solve import OPTIMAL
 from hetpart.plan.fingerprint import describe_file
 from hetpart.plan.model import (
@@ -57,6 +58,7 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         footprint_bytes=footprint(assembly),
         notes=(*imported.notes, *_notes(assembly)),
         passthrough=dict(imported.passthrough),
+        timeline=timeline(assembly),
     )
 
 
