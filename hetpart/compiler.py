@@ -17,6 +17,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 from hetpart.partitioner.assembly.write import model_reference, write_plan
+from hetpart.partitioner.overlap import overlapped
 from hetpart.partitioner.source import read_source
 from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
 
@@ -133,6 +134,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     trip_count: TripOption = None,
     access: AccessOption = None,
     time_limit: float = TIME_LIMIT,
+    overlap: bool = False,
     verify: str = "sampled",
     progress: Progress | None = None,
 ) -> PartitionedModel:
@@ -158,6 +160,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
         trip_count: How often loops run where no shape tells: ``{"decoder/loop*": 32}`` or ``"decoder/loop*=32"``.
         access: How likely a run touches a weight or an expert: ``{"experts.3.*": 0.25}``, or a JSON file of the kind.
         time_limit: Seconds after which the search returns the best it has.
+        overlap: Cut and lay out for devices and copies that work at the same time: more partitions where an early copy
+            pays, and more memory between them where the budget has it. No op moves.
         verify: ``"full"`` records a digest of every byte of the weight files, ``"sampled"`` of some blocks.
         progress: Called with the name of every stage as it begins.
 
@@ -184,8 +188,11 @@ def partition(  # noqa: PLR0913 - the options are what users type
     formulation = priced.formulated(budgets.nbytes)
     say("placing them")
     assembly = priced.placed(formulation, read_source(placement, imported.graph, formulation.problem))
+    if overlap:
+        say("cutting them for overlap")
+        assembly = overlapped(assembly, request.constraints.limits)
     say("fingerprinting the weights")
-    texts = request.texts() | {
+    texts = request.texts() | ({"overlap": "true"} if overlap else {}) | {
         "hardware": str(hardware or "default"),
         "placement": "mapping" if isinstance(placement, Mapping) else str(placement),
     }

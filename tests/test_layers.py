@@ -36,7 +36,7 @@ ROOMS = (
     ("colocate", "source"),
     ("timeline",),
     ("assembly",),
-    ("counterfactual", "fewer", "place", "tradeoff"),
+    ("counterfactual", "fewer", "overlap", "place", "tradeoff"),
 )
 """The same within the partitioner."""
 RANKS = {part: rank for rank, row in enumerate(LAYERS) for part in row}

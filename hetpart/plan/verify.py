@@ -13,6 +13,7 @@ from math import prod
 
 from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS
+from hetpart.plan import verify_timeline
 from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
 
 Offenders = Callable[[Plan], Iterable[str]]
@@ -164,4 +165,10 @@ RULES: tuple[tuple[str, Offenders], ...] = (
     ("buffers hold their values", _small_buffers),
     ("buffers in use do not overlap", _overlaps),
     ("sizes are not negative", _negative_sizes),
+    ("a timeline has every partition and copy once", verify_timeline.miscounted),
+    ("tasks wait for tasks before them", verify_timeline.waits_backwards),
+    ("tasks are on their lanes", verify_timeline.out_of_lane),
+    ("tasks start when what they wait for is done", verify_timeline.too_early),
+    ("tasks wait for what they read", verify_timeline.read_too_early),
+    ("tasks wait until what they write over is done with", verify_timeline.overwritten),
 )

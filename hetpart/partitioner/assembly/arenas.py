@@ -11,9 +11,11 @@ from hetpart.cost_model.memory import Interval, most_alive, pack
 from hetpart.devices import HOST
 from hetpart.graph.ir import ValueRole
 from hetpart.partitioner.assembly.specs import value_form
+from hetpart.partitioner.assembly.wide import pack_apart
 from hetpart.plan.model import Buffer, ValueForm
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.assembly.spans import Spans
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.scores.liveness import Buffers
 
@@ -38,21 +40,29 @@ class Arena:
         return self.nbytes + self.beside
 
 
-def arenas(formulation: Formulation, held: Buffers) -> tuple[Arena, ...]:
+def arenas(formulation: Formulation, held: Buffers, spans: Spans | None = None) -> tuple[Arena, ...]:
     """Every device's arena, in the problem's order.
 
     Graph inputs are the caller's and outputs are handed to the caller: on the host neither takes room in an arena.
+
+    Args:
+        formulation: What is placed.
+        held: When each value is held in serial order.
+        spans: When each is held where lanes work at the same time: on its devices no two share bytes then either.
     """
-    return tuple(_arena(formulation, held, device) for device in range(len(formulation.problem.devices)))
+    return tuple(_arena(formulation, held, device, spans) for device in range(len(formulation.problem.devices)))
 
 
-def _arena(formulation: Formulation, held: Buffers, device: int) -> Arena:
+def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | None) -> Arena:
     mine = [int(row) for row in np.flatnonzero(held.device == device)]
     inside = [row for row in mine if _is_planned(formulation, int(held.value[row]), device)]
     outside = sorted(set(mine) - set(inside))
     placed = tuple(_interval(formulation, held, row) for row in inside)
     beside = tuple(_interval(formulation, held, row) for row in outside)
-    packing = pack(placed)
+    if spans is None or device not in spans.devices:
+        packing = pack(placed)
+    else:
+        packing = pack_apart([item.nbytes for item in placed], spans.met(np.array(inside, np.int64)))
     name = formulation.problem.devices[device]
     return Arena(
         tuple(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from hetpart.partitioner.assembly.arenas import arenas
+from hetpart.partitioner.assembly.spans import Spans
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.timeline.bounds import critical_path, lane_seconds, lower_bound
 from hetpart.partitioner.timeline.cut_tasks import CutTasks, lane_names
@@ -14,7 +17,6 @@ from hetpart.partitioner.timeline.search import best_schedule
 from hetpart.plan.timeline import LaneUse, Task, TaskKind, Timeline
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.assembly.arenas import Arena
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.timeline.tasks import Tasks
 
@@ -45,19 +47,37 @@ def within_memory(assembly: Assembly, found: CutTasks) -> Tasks:
     )
 
 
+def laid_out_wide(assembly: Assembly, devices: frozenset[int]) -> Assembly:
+    """``assembly`` where on ``devices`` values share bytes only if they are held at different times when overlapped too.
+
+    Arenas there grow, and no task waits for bytes in them.
+    """
+    found = cut_tasks(assembly)
+    waits = [
+        (_waits_beside if device in devices else _waits)(assembly, found, device)
+        for device in range(len(assembly.arenas))
+    ]
+    schedule = best_schedule(found.tasks.waiting_also(list(chain.from_iterable(waits))))
+    wide = arenas(assembly.formulation, assembly.held, Spans.of(devices, found, schedule))
+    return replace(assembly, arenas=wide, order=schedule.order)
+
+
 def _waits(assembly: Assembly, found: CutTasks, device: int) -> Waits:
     arena = assembly.arenas[device]
     waits = waits_for_bytes(
         _holding(found, row, buffer.offset, buffer.nbytes)
         for row, buffer in zip(arena.rows, arena.buffers, strict=True)
     )
-    if assembly.formulation.problem.budgets[device] != NO_BUDGET:
-        waits += waits_one_by_one(_beside(assembly, found, arena))
-    return waits
+    return waits + _waits_beside(assembly, found, device)
 
 
-def _beside(assembly: Assembly, found: CutTasks, arena: Arena) -> list[Holding]:
-    return [_holding(found, row, 0, int(assembly.held.nbytes[row])) for row in arena.rows_beside]
+def _waits_beside(assembly: Assembly, found: CutTasks, device: int) -> Waits:
+    if assembly.formulation.problem.budgets[device] == NO_BUDGET:
+        return []
+    held = assembly.held
+    return waits_one_by_one(
+        _holding(found, row, 0, int(held.nbytes[row])) for row in assembly.arenas[device].rows_beside
+    )
 
 
 def _holding(found: CutTasks, row: int, offset: int, nbytes: int) -> Holding:

@@ -87,7 +87,7 @@ def critical_tasks(tasks: Tasks, schedule: Schedule) -> list[int]:
     """A chain of tasks without a pause from the start to the end, each waiting for its lane or for another task."""
     if not len(tasks):
         return []
-    before = _before_in_lane(tasks, schedule.order)
+    before = before_in_lane(tasks, schedule.order)
     chain = [max(range(len(tasks)), key=lambda task: (schedule.end[task], -task))]
     while schedule.start[chain[-1]] > 0:
         task = chain[-1]
@@ -96,7 +96,7 @@ def critical_tasks(tasks: Tasks, schedule: Schedule) -> list[int]:
     return chain[::-1]
 
 
-def _before_in_lane(tasks: Tasks, order: Sequence[int]) -> list[int]:
+def before_in_lane(tasks: Tasks, order: Sequence[int]) -> list[int]:
     last: dict[int, int] = {}
     before = [NO_TASK] * len(tasks)
     for task in order:
