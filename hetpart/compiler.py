@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.plan.bundle import Bundle
     from hetpart.plan.model import Plan
+    from hetpart.plan.timeline import Timeline
     from hetpart.runtime.session import Session
 
 Progress = Callable[[str], None]
@@ -42,6 +43,12 @@ class PartitionedModel:
     graph: Graph
     costs: Costs
     imported: ImportedModel
+
+    @property
+    def timeline(self) -> Timeline:
+        """When everything of a run would happen if devices and copies worked at the same time, with its bounds."""
+        assert self.plan.timeline is not None
+        return self.plan.timeline
 
     def report(self, *, width: int = 100) -> str:
         """The placement report as text."""
@@ -192,10 +199,11 @@ def partition(  # noqa: PLR0913 - the options are what users type
         say("cutting them for overlap")
         assembly = overlapped(assembly, request.constraints.limits)
     say("fingerprinting the weights")
-    texts = request.texts() | ({"overlap": "true"} if overlap else {}) | {
+    texts = request.texts() | {
         "hardware": str(hardware or "default"),
         "placement": "mapping" if isinstance(placement, Mapping) else str(placement),
     }
+    texts |= {"overlap": "true"} if overlap else {}
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
     notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
     return PartitionedModel(replace(plan, notes=notes), imported.graph, priced.costs, imported)

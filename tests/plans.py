@@ -21,6 +21,7 @@ from hetpart.plan.model import (
     ValueSpec,
     WeightFile,
 )
+from hetpart.plan.timeline import LaneUse, Task, TaskKind, Timeline
 
 TABLE_BYTES = 39 * 100_000 * 80 * 4
 DENSE_BYTES = 15_470_084
@@ -75,8 +76,27 @@ def wide_and_deep_plan() -> Plan:
             Baseline("all-accelerator", None, 1_263_470_084, fits=False),
         ),
         footprint_bytes=1_263_470_084,
+        timeline=_timeline(),
         notes=("the op 'custom' has no formula: priced as one that moves its inputs and outputs",),
     )
+
+
+def _timeline() -> Timeline:
+    """Serial, but for the copies: both start once the host is done, and share a lane."""
+    tasks = (
+        Task(TaskKind.PARTITION, 0, "cpu", 0.0, 0.000_31, ()),
+        Task(TaskKind.COPY, 0, "cpu->cuda:0", 0.000_31, 0.000_387_4, (0,)),
+        Task(TaskKind.COPY, 1, "cpu->cuda:0", 0.000_387_4, 0.000_397_4, (0,)),
+        Task(TaskKind.PARTITION, 1, "cuda:0", 0.000_397_4, 0.000_592_4, (1, 2)),
+        Task(TaskKind.COPY, 2, "cuda:0->cpu", 0.000_592_4, 0.000_602_4, (3,)),
+    )
+    lanes = (
+        LaneUse("cpu", 0.000_31, 1),
+        LaneUse("cuda:0", 0.000_195, 1),
+        LaneUse("cpu->cuda:0", 0.000_087_4, 2),
+        LaneUse("cuda:0->cpu", 0.000_01, 1),
+    )
+    return Timeline(0.000_602_4, 0.000_602_4, 0.000_602_4, 0.000_592_4, lanes, tasks)
 
 
 def _host() -> DeviceUse:

@@ -84,7 +84,7 @@ def test_every_option_of_partition_reaches_the_compiler(fake: FakeCompiler) -> N
         *("--pin", "op:Gather=cpu", "--placement", "random:3", "--threads", 2, "--time-limit", 9, "--verify", "full"),
         *("-o", "out.hetpart", "--self-contained", "--trip-count", "loop*=8", "--access", "access.json"),
         *("--colocate", "a.*", "--host-budget", "8GB", "--headroom", "10%", "--max-partitions", 3, "--min-gain", "5%"),
-        *("--io", "logits=cuda", "--state", "past=present"),
+        *("--io", "logits=cuda", "--state", "past=present", "--overlap"),
     )  # fmt: skip
     assert result.exit_code == 0
     del fake.asked["progress"]
@@ -93,6 +93,7 @@ def test_every_option_of_partition_reaches_the_compiler(fake: FakeCompiler) -> N
         "pin": ("op:Gather=cpu",), "placement": "random:3", "threads": 2, "time_limit": 9.0, "verify": "full",
         "trip_count": ("loop*=8",), "access": Path("access.json"), "colocate": ("a.*",), "host_budget": "8GB",
         "headroom": "10%", "max_partitions": 3, "min_gain": "5%", "io": ("logits=cuda",), "state": ("past=present",),
+        "overlap": True,
     }  # fmt: skip
     assert fake.model.saved == {"path": Path("out.hetpart"), "self_contained": True}
 

@@ -25,6 +25,7 @@ class PartitionOptions:
     hardware: str | None
     request: dict[str, Any]
     placement: str
+    overlap: bool
     verify: str
     self_contained: bool
     quiet: bool
@@ -36,6 +37,7 @@ class PartitionOptions:
             "budget": self.budget or None,
             "hardware": self.hardware,
             "placement": self.placement,
+            "overlap": self.overlap,
             "verify": self.verify,
         }
 
@@ -52,6 +54,7 @@ class PartitionOptions:
     help="optimal, random:SEED, all-cpu, all-accelerator, fill-in-order, accelerate-order, density or a file.",
 )
 @request_options
+@click.option("--overlap", is_flag=True, help="Cut for devices and copies that work at the same time.")
 @click.option("--self-contained", is_flag=True, help="Copy the weights into the bundle.")
 @verify_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")

@@ -150,7 +150,7 @@ def _places(partition: Partition, names: tuple[str, ...], on_host: tuple[str, ..
 
 def _sound_tasks(plan: Plan) -> tuple[Task, ...]:
     """The tasks of a timeline that can be read at all."""
-    if plan.timeline is None or any(miscounted(plan)) or any(waits_backwards(plan)):
+    if plan.timeline is None or not plan.devices or any(miscounted(plan)) or any(waits_backwards(plan)):
         return ()
     return plan.timeline.tasks
 

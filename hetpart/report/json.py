@@ -24,6 +24,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     return {
         "fits": all((use.headroom_bytes or 0) >= 0 for use in plan.devices),
         "predicted_seconds": plan.prediction.seconds,
+        "overlapped_seconds": plan.timeline.seconds if plan.timeline else None,
         "gap": plan.certificate.gap,
         "lower_bound_seconds": plan.certificate.lower_bound,
         "partitions": len(plan.partitions),

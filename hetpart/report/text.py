@@ -9,10 +9,12 @@ from rich.console import Console, RenderableType
 from hetpart.plan.model import Plan
 from hetpart.report import sections, verdict
 from hetpart.report.layout import plain, print_parts
+from hetpart.report.overlap_text import overlap
 
 _SECTIONS = (
     verdict.opening,
     sections.latency,
+    overlap,
     sections.memory,
     sections.partitions,
     sections.copies,

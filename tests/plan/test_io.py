@@ -64,7 +64,7 @@ def test_a_number_that_json_lacks_is_never_written(number: float) -> None:
 def test_fields_of_a_newer_revision_are_passed_over() -> None:
     content = json.loads(DATA)
     content["partitions"][0]["colour"] = "blue"
-    plan = read_plan(json.dumps({**content, "revision": 99, "timeline": [1, 2]}).encode(), "plan.json")
+    plan = read_plan(json.dumps({**content, "revision": 99, "colours": [1, 2]}).encode(), "plan.json")
     assert plan == replace(PLAN, revision=99)
 
 

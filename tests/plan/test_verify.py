@@ -7,12 +7,22 @@ import pytest
 from hetpart.errors import InvalidBundleError
 from hetpart.plan.io import read_plan, write_plan
 from hetpart.plan.model import Buffer, Plan, Transfer
+from hetpart.plan.timeline import Task, TaskKind
 from hetpart.plan.verify import RULES, violations
 from tests.plans import wide_and_deep_plan
 
 PLAN = wide_and_deep_plan()
 FIRST, SECOND = PLAN.partitions
 EMBEDDED, WIDE, SCORE = PLAN.buffers
+assert PLAN.timeline is not None
+TIMELINE = PLAN.timeline
+HOST_TASK, COPY_TASK, WIDE_TASK, TASK, LAST_TASK = TIMELINE.tasks
+
+
+def timed(*tasks: Task) -> Plan:
+    """The plan with these tasks."""
+    return replace(PLAN, timeline=replace(TIMELINE, tasks=tasks))
+
 
 BROKEN: dict[str, Plan] = {
     "a plan has a host": replace(PLAN, devices=()),
@@ -35,6 +45,16 @@ BROKEN: dict[str, Plan] = {
     "buffers hold their values": replace(PLAN, buffers=(replace(EMBEDDED, nbytes=798_719), WIDE, SCORE)),
     "buffers in use do not overlap": replace(PLAN, buffers=(EMBEDDED, replace(WIDE, offset=798_719), SCORE)),
     "sizes are not negative": replace(PLAN, transfers=(replace(PLAN.transfers[0], nbytes=-1),)),
+    "a timeline has every partition and copy once": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK),
+    "tasks wait for tasks before them": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, after=(4,))),
+    "tasks are on their lanes": timed(HOST_TASK, COPY_TASK, WIDE_TASK, replace(TASK, lane="cpu"), LAST_TASK),
+    "tasks start when what they wait for is done": timed(
+        HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, start=0.000_59)
+    ),
+    "tasks wait for what they read": timed(HOST_TASK, COPY_TASK, WIDE_TASK, replace(TASK, after=(1,)), LAST_TASK),
+    "tasks wait until what they write over is done with": replace(
+        PLAN, buffers=(EMBEDDED, WIDE, replace(SCORE, offset=0, first=2))
+    ),
 }
 
 
@@ -71,7 +91,7 @@ def test_steps_before_the_start_or_out_of_order_are_found(step: Plan) -> None:
 def test_an_output_that_nothing_makes_is_found() -> None:
     plan = replace(PLAN, partitions=(FIRST, replace(SECOND, outputs=())), transfers=PLAN.transfers[:2])
     assert "values are made before they are used: score" in violations(plan)
-    assert list(violations(replace(plan, passthrough={"score": "ids"}))) == []
+    assert list(violations(replace(plan, passthrough={"score": "ids"}, timeline=None))) == []
 
 
 def test_bytes_may_be_shared_at_different_times_and_on_different_devices() -> None:
@@ -79,7 +99,7 @@ def test_bytes_may_be_shared_at_different_times_and_on_different_devices() -> No
     elsewhere = Buffer("wide", "cpu", 0, 256, 1, 1)
     empty = Buffer("wide", "cuda:0", 10, 0, 1, 1)
     for other in (later, elsewhere):
-        assert list(violations(replace(PLAN, buffers=(EMBEDDED, other)))) == []
+        assert list(violations(replace(PLAN, buffers=(EMBEDDED, other), timeline=None))) == []
     assert "overlap" not in " ".join(violations(replace(PLAN, buffers=(EMBEDDED, empty))))
 
 
@@ -91,3 +111,34 @@ def test_a_buffer_is_as_large_as_its_value(dtype: str, shape: tuple[int, ...], n
     values = (PLAN.values[0], replace(PLAN.values[1], dtype=dtype, shape=shape, nbytes=nbytes))
     assert list(violations(replace(PLAN, values=values, buffers=(replace(WIDE, nbytes=nbytes),)))) == []
     assert list(violations(replace(PLAN, values=values, buffers=(replace(WIDE, nbytes=nbytes - 1),))))
+
+
+def test_an_older_plan_has_no_timeline() -> None:
+    assert list(violations(replace(PLAN, timeline=None, revision=0))) == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "rule"),
+    [
+        ((HOST_TASK, COPY_TASK, WIDE_TASK, TASK, LAST_TASK, LAST_TASK), "partition and copy once: a task twice"),
+        ((replace(HOST_TASK, index=7), COPY_TASK, WIDE_TASK, TASK, LAST_TASK), "once: partition 0, partition 7"),
+        (
+            (HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, after=(-1,))),
+            "wait for tasks before them: copy 2",
+        ),
+        ((HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, end=float("inf"))), "is done: copy 2"),
+        ((HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, after=())), "what they read: score on cuda:0"),
+    ],
+)
+def test_a_timeline_that_cannot_be_is_found(tasks: tuple[Task, ...], rule: str) -> None:
+    assert any(rule in broken for broken in violations(timed(*tasks)))
+
+
+def test_bytes_are_written_over_only_after_their_last_reader() -> None:
+    """On its lane a task waits for the one before; what is copied meanwhile is not waited for."""
+    later = Transfer("wide", "cuda:0", "cpu", 256, 10.0e-6, step=2)
+    plan = replace(PLAN, transfers=(*PLAN.transfers, later), buffers=(EMBEDDED, WIDE, replace(SCORE, offset=798_720)))
+    copied = Task(TaskKind.COPY, 3, "cuda:0->cpu", 0.000_397_4, 0.000_407_4, (2,))
+    rule = "tasks wait until what they write over is done with: wide and score on cuda:0"
+    raced = (HOST_TASK, COPY_TASK, WIDE_TASK, copied, TASK, replace(LAST_TASK, after=(4,)))
+    assert rule in set(violations(replace(plan, timeline=replace(TIMELINE, tasks=raced))))

@@ -48,7 +48,7 @@ def within_memory(assembly: Assembly, found: CutTasks) -> Tasks:
 
 
 def laid_out_wide(assembly: Assembly, devices: frozenset[int]) -> Assembly:
-    """``assembly`` where on ``devices`` values share bytes only if they are held at different times when overlapped too.
+    """``assembly`` where on ``devices`` values share bytes only if they are held at different times overlapped too.
 
     Arenas there grow, and no task waits for bytes in them.
     """
@@ -91,7 +91,7 @@ def _written(assembly: Assembly, found: CutTasks, within: Tasks, schedule: Sched
     return Timeline(
         seconds=schedule.seconds,
         serial_seconds=one_by_one(found.tasks),
-        lower_bound=lower_bound(found.tasks),
+        lower_bound=min(lower_bound(found.tasks), schedule.seconds),  # sums of the same seconds, rounded otherwise
         critical_path=critical_path(found.tasks),
         lanes=tuple(LaneUse(names[lane], own[lane], found.tasks.lanes.count(lane)) for lane in sorted(own)),
         tasks=_tasks(found, within, schedule, names),

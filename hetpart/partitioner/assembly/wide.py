@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def pack_apart(nbytes: Sequence[int], met: NDArray[np.bool_]) -> Packing:
-    """Place for every size such that those of a pair in ``met`` (R, R) share no byte: the largest first, as low as can be."""
+    """A place for every size, such that those of a pair in ``met`` (R, R) share no byte.
+
+    The largest first, each as low as can be.
+    """
     sizes = np.array([aligned(size) for size in nbytes], np.int64)
     offsets = np.zeros(len(sizes), np.int64)
     placed = np.zeros(len(sizes), np.bool_)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from hetpart.partitioner.timeline.tasks import Tasks
 
 
 def critical_path(tasks: Tasks) -> float:
     """Seconds of the longest chain of tasks that wait for each other."""
-    return max((head + own + tail for head, own, tail in zip(tasks.heads, tasks.seconds, tasks.tails, strict=True)),
-               default=0.0)  # fmt: skip
+    return max([own + tail for own, tail in zip(tasks.seconds, tasks.tails, strict=True)], default=0.0)
 
 
 def lane_seconds(tasks: Tasks) -> dict[int, float]:
@@ -22,37 +22,48 @@ def lane_seconds(tasks: Tasks) -> dict[int, float]:
 
 
 def lower_bound(tasks: Tasks) -> float:
-    """No order takes less: the longest chain, and what every lane alone would need between its heads and tails."""
-    lanes = (_lane_bound(tasks, lane) for lane in sorted(set(tasks.lanes)))
-    return max([critical_path(tasks), *lanes], default=0.0)
+    """No order takes less. It is at least the critical path and the busiest lane's seconds."""
+    heads, tails = _heads(tasks), _heads(tasks.backwards())[::-1]
+    chains = [head + own + tail for head, own, tail in zip(heads, tasks.seconds, tails, strict=True)]
+    lanes: dict[int, list[int]] = {}
+    for task, lane in enumerate(tasks.lanes):
+        lanes.setdefault(lane, []).append(task)
+    return max([*chains, *(_one_lane(tasks, mine, heads, tails) for mine in lanes.values())], default=0.0)
 
 
-def _lane_bound(tasks: Tasks, lane: int) -> float:
-    """The least end of one lane's tasks where each may be interrupted.
+def _heads(tasks: Tasks) -> list[float]:
+    """Seconds before which no task can start: what it waits for has to run, and on one lane one after another."""
+    heads: list[float] = []
+    for own in tasks.after:
+        ends: dict[int, float] = {}
+        for first in sorted(own, key=heads.__getitem__):
+            lane = tasks.lanes[first]
+            ends[lane] = max(ends.get(lane, 0.0), heads[first]) + tasks.seconds[first]
+        heads.append(max(ends.values(), default=0.0))
+    return heads
 
-    Jackson's preemptive schedule: of the tasks whose heads have passed the one with the longest tail runs. It is at
-    least the lane's work, after its shortest head and before its shortest tail. Carlier, "The one-machine sequencing
-    problem" (1982).
+
+def _one_lane(tasks: Tasks, mine: list[int], heads: Sequence[float], tails: Sequence[float]) -> float:
+    """The least end of one lane's tasks between their heads and tails, where each may be interrupted.
+
+    Jackson's preemptive schedule: of the tasks whose heads have passed, the one with the longest tail runs. Carlier,
+    "The one-machine sequencing problem" (1982).
     """
-    mine = sorted((task for task, own in enumerate(tasks.lanes) if own == lane), key=tasks.heads.__getitem__)
+    coming = sorted(mine, key=heads.__getitem__, reverse=True)
     left = {task: tasks.seconds[task] for task in mine}
     waiting: list[tuple[float, int]] = []
-    heapify(waiting)
     now = end = 0.0
-    arrived = 0
-    while arrived < len(mine) or waiting:
+    while coming or waiting:
         if not waiting:
-            now = max(now, tasks.heads[mine[arrived]])
-        while arrived < len(mine) and tasks.heads[mine[arrived]] <= now:
-            heappush(waiting, (-tasks.tails[mine[arrived]], mine[arrived]))
-            arrived += 1
+            now = max(now, heads[coming[-1]])
+        while coming and heads[coming[-1]] <= now:
+            task = coming.pop()
+            heappush(waiting, (-tails[task], task))
         task = waiting[0][1]
-        until = tasks.heads[mine[arrived]] if arrived < len(mine) else float("inf")
-        if now + left[task] <= until:
-            now += left[task]
+        until = min(now + left[task], heads[coming[-1]] if coming else float("inf"))
+        left[task] -= until - now
+        now = until
+        if left[task] <= 0 or not coming or now < heads[coming[-1]]:
             heappop(waiting)
-            end = max(end, now + tasks.tails[task])
-        else:
-            left[task] -= until - now
-            now = until
+            end = max(end, now + tails[task])
     return end

@@ -39,9 +39,7 @@ class CutTasks:
     """Per row of ``held``: the tasks that write or read it, none twice."""
 
     @classmethod
-    def of(
-        cls, problem: PlacementProblem, placement: Placement, cut: Cut, held: Buffers | None = None
-    ) -> CutTasks:
+    def of(cls, problem: PlacementProblem, placement: Placement, cut: Cut, held: Buffers | None = None) -> CutTasks:
         """The tasks of ``cut``; ``held`` are its buffers where they are known."""
         return _Tasking(problem, placement, cut, held).done()
 

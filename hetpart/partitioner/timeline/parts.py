@@ -50,14 +50,15 @@ class Parting:
 
     def splits(self, timed: Timed) -> list[Split]:
         """Of the partitions that the end of the run waits for: those that could save most first."""
-        chain = critical_tasks(timed.found.tasks, timed.schedule)
         partition_of = {task: index for index, task in enumerate(timed.found.of_partition.tolist())}
         before = before_in_lane(timed.found.tasks, timed.schedule.order)
         found: dict[tuple[int, Ops], float] = {}
-        for task in (task for task in chain if task in partition_of):
+        for task in critical_tasks(timed.found.tasks, timed.schedule):
+            if task not in partition_of:
+                continue
             idle_from = timed.schedule.end[before[task]] if before[task] != NO_TASK else 0.0
             halves = _Halves(self, timed, partition_of[task], task)
-            tried = [*(halves.early_copies() if task != chain[-1] else ()), *halves.early_starts(idle_from)]
+            tried = [*halves.early_copies(), *halves.early_starts(idle_from)]
             for first, saving in tried:
                 key = partition_of[task], first
                 found[key] = max(found.get(key, 0.0), saving)

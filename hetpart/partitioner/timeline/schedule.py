@@ -46,57 +46,92 @@ def one_by_one(tasks: Tasks) -> float:
 
 def by_priority(tasks: Tasks, priority: Sequence[float]) -> Order:
     """The order in which lanes that never wait take the tasks that are ready, those of the highest priority first."""
-    followers: list[list[int]] = [[] for _ in range(len(tasks))]
-    for task, own in enumerate(tasks.after):
-        for first in own:
-            followers[first].append(task)
-    missing = [len(own) for own in tasks.after]
-    ready: list[list[tuple[float, int]]] = [[] for _ in range(max(tasks.lanes, default=0) + 1)]
-    for task in (task for task, number in enumerate(missing) if not number):
-        heappush(ready[tasks.lanes[task]], (-priority[task], task))
-    running: list[tuple[float, int]] = []
-    busy = [False] * len(ready)
-    order: list[int] = []
-    now = 0.0
-    while len(order) < len(tasks):
-        for lane, waiting in enumerate(ready):
-            if waiting and not busy[lane]:
-                task = heappop(waiting)[1]
-                order.append(task)
-                busy[lane] = True
-                heappush(running, (now + tasks.seconds[task], task))
-        now, done = heappop(running)
-        for task in _ended(running, now, done):
-            busy[tasks.lanes[task]] = False
-            for then in followers[task]:
-                missing[then] -= 1
-                if not missing[then]:
-                    heappush(ready[tasks.lanes[then]], (-priority[then], then))
-    return tuple(order)
+    lanes = _Lanes(tasks, priority)
+    while len(lanes.order) < len(tasks):
+        lanes.take()
+        lanes.end()
+    return tuple(lanes.order)
 
 
-def _ended(running: list[tuple[float, int]], now: float, done: int) -> list[int]:
-    """``done`` and every other running task that ends ``now``."""
-    ended = [done]
-    while running and running[0][0] == now:
-        ended.append(heappop(running)[1])
-    return ended
+class _Lanes:
+    """Lanes at work: what is ready for each, what runs, and what has been taken so far."""
+
+    def __init__(self, tasks: Tasks, priority: Sequence[float]) -> None:
+        self.order: list[int] = []
+        self._tasks, self._priority = tasks, priority
+        self._missing = [len(own) for own in tasks.after]
+        self._then: list[list[int]] = [[] for _ in range(len(tasks))]
+        for task, own in enumerate(tasks.after):
+            for first in own:
+                self._then[first].append(task)
+        lanes = max(tasks.lanes, default=0) + 1
+        self._ready: list[list[tuple[float, int]]] = [[] for _ in range(lanes)]
+        self._busy = [False] * lanes
+        self._running: list[tuple[float, int]] = []
+        self._now = 0.0
+        for task, number in enumerate(self._missing):
+            if not number:
+                self._offer(task)
+
+    def take(self) -> None:
+        """Every idle lane takes the first of what is ready for it."""
+        for lane, ready in enumerate(self._ready):
+            if ready and not self._busy[lane]:
+                task = heappop(ready)[1]
+                self.order.append(task)
+                self._busy[lane] = True
+                heappush(self._running, (self._now + self._tasks.seconds[task], task))
+
+    def end(self) -> None:
+        """Go on to when the next running task ends; it and all that end then free their lanes."""
+        self._now = self._running[0][0]
+        while self._running and self._running[0][0] == self._now:
+            task = heappop(self._running)[1]
+            self._busy[self._tasks.lanes[task]] = False
+            for then in self._then[task]:
+                self._missing[then] -= 1
+                if not self._missing[then]:
+                    self._offer(then)
+
+    def _offer(self, task: int) -> None:
+        heappush(self._ready[self._tasks.lanes[task]], (-self._priority[task], task))
 
 
-def critical_tasks(tasks: Tasks, schedule: Schedule) -> list[int]:
-    """A chain of tasks without a pause from the start to the end, each waiting for its lane or for another task."""
-    if not len(tasks):
-        return []
+def critical_chain(tasks: Tasks, schedule: Schedule) -> list[int]:
+    """Tasks without a pause from the start to the end, each waiting for its lane or for the one before it."""
     before = before_in_lane(tasks, schedule.order)
-    chain = [max(range(len(tasks)), key=lambda task: (schedule.end[task], -task))]
-    while schedule.start[chain[-1]] > 0:
-        task = chain[-1]
-        ended = (*tasks.after[task], *(before[task : task + 1] if before[task] != NO_TASK else ()))
-        chain.append(next(first for first in ended if schedule.end[first] == schedule.start[task]))
+    chain = _last(schedule)[:1]
+    while chain and schedule.start[chain[-1]] > 0:
+        chain.append(_awaited(tasks, schedule, before, chain[-1])[0])
     return chain[::-1]
 
 
+def critical_tasks(tasks: Tasks, schedule: Schedule) -> list[int]:
+    """The tasks of all such chains, the last first."""
+    before = before_in_lane(tasks, schedule.order)
+    found = dict.fromkeys(_last(schedule))
+    waiting = list(found)
+    while waiting:
+        more = [task for task in _awaited(tasks, schedule, before, waiting.pop()) if task not in found]
+        found.update(dict.fromkeys(more))
+        waiting += more
+    return list(found)
+
+
+def _last(schedule: Schedule) -> list[int]:
+    return [task for task, end in enumerate(schedule.end) if end == schedule.seconds]
+
+
+def _awaited(tasks: Tasks, schedule: Schedule, before: list[int], task: int) -> list[int]:
+    """What ``task`` has waited for to the end: others, or the one before it in its lane."""
+    if not schedule.start[task]:
+        return []
+    ended = {*tasks.after[task], before[task]} - {NO_TASK}
+    return sorted(first for first in ended if schedule.end[first] == schedule.start[task])
+
+
 def before_in_lane(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    """Per task: the one that its lane does before it in ``order``, or ``NO_TASK``."""
     last: dict[int, int] = {}
     before = [NO_TASK] * len(tasks)
     for task in order:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from hetpart.partitioner.timeline.bounds import lower_bound
-from hetpart.partitioner.timeline.schedule import Schedule, by_priority, critical_tasks, in_order
+from hetpart.partitioner.timeline.schedule import Schedule, by_priority, critical_chain, in_order
 from hetpart.partitioner.timeline.tasks import Order, Tasks
 
-EFFORT = 100_000
+EFFORT = 50_000
 """Tasks visited while orders are compared: what bounds the time, and does so alike on every machine."""
 _CLOSE = 1e-9
 """Relative: what is this close to a bound has reached it."""
@@ -54,7 +54,7 @@ def _neighbours(tasks: Tasks, schedule: Schedule) -> Iterator[Order]:
     simulated annealing" (1992).
     """
     place = {task: position for position, task in enumerate(schedule.order)}
-    for first, then in pairwise(critical_tasks(tasks, schedule)):
+    for first, then in pairwise(critical_chain(tasks, schedule)):
         if tasks.lanes[first] == tasks.lanes[then]:
             order = _swapped(tasks, schedule.order, place[first], place[then])
             if order is not None:
@@ -62,7 +62,7 @@ def _neighbours(tasks: Tasks, schedule: Schedule) -> Iterator[Order]:
 
 
 def _swapped(tasks: Tasks, order: Order, first: int, then: int) -> Order | None:
-    """``order`` with the task at ``then``, and all it waits for, before the one at ``first``, unless it waits for it."""
+    """``order`` with the task at ``then``, after all it waits for, before that at ``first``; not if it waits for it."""
     wanted = {order[then]}
     for task in reversed(order[first : then + 1]):
         if task in wanted:

@@ -1,0 +1,51 @@
+"""The section of the report on lanes that work at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hetpart.plan.model import Plan
+from hetpart.plan.timeline import Timeline
+from hetpart.report.layout import heading, line, name, table
+from hetpart.units import format_count, format_seconds
+
+_TODAY = "predicted; the runtime runs one after another today, so the total above is what a run takes"
+_ADVICE = "--overlap cuts for it"
+_NOTICEABLE = 1.0005
+
+
+def overlap(plan: Plan) -> Iterator[RenderableType]:
+    """Serial and overlapped latency, each with what bounds it; nothing where there is but one thing to do."""
+    timeline = plan.timeline
+    if timeline is None or len(timeline.tasks) < 2:
+        return
+    yield heading("Were devices and copies to work at the same time", _TODAY)
+    yield table(
+        ("", ">predicted", ">at least", "bounded by"),
+        [
+            _row("one after another", plan.prediction.seconds, plan.certificate.lower_bound, "any placement"),
+            _row("overlapped", timeline.seconds, timeline.lower_bound, "any order of these partitions and copies"),
+        ],
+    )
+    yield line(_gain(timeline, cut_for_it="overlap" in plan.options), " ", _bounds(timeline))
+
+
+def _row(label: str, seconds: float, bound: float, what: str) -> tuple[str, ...]:
+    return label, format_seconds(seconds), format_seconds(bound), what
+
+
+def _gain(timeline: Timeline, *, cut_for_it: bool) -> str:
+    if timeline.serial_seconds < timeline.seconds * _NOTICEABLE:
+        return "Overlap would save nothing." if cut_for_it else f"As it is cut, overlap would save nothing; {_ADVICE}."
+    return f"Overlap would make it {timeline.serial_seconds / timeline.seconds:.2f}× as fast."
+
+
+def _bounds(timeline: Timeline) -> Text:
+    """The critical path, and every lane with how long it works, the busiest first."""
+    path = f"Critical path {format_seconds(timeline.critical_path)}; busy: "
+    ranked = sorted(timeline.lanes, key=lambda use: -use.seconds)
+    lanes = [Text.assemble(name(use.lane), f" {format_seconds(use.seconds)}") for use in ranked]
+    return Text.assemble(path, Text(", ").join(lanes), f"; {format_count(len(timeline.tasks), 'task')}.")

@@ -1,0 +1,99 @@
+"""Plans cut for overlap: real models, checked by what shares no code with the search, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hetpart
+import hetpart.compiler
+from benchmarks import zoo
+from hetpart.partitioner.assembly.assemble import Assembly
+from hetpart.partitioner.scores.certificate import check
+from tests import golden_plans
+from tests.partitioner.simulate import simulated_peaks
+from tests.partitioner.timeline.test_timeline import assert_safe, assert_told
+from tests.runtime.models import model
+
+Find = Callable[[str], Path]
+MODELS = ["dlrm-tiny", "wide-and-deep-tiny", "moe-dense-tiny"]
+
+
+def plans(path: Path, name: str, share: int = 50) -> tuple[hetpart.PartitionedModel, hetpart.PartitionedModel]:
+    """Cut for one after another, and for overlap."""
+    options = {"hardware": golden_plans.MACHINE, "shape": dict(zoo.ZOO[name].shape), "threads": 2}
+    footprint = hetpart.partition(path, placement="all-accelerator", **options).plan.footprint_bytes
+    options |= {"budget": footprint * share // 100, "time_limit": 600}
+    return hetpart.partition(path, **options), hetpart.partition(path, overlap=True, **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_faster_within_the_same_budget(name: str, zoo_model: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Assembly] = []
+    write = hetpart.compiler.write_plan
+    monkeypatch.setattr(
+        "hetpart.compiler.write_plan", lambda found, *rest: (written.append(found), write(found, *rest))[1]
+    )
+    serial, overlapped = plans(zoo_model(name), name)
+    assert overlapped.timeline.seconds < serial.timeline.seconds
+    assert [d.device for d in overlapped.plan.decisions] == [d.device for d in serial.plan.decisions]
+    for made, found in zip((serial, overlapped), written[1:], strict=True):
+        assert_told(made)
+        assert_safe(made)
+        verdict = check(found.formulation.problem, found.solution.placement, found.solution.cut)
+        assert verdict.violations == ()
+        assert verdict.total_seconds == pytest.approx(made.plan.prediction.seconds)
+        for device, peak in simulated_peaks(made).items():
+            assert peak <= made.plan.device(device).peak_bytes
+        assert all(headroom is None or headroom >= 0 for headroom in (use.headroom_bytes for use in made.plan.devices))
+
+
+def test_fused_ops_stay_together(zoo_model: Find) -> None:
+    _, overlapped = plans(zoo_model("wide-and-deep-tiny"), "wide-and-deep-tiny")
+    partition = {op: p.id for p in overlapped.plan.partitions for op in p.ops}
+    groups: dict[int, set[int]] = {}
+    for op, group in zip(overlapped.graph.ops, overlapped.costs.groups, strict=True):
+        groups.setdefault(group, set()).add(partition[op.name])
+    assert {len(partitions) for partitions in groups.values()} == {1}
+
+
+BRANCHES = model("""g (float[300,300] x) => (float[300,300] z) {
+    [a] a = MatMul(x, x) [b] b = MatMul(x, x) [c] c = MatMul(b, b) [d] d = Neg(a) [e] z = Add(c, d)
+}""")
+PINS = ("node:a=cpu", "node:b=cuda", "node:c=cuda", "node:d=cpu", "node:e=cpu")
+
+
+def test_what_is_cut_for_overlap_computes_the_same() -> None:
+    x = np.random.default_rng(1).standard_normal((300, 300)).astype(np.float32)
+    results: list[np.ndarray] = []
+    for overlap in (False, True):
+        made = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=overlap)
+        with made.session(emulate=True, threads=1) as session:
+            results += session.run(None, {"x": x})
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [{"max_partitions": 2}, {"min_gain": "90%"}, {"min_gain": "1s"}])
+def test_limits_are_kept(limit: dict[str, object]) -> None:
+    free = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True)
+    held = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True, **limit)
+    assert len(free.plan.partitions) == 3
+    assert len(held.plan.partitions) == 2
+
+
+def test_a_budget_without_room_for_more_keeps_the_memory_of_one_after_another() -> None:
+    """Where the budget is what the serial plan takes, no byte more is taken; lanes wait instead."""
+    free = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS)
+    least = free.plan.device("cuda:0").peak_bytes
+    tight = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True, budget=least)
+    assert tight.plan.device("cuda:0").peak_bytes <= least
+    assert_safe(tight)
+
+
+def test_equal_inputs_give_equal_plans() -> None:
+    first, second = (hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True).plan for _ in range(2))
+    assert first == second
+    assert first.options["overlap"] == "true"

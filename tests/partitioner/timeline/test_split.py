@@ -1,0 +1,132 @@
+"""Splits whose worth is known by hand, and what every split keeps to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem, Uses
+from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.timeline.split import Worth, splits
+from hetpart.partitioner.timeline.timed import Timed
+from tests.partitioner.problems import placements, random_problem
+
+INF = float("inf")
+
+
+def problem(
+    devices: str, seconds: list[float], edges: list[tuple[int, int]], *, session: float = 0.0, copy: float = 1.0
+) -> PlacementProblem:
+    """Ops on the host (``h``) or the accelerator (``a``), of these seconds; every op makes one value."""
+    ops = len(devices)
+    there = np.array([device == "a" for device in devices])
+    copies = np.zeros((2, 2, ops))
+    copies[0, 1] = copies[1, 0] = copy
+    last = {producer for producer, _ in edges}
+    return PlacementProblem(
+        devices=("cpu", "cuda:0"),
+        seconds=np.array([np.where(there, INF, seconds), np.where(there, seconds, INF)]),
+        groups=np.arange(ops, dtype=np.int32),
+        scratch_bytes=np.zeros(ops, np.int64),
+        value_producer=np.arange(ops, dtype=np.int32),
+        value_left_on_host=np.zeros(ops, np.bool_),
+        value_returned=np.array([op not in last for op in range(ops)]),
+        value_bytes=np.full(ops, 10, np.int64),
+        value_uses=Uses.from_rows([[(user, False) for maker, user in edges if maker == op] for op in range(ops)]),
+        copy_seconds=copies,
+        weight_bytes=np.zeros(0, np.int64),
+        weight_uses=Uses.from_rows([]),
+        budgets=np.array([NO_BUDGET, NO_BUDGET]),
+        session_seconds=np.full(2, session),
+        session_bytes=np.array([0, 5]),
+    )
+
+
+def found(asked: PlacementProblem, worth: Worth = Worth(), atoms: list[int] | None = None) -> list[Timed]:  # noqa: B008
+    placement = np.argmin(asked.seconds, axis=0).astype(np.int8)
+    atoms = list(range(asked.ops)) if atoms is None else atoms
+    return splits(asked, placement, cut(asked, placement), atoms, worth)
+
+
+EARLY_COPY = "hhah", [2.0, 3.0, 3.0, 1.0], [(0, 2), (1, 3), (2, 3)]
+"""Host op 0 feeds the accelerator, host op 1 does not, host op 3 needs both."""
+EARLY_START = "haa", [4.0, 3.0, 3.0], [(0, 2), (1, 2)]
+"""Accelerator op 1 needs nothing of the host, op 2 does."""
+
+
+def test_an_early_copy() -> None:
+    before, after = found(problem(*EARLY_COPY))
+    # 2 and 3 on the host, copy, 3, copy, 1. Then 2, copy, 3, copy, 1, and the other 3 meanwhile.
+    assert (before.seconds, after.seconds) == (11.0, 8.0)
+    assert after.cut.partition.tolist() == [0, 1, 2, 3]
+    assert after.cut.devices.tolist() == [0, 0, 1, 0]
+
+
+def test_an_early_start() -> None:
+    before, after = found(problem(*EARLY_START))
+    # 4, copy, both. Then one of them meanwhile. The result is copied to the caller in 1.
+    assert (before.seconds, after.seconds) == (12.0, 9.0)
+
+
+def test_a_split_pays_for_its_session() -> None:
+    assert [timed.seconds for timed in found(problem(*EARLY_COPY, session=0.5))] == [12.5, 9.5]
+    # It would save 3, less than a session takes.
+    assert len(found(problem(*EARLY_COPY, session=3.5))) == 1
+
+
+@pytest.mark.parametrize("worth", [Worth(partitions=3), Worth(seconds=3.1), Worth(share=0.3)])
+def test_limits_are_kept(worth: Worth) -> None:
+    assert len(found(problem(*EARLY_COPY), worth)) == 1
+
+
+@pytest.mark.parametrize("worth", [Worth(partitions=4), Worth(seconds=2.9), Worth(share=0.27)])
+def test_what_limits_allow_is_done(worth: Worth) -> None:
+    assert [timed.cut.partitions for timed in found(problem(*EARLY_COPY), worth)] == [3, 4]
+
+
+def test_ops_that_are_one_are_not_parted() -> None:
+    assert len(found(problem(*EARLY_COPY), atoms=[0, 0, 1, 2])) == 1
+
+
+def test_a_split_that_does_not_fit_is_not_made() -> None:
+    asked = problem(*EARLY_START)
+    assert len(found(asked)) == 2
+    placement = np.argmin(asked.seconds, axis=0).astype(np.int8)
+    peak = check(asked, placement, cut(asked, placement)).peaks[1]
+    # The second session takes 5 bytes, and what passes between both 10 more.
+    assert len(found(replace(asked, budgets=np.array([NO_BUDGET, peak + 4])))) == 1
+
+
+def test_a_pipeline_through_many_values() -> None:
+    """Each of four host ops feeds an accelerator op of its own."""
+    devices, seconds = "hhhhaaaa", [2.0] * 8
+    chain = found(problem(devices, seconds, [(i, i + 4) for i in range(4)], copy=0.1))
+    assert chain[0].seconds == pytest.approx(8 + 4 * 0.1 + 8 + 4 * 0.1)
+    assert chain[-1].seconds < 0.7 * chain[0].seconds
+
+
+def test_every_split_is_legal_and_faster() -> None:
+    made = 0
+    for seed in range(120):
+        asked = random_problem(seed, most_ops=10, sessions=seed % 2 == 0, budget=0.8 if seed % 3 else None)
+        for placement in islice(placements(asked), 0, 64, 11):
+            start = cut(asked, placement)
+            fits = check(asked, placement, start).fits
+            steps = splits(asked, placement, start, asked.groups.tolist(), Worth())
+            assert steps[0].cut is start
+            for before, after in pairwise(steps):
+                made += 1
+                assert after.seconds < before.seconds
+                assert after.cut.partitions == before.cut.partitions + 1
+                verdict = check(asked, placement, after.cut)
+                assert verdict.legal
+                assert verdict.fits or not fits
+                for group in np.unique(asked.groups):
+                    own = {int(p) for p in before.cut.partition[asked.groups == group]}
+                    new = {int(p) for p in after.cut.partition[asked.groups == group]}
+                    assert len(new) <= len(own)
+    assert made > 50
