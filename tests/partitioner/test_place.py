@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hetpart
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner import arenas
+from hetpart.partitioner.assembly import arenas
 from tests.partitioner.simulate import simulated_peaks
 from tests.runtime.graphs import models
 from tests.runtime.models import model
