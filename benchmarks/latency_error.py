@@ -99,7 +99,9 @@ def main() -> None:
         for turn in range(asked.rounds):
             say(f"latency_error: round {turn + 1} of {asked.rounds}")
             if asked.profile == CALIBRATED:
-                subprocess.run([sys.executable, "-m", "hetpart", "calibrate", "--refine", "--json"], check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "hetpart", "calibrate", "--refine"], check=True, stdout=sys.stderr
+                )
             bench.measure()
         rows = [bench.row(name, threads, asked.profile) for name, threads in bench.measured]
     rows.sort(key=lambda row: -abs(row["error"]))

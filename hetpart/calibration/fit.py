@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from hetpart.calibration.probes import Family, Sizes
@@ -27,12 +27,36 @@ def table(family: Family, seconds: Mapping[Sizes, float]) -> RateTable:
     return RateTable(axes, tuple(max(LEAST_SECONDS, filled[sizes]) for sizes in product(*family.axes)))
 
 
+def scaled(whole: RateTable, family: Family, seconds: Mapping[Sizes, float]) -> RateTable:
+    """``whole`` as it is where ``seconds`` were taken, at fewer points.
+
+    What more threads gain changes slowly with the size; what a kernel takes does not.
+
+    Args:
+        whole: Of one thread, at every point.
+        family: With fewer points.
+        seconds: Of a call with more threads, at every point of ``family.points()``.
+    """
+    gained = {sizes: max(LEAST_SECONDS, taken) / whole.at(sizes) for sizes, taken in seconds.items()}
+    for sizes in product(*family.axes):
+        if sizes not in gained:
+            smaller = [gained[other] for other, _ in _smaller(family, sizes) if other in gained]
+            gained[sizes] = sum(smaller) / len(smaller)
+    axes = tuple(tuple(map(float, axis)) for axis in family.axes)
+    gains = RateTable(axes, tuple(gained[sizes] for sizes in product(*family.axes)))
+    points = zip(product(*whole.axes), whole.seconds, strict=True)
+    return RateTable(whole.axes, tuple(max(LEAST_SECONDS, taken * gains.at(sizes)) for sizes, taken in points))
+
+
 def _from_smaller(family: Family, sizes: Sizes, known: Mapping[Sizes, float]) -> float:
     """Seconds grow in proportion from the neighbours that are smaller along one axis; their mean."""
-    grown: list[float] = []
+    grown = [known[other] * times for other, times in _smaller(family, sizes) if other in known]
+    return sum(grown) / len(grown)
+
+
+def _smaller(family: Family, sizes: Sizes) -> Iterator[tuple[Sizes, float]]:
+    """Neighbours that are smaller along one axis, and how many times as large that one size is."""
     for position, axis in enumerate(family.axes):
         index = axis.index(sizes[position])
-        smaller = (*sizes[:position], axis[index - 1], *sizes[position + 1 :])
-        if index and smaller in known:
-            grown.append(known[smaller] * sizes[position] / axis[index - 1])
-    return sum(grown) / len(grown)
+        if index:
+            yield (*sizes[:position], axis[index - 1], *sizes[position + 1 :]), sizes[position] / axis[index - 1]

@@ -19,6 +19,7 @@ from hetpart.calibration.probes import (
     TABLE_BYTES,
     WEIGHING,
     Key,
+    probe_keys,
     probe_models,
 )
 from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
@@ -50,7 +51,8 @@ class _Bench:
     @staticmethod
     def of(models: Mapping[Key, bytes], buffers: Buffers, threads: int) -> _Bench:
         bench = _Bench(buffers, threads)
-        for key, content in models.items():
+        for key in probe_keys(thin=threads > 1):
+            content = models[key]
             if key[0] in CONVOLUTIONS:
                 bench.profiled[key] = Profiled(content, threads)
             else:

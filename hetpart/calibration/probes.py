@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -62,6 +62,20 @@ class Family:
         for sizes in product(*self.axes):
             if self.flops is None or self.flops(*sizes) <= self.most_flops:
                 yield sizes
+
+    def thinned(self) -> Family:
+        """With the ends of every axis and few points between them."""
+        return replace(self, axes=tuple(_thinned(axis) for axis in self.axes))
+
+
+THIN = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 3}
+MOST_THIN = 4
+"""Points of an axis that stay, by those it has."""
+
+
+def _thinned(axis: Sizes) -> Sizes:
+    last, kept = len(axis) - 1, THIN.get(len(axis), MOST_THIN)
+    return tuple(axis[round(last * place / max(1, kept - 1))] for place in range(kept))
 
 
 def _product_flops(*sizes: int) -> float:
@@ -214,9 +228,20 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
 """What the costs beside kernels are found from, and the rate of weights that lie in no cache."""
 
 
+def families(*, thin: bool = False) -> dict[str, Family]:
+    """All that are measured; ``thin``: with fewer points."""
+    return {name: family.thinned() if thin else family for name, family in {**FAMILIES, **CONVOLUTIONS}.items()}
+
+
+def probe_keys(*, thin: bool = False) -> Iterator[Key]:
+    """Every probe."""
+    yield from OVERHEADS
+    for name, family in families(thin=thin).items():
+        yield from dict.fromkeys((name, sizes) for sizes in (*family.points(), *CHECKS.get(name, ())))
+
+
 def probe_models() -> Iterator[tuple[Key, bytes]]:
     """The model of every probe."""
-    yield from ((key, build()) for key, build in OVERHEADS.items())
-    for name, family in {**FAMILIES, **CONVOLUTIONS}.items():
-        for sizes in (*family.points(), *CHECKS.get(name, ())):
-            yield (name, sizes), family.build(*sizes)
+    for key in probe_keys():
+        name, sizes = key
+        yield key, OVERHEADS[key]() if key in OVERHEADS else families()[name].build(*sizes)

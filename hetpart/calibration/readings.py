@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
-from hetpart.calibration.fit import LEAST_SECONDS, table
+from hetpart.calibration.fit import LEAST_SECONDS, scaled, table
 from hetpart.calibration.probes import (
     CHECKS,
     COLD,
     COLD_LAYERS,
     COLD_WIDTH,
-    CONVOLUTIONS,
     FAMILIES,
     FEW,
     FEW_OPERANDS,
@@ -28,6 +27,7 @@ from hetpart.calibration.probes import (
     Family,
     Key,
     Sizes,
+    families,
 )  # fmt: skip
 from hetpart.rates import RateTable
 
@@ -36,10 +36,6 @@ LARGE = 20
 _FLOAT_BYTES = 4
 _SHORT_ROW = 16
 _REORDERS = ("ReorderInput", "ReorderOutput")
-
-
-def _family(name: str) -> Family:
-    return FAMILIES.get(name) or CONVOLUTIONS[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +48,8 @@ class Readings:
     """Seconds of each kernel by op type, of those that were profiled."""
     noting: float
     """Seconds that the profile itself adds to a kernel."""
+    whole: Mapping[str, RateTable] | None = None
+    """Tables of one thread, where these probes are fewer."""
 
     @property
     def launch(self) -> float:
@@ -80,26 +78,30 @@ class Readings:
         name, _ = key
         if key in self.kernels:
             return max(self.launch, self.kernels[key]["Conv"] - self.noting)
-        return (self.runs[key] - self.beside) / _family(name).calls
+        return (self.runs[key] - self.beside) / self._family(name).calls
+
+    def _family(self, name: str) -> Family:
+        return families(thin=self.whole is not None)[name]
 
     def tables(self) -> dict[str, RateTable]:
-        """Of every family, and of reordering."""
-        return {name: self.table(name) for name in (*FAMILIES, *CONVOLUTIONS) if self._is_whole(name)}
+        """Of every family."""
+        return {name: self.table(name) for name in families() if self._is_whole(name)}
 
     def _is_whole(self, name: str) -> bool:
         """Whether every size was measured."""
-        keys = [(name, sizes) for sizes in (*_family(name).points(), *CHECKS.get(name, ()))]
+        keys = [(name, sizes) for sizes in (*self._family(name).points(), *CHECKS.get(name, ()))]
         return all(key in self.runs or key in self.kernels for key in keys)
 
     def table(self, name: str) -> RateTable:
         """Of one family."""
-        family = _family(name)
-        return table(family, {sizes: self.call((name, sizes)) for sizes in family.points()})
+        family = self._family(name)
+        seconds = {sizes: self.call((name, sizes)) for sizes in family.points()}
+        return table(family, seconds) if self.whole is None else scaled(self.whole[name], family, seconds)
 
     def reordering(self) -> RateTable:
         """By elements: what bringing the channels of pointwise convolutions' images into blocks and back took."""
         least: dict[int, float] = {}
-        for inputs, outputs, positions in CONVOLUTIONS["pointwise"].points():
+        for inputs, outputs, positions in self._family("pointwise").points():
             kernels = self.kernels["pointwise", (inputs, outputs, positions)]
             for op_type, channels in zip(_REORDERS, (inputs, outputs), strict=True):
                 seconds = kernels.get(op_type, inf) - self.noting
@@ -118,7 +120,7 @@ class Readings:
 
     def peaks(self) -> dict[str, float]:
         """Operations a second of large products, by dtype."""
-        points = list(FAMILIES["gemm"].points())
+        points = list(self._family("gemm").points())
         large = [sizes for sizes in points if prod(sizes) * LARGE >= max(map(prod, points))]
         float32 = max(self._rate(("gemm", sizes), sizes) for sizes in large)
         others = {dtype: self._rate(key, PEAK_SIZES) for dtype, key in PEAKS.items() if key in self.runs}

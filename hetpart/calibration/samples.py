@@ -66,9 +66,13 @@ class Samples:
             max(self.quiet_share, other.quiet_share),
         )
 
-    def rates(self) -> KernelRates:
-        """What a kernel takes, by family and size."""
-        streamed, cool, warm = self._readings()
+    def rates(self, single: Samples | None = None) -> KernelRates:
+        """What a kernel takes, by family and size.
+
+        Args:
+            single: Of one thread, at all sizes, where these are of more threads and of fewer sizes.
+        """
+        streamed, cool, warm = self._readings() if single is None else self._scaled(single)
         tables = cool.tables() | {STREAMED: streamed.table("gemm"), REORDER: cool.reordering()}
         return KernelRates(
             tables=tables,
@@ -84,6 +88,11 @@ class Samples:
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
         )
+
+    def _scaled(self, single: Samples) -> tuple[Readings, Readings, Readings]:
+        pairs = zip(self._readings(), single._readings(), strict=True)
+        streamed, cool, warm = (replace(own, whole=other.tables()) for own, other in pairs)
+        return streamed, cool, warm
 
     def _readings(self) -> tuple[Readings, Readings, Readings]:
         """The state in which weights are streamed, the cool one, and the warm one."""
@@ -109,6 +118,7 @@ class Sampled:
     cores: int
     runtime: str
     threads: tuple[Samples, ...]
+    """One thread first, at all sizes."""
     link_bandwidth: float
     link_seconds: float
     accelerator: AcceleratorCalibration | None = None
@@ -136,7 +146,8 @@ class Sampled:
 
     def calibration(self) -> Calibration:
         """What planning uses."""
-        rates = {str(one.threads): one.rates() for one in self.threads}
+        single, *others = self.threads
+        rates = {str(single.threads): single.rates()} | {str(one.threads): one.rates(single) for one in others}
         return Calibration(
             SCHEMA, VERSION, self.processor, self.cores, self.runtime, rates, self.link_bandwidth, self.link_seconds,
             self.accelerator,

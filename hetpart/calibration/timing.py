@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.calibration.models import numbers
-from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
+from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options, share_threads
 
 EVICTING_ELEMENTS = 2**19
 """Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches
@@ -79,13 +79,20 @@ class Buffers:
             yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(EVICTING_ELEMENTS))
 
 
+def _options(threads: int) -> Any:
+    """Several threads are shared by all probes: in a model, they are awake when the next kernel starts."""
+    if threads > 1:
+        share_threads(threads)
+    return session_options(SessionSettings(threads=threads, shared=threads > 1), None)
+
+
 class Probe:
     """A session bound to the shared buffers, and the least seconds of its runs."""
 
     def __init__(
         self, model: bytes, buffers: Buffers, threads: int, *, before: Probe | None = None, weighs: bool = False
     ) -> None:
-        options = session_options(SessionSettings(threads=threads, alone=False), None)
+        options = _options(threads)
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._chosen: list[NDArray[np.int64]] = []
         looks_up = any(arg.name == ROWS for arg in self._session.get_inputs())
@@ -242,7 +249,7 @@ class Profiled:
 
     def __init__(self, model: bytes, threads: int) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        options = session_options(SessionSettings(threads=threads, alone=False), None)
+        options = _options(threads)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(self._folder.name) / "profile")
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ class SessionSettings:
     """Whether no other session of the plan takes turns with this one. Where several do, the idle threads of each would
     go on waiting in a loop and take the cores from the next: 13 partitions of BERT-base ran 2.5 times slower. They
     spin within a run alone there, which beats not spinning at all (181 ms against 241 in 15 partitions)."""
+    shared: bool = False
+    """Whether it uses the threads of ``share_threads``, whose number goes for ``threads``."""
 
 
 def require_runtime() -> Any:
@@ -60,6 +63,25 @@ def require_runtime() -> Any:
             "ONNX Runtime is not installed", hint="pip install 'hetpart[gpu]' where there is a GPU, else 'hetpart[cpu]'"
         ) from error
     return onnxruntime
+
+
+@cache
+def share_threads(threads: int) -> None:
+    """Let all sessions of this process that ask for it use the same threads.
+
+    Its own threads would wake for each run of a session: a product of 16 × 768 × 768 took 185 us so, and 111 with threads
+    that the session before had kept awake, as in a model's next kernel.
+
+    Raises:
+        ExecutionError: the process has such threads already, of another number.
+    """
+    try:
+        require_runtime().set_global_thread_pool_sizes(threads, 1)
+    except Exception as error:
+        raise ExecutionError(
+            f"this process cannot share {threads} threads among sessions: {ort_message(error)}",
+            hint="calibrate in a process of its own: `hetpart calibrate`",
+        ) from error
 
 
 def cuda_answers(index: int) -> bool:
@@ -177,7 +199,9 @@ def session_options(settings: SessionSettings, weights: Path | None) -> onnxrunt
     options.log_severity_level = _FATAL
     if not settings.optimize:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if settings.threads:
+    if settings.shared:
+        options.use_per_session_threads = False
+    elif settings.threads:
         options.intra_op_num_threads = settings.threads
     if not settings.alone:
         options.add_session_config_entry("session.force_spinning_stop", "1")
