@@ -39,6 +39,12 @@ class RateTable:
                 total += share * log(self._corner([place.index + up for up, place in zip(corner, places, strict=True)]))
         return exp(total) * beyond
 
+    def at_most(self, sizes: Sequence[float]) -> float:
+        """The same, at the rate of the largest first size: that of what no cache holds, however small the call is."""
+        first, *rest = sizes
+        most = self.axes[0][-1]
+        return self.at((most, *rest)) * first / most
+
     def times(self, factor: float) -> RateTable:
         """The table with all seconds multiplied."""
         return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))
@@ -84,6 +90,8 @@ class KernelRates:
     """Of starting one kernel."""
     visit_seconds: float
     """Of passing a node that starts none."""
+    cold_seconds: float
+    """Of starting any node, beyond that, where what a run reads has pushed the node itself out of every cache."""
     operand_seconds: float
     """Of an operand, beyond those that kernels usually have."""
     bandwidth: float
@@ -110,6 +118,7 @@ class KernelRates:
             tables={name: table.times(1 / factor) for name, table in self.tables.items()},
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             launch_seconds=self.launch_seconds / factor,
+            cold_seconds=self.cold_seconds / factor,
             bandwidth=self.bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,
             cold_bandwidth=self.cold_bandwidth * factor,

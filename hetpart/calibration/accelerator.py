@@ -78,6 +78,7 @@ def _rates(readings: Readings) -> KernelRates:
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
+        cold_seconds=0.0,
         **readings.bandwidths(tables, TABLE_BYTES),
         peak_flops=readings.peaks(),
         core_cache_bytes=0.0,

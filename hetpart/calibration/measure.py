@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hetpart.calibration.accelerator import Place, measure_accelerator
 from hetpart.calibration.probes import (
     CONVOLUTIONS,
+    FLUSHED,
     SHORT,
     SPEED,
     TABLE_BYTES,
@@ -65,7 +66,9 @@ class _Bench:
         name, _ = key
         first = next((probe for (other, _), probe in self.probes.items() if other == name), None)
         before = first or self.probes.get(SHORT)
-        self.probes[key] = Probe(content, self.buffers, self.threads, before=before, weighs=name in WEIGHING)
+        self.probes[key] = Probe(
+            content, self.buffers, self.threads, before=before, weighs=name in WEIGHING, flushed=name in FLUSHED
+        )
         if first is not None and first.before in (first, self.probes[SHORT]):
             first.before = self.probes[key]
 
@@ -85,7 +88,8 @@ class _Bench:
 
 
 def _taken(probe: Probe) -> Taken:
-    return Taken(probe.streamed if probe.weighs else probe.cool, probe.cool, probe.warm)
+    streamed = probe.streamed if probe.weighs else probe.cool
+    return Taken(streamed, probe.cool, probe.warm, probe.far if probe.flushed else probe.cool)
 
 
 def sample(progress: Progress | None = None) -> Sampled:

@@ -155,6 +155,9 @@ CHECKS: Mapping[str, tuple[Sizes, ...]] = {
 WEIGHING = frozenset({"gemm", "cold"})
 """Probes that read weights more than anything else."""
 
+FLUSHED = frozenset({"twin", "mixed"})
+"""Probes that are also run after other data passed through all caches."""
+
 Key = tuple[str, Sizes]
 SHORT: Key = ("short", ())
 """A session of one kernel that does next to nothing."""
@@ -165,6 +168,8 @@ FEW: Key = ("few", ())
 MANY: Key = ("many", ())
 """Kernels of a few operands, and of many."""
 VIEWS: Key = ("views", ())
+MIXED: Key = ("mixed", ())
+"""Many small kernels, no two alike: each brings its own code and its own notes of the session into the caches."""
 COLD: Key = ("cold", ())
 SPEED: Key = ("speed", ())
 """Arithmetic alone, in little time: its own best time tells whether the processor is disturbed."""
@@ -201,6 +206,19 @@ def _views() -> bytes:
     return model(nodes, {"v0": (1,)}, {f"v{LONG_CHAIN}": (1,)}, shapes)
 
 
+MIXTURE = (
+    "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Neg", "Abs", "Sqrt", "Floor", "Softplus", "Softmax", "Ceil", "Softsign",
+    "Reciprocal", "Round", "Elu", "HardSigmoid", "Selu", "LeakyRelu", "ThresholdedRelu", "Sin", "Cos", "Log", "Sign",
+)  # fmt: skip
+_MIXED_WIDTH = 64
+
+
+def _mixed() -> bytes:
+    nodes = [helper.make_node(op_type, [f"v{i}"], [f"v{i + 1}"]) for i, op_type in enumerate(MIXTURE)]
+    shape = (1, _MIXED_WIDTH)
+    return model(nodes, {"v0": shape}, {f"v{len(MIXTURE)}": shape})
+
+
 def _cold() -> bytes:
     nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(COLD_LAYERS)]
     shrink = np.float32(COLD_WIDTH * 0.055)
@@ -219,6 +237,7 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     FEW: partial(_joined, FEW_OPERANDS),
     MANY: partial(_joined, MANY_OPERANDS),
     VIEWS: _views,
+    MIXED: _mixed,
     COLD: _cold,
     SPEED: partial(gemm, 128, 256, 256),
     PEAKS["float64"]: partial(typed_product, PEAK_SIZES, "MatMul", "float64", "float64", 0),

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from hetpart.calibration.fit import LEAST_SECONDS
-from hetpart.calibration.probes import SHORT, TABLE_BYTES, Key
+from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TABLE_BYTES, TWIN, Key
 from hetpart.calibration.readings import Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
@@ -31,9 +31,17 @@ class Taken:
     cool: float
     """Other data passed through the core's own caches before."""
     warm: float
+    far: float
+    """Other data passed through all caches before, and nothing warmed its code."""
 
     def least(self, other: Taken) -> Taken:
-        return Taken(min(self.streamed, other.streamed), min(self.cool, other.cool), min(self.warm, other.warm))
+        """The least of every state."""
+        return Taken(
+            min(self.streamed, other.streamed),
+            min(self.cool, other.cool),
+            min(self.warm, other.warm),
+            min(self.far, other.far),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
+            cold_seconds=self._cold_seconds(),
             **streamed.bandwidths(tables, TABLE_BYTES),
             peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
@@ -88,6 +97,11 @@ class Samples:
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
         )
+
+    def _cold_seconds(self) -> float:
+        """What each of many kernels takes longer after a flush than when repeated."""
+        mixed, one = self.probes[named(MIXED)], self.probes[named(TWIN)]
+        return max(0.0, ((mixed.far - one.far) - (mixed.warm - one.warm)) / (len(MIXTURE) - 1))
 
     def _scaled(self, single: Samples) -> tuple[Readings, Readings, Readings]:
         pairs = zip(self._readings(), single._readings(), strict=True)

@@ -35,10 +35,9 @@ PATIENCE = 3e-3
 """Seconds to wait for quiet."""
 PRACTICE = 2000
 """Runs of a short kernel that show its best time."""
-LOOKUPS = 32
-"""Sets of rows that a probe looks up in turn: so many lie in no cache."""
+CHOSEN = 2**21
+"""Random rows to look up, one behind the other: by the time they come again they lie in no cache."""
 TABLE, ROWS = "table", "rows"
-MOST_ROWS = 2**16
 _KERNEL = "_kernel_time"
 DTYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
@@ -63,6 +62,11 @@ class Buffers:
     """Numbers to take row indices from."""
     other: NDArray[np.float32]
 
+    def flush(self) -> None:
+        """Push what lies in any cache out of it."""
+        for memory in (self.source, self.target):
+            np.bitwise_or.reduce(memory.view(np.int32))  # whatever lies there
+
     def evict(self) -> None:
         """Push what lies in the core's own caches out of them."""
         np.add.reduce(self.other)
@@ -75,7 +79,7 @@ class Buffers:
             file.truncate(table_bytes)
             table = np.memmap(file, np.float32, "r+", shape=(table_bytes // 4,))
             np.add.reduce(table[::1024])  # read once: no run shall wait for the file system
-            rows = np.random.default_rng(0).integers(0, 2**31, LOOKUPS * MOST_ROWS)
+            rows = np.random.default_rng(0).integers(0, 2**31, CHOSEN)
             yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(EVICTING_ELEMENTS))
 
 
@@ -90,31 +94,38 @@ class Probe:
     """A session bound to the shared buffers, and the least seconds of its runs."""
 
     def __init__(
-        self, model: bytes, buffers: Buffers, threads: int, *, before: Probe | None = None, weighs: bool = False
+        self,
+        model: bytes,
+        buffers: Buffers,
+        threads: int,
+        *,
+        before: Probe | None = None,
+        weighs: bool = False,
+        flushed: bool = False,
     ) -> None:
         options = _options(threads)
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self._chosen: list[NDArray[np.int64]] = []
-        looks_up = any(arg.name == ROWS for arg in self._session.get_inputs())
-        self._bindings = [self._bound(buffers, turn) for turn in range(LOOKUPS if looks_up else 1)]
-        self._next = 0
-        self._evict = buffers.evict
+        self._lookups: _Lookups | None = None
+        self._binding = self._bound(buffers)
+        self._evict, self._flush = buffers.evict, buffers.flush
         self.before = before or self
         """Runs before each timed run, so that the kernel's code is in the caches."""
         self.weighs = weighs
         """Whether nearly all that it reads are weights."""
-        self.streamed = self.cool = self.warm = inf
+        self.flushed = flushed
+        """Whether it is run after a flush, too."""
+        self.streamed = self.cool = self.warm = self.far = inf
         self.run()
 
-    def _bound(self, buffers: Buffers, turn: int) -> Any:
-        """Inputs one behind the other in the shared buffer; each binding looks up rows of its own."""
+    def _bound(self, buffers: Buffers) -> Any:
+        """Inputs one behind the other in the shared buffer."""
         binding, offset = self._session.io_binding(), 0
         inputs = {arg.name: tuple(arg.shape) for arg in self._session.get_inputs()}
         dtypes = {arg.name: DTYPES[arg.type] for arg in (*self._session.get_inputs(), *self._session.get_outputs())}
         for name, shape in inputs.items():
             if name == ROWS:
-                self._chosen.append(buffers.rows[turn * shape[0] :][: shape[0]] % inputs[TABLE][0])
-                binding.bind_input(name, "cpu", 0, np.int64, shape, self._chosen[-1].ctypes.data)
+                self._lookups = _Lookups(buffers.rows, np.zeros(shape, np.int64), inputs[TABLE][0])
+                binding.bind_input(name, "cpu", 0, np.int64, shape, self._lookups.chosen.ctypes.data)
                 continue
             memory = buffers.table if name == TABLE else buffers.source[offset:]
             assert prod(shape) <= memory.size, "the shared buffer is too small for this probe"
@@ -126,8 +137,7 @@ class Probe:
 
     def run(self) -> None:
         """Run once, untimed."""
-        self._session.run_with_iobinding(self._bindings[self._next])
-        self._next = (self._next + 1) % len(self._bindings)
+        self._timed()
 
     def sample(self) -> None:
         """Time a run after other data passed through the core's own caches, and one that repeats what was run.
@@ -137,6 +147,9 @@ class Probe:
         if self.weighs:
             self.before.run()
             self.streamed = min(self.streamed, self._timed())
+        if self.flushed:
+            self._flush()
+            self.far = min(self.far, self._timed())
         self._settle()
         self._evict()
         self.before.run()
@@ -149,9 +162,30 @@ class Probe:
             self.run()
 
     def _timed(self) -> float:
+        """Seconds of a run; what it looks up was never looked up before."""
+        if self._lookups is not None:
+            self._lookups.advance()
         started = perf_counter()
-        self.run()
+        self._session.run_with_iobinding(self._binding)
         return perf_counter() - started
+
+
+@dataclass(slots=True)
+class _Lookups:
+    """Which rows of a table are looked up next."""
+
+    random: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    """Where the session reads them, which other ops have just written in a model."""
+    rows: int
+    """Of the table."""
+    _next: int = 0
+
+    def advance(self) -> None:
+        if self._next + len(self.chosen) > len(self.random):
+            self._next = 0
+        np.remainder(self.random[self._next :][: len(self.chosen)], self.rows, out=self.chosen)
+        self._next += len(self.chosen)
 
 
 class Quiet:

@@ -179,14 +179,14 @@ def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
 
 def _gather(o: Operands, family: str) -> KernelCall | None:
     """A copy for each index and each of the places before the axis."""
-    table, shape = o.input(0), o.shape(0)
+    shape = o.shape(0)
     axis = o.integer("axis", 0) % max(1, len(shape))
     width = max(1, prod(shape[axis + 1 :]))
     rows = max(1, o.output_numel() // width)
     # Indices address one block after the other.
     block = o.nbytes(0) // max(1, prod(shape[:axis]))
     sizes = (rows, max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block)))
-    return KernelCall(family, sizes, far=table is not None and table.is_constant)
+    return KernelCall(family, sizes)
 
 
 def _words(o: Operands) -> float:
@@ -277,3 +277,10 @@ STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
 REORDER = "reorder"
 """The family of what brings an image's channels into blocks and back."""
+BY_ELEMENTS = frozenset(
+    {
+        "add", "add_row", "bias_gelu", "concat", "div", "erf", "exp", "fast_gelu", "gelu", "pow", "relu", "scatter",
+        "sigmoid", "tanh", "transpose",
+    }
+)  # fmt: skip
+"""Families whose first size is elements, up to more than any cache holds."""

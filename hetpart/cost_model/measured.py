@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from math import exp
 
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.kernel_calls import HEAVY, REORDER, STREAMED, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import BY_ELEMENTS, HEAVY, REORDER, STREAMED, KernelCall, kernel_call
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Device
@@ -67,7 +69,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
     return tuple(
-        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around), rates))
+        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around), rates, around))
         for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
     )
 
@@ -108,8 +110,12 @@ def _head(members: list[Op]) -> Op:
     return next((op for op in members if op.op_type in HEAVY), members[-1])
 
 
-def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates) -> float | None:
-    return None if seconds is None else seconds + kernel.views * rates.visit_seconds
+def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> float | None:
+    """With what passing the nodes takes: those without a kernel, and all where nothing of them stays in a cache."""
+    if seconds is None:
+        return None
+    cold = rates.cold_seconds * (1 - kept_share(around.weights, rates.cache_bytes))
+    return seconds + cold + kernel.views * (rates.visit_seconds + cold)
 
 
 def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings) -> float | None:
@@ -146,13 +152,37 @@ class Surroundings:
 
 def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
     """Seconds of ``call`` in a run."""
-    family, hot = call.family, around.distance <= rates.core_cache_bytes and not call.far
+    family, table = call.family, rates.tables[call.family]
     least = 0.0
+    hot = 1.0 if around.distance <= rates.core_cache_bytes else 0.0
+    cool = table.at(call.sizes)
     if family in PRODUCTS:
-        family = STREAMED if around.weights > rates.cache_bytes else family
-        hot = around.weights <= rates.core_cache_bytes
+        kept = kept_share(around.weights, rates.cache_bytes)
+        cool = kept * cool + (1 - kept) * rates.tables[STREAMED].at(call.sizes)
+        hot = kept_share(around.weights, rates.core_cache_bytes)
     elif family in CONVOLUTIONS:
-        hot = around.weights <= rates.core_cache_bytes
+        hot = kept_share(around.weights, rates.core_cache_bytes)
     elif around.distance > rates.cache_bytes:
-        least = around.touched / rates.bandwidth
-    return max(least, (rates.warm_tables if hot else rates.tables)[family].at(call.sizes) * call.calls)
+        least = table.at_most(call.sizes) if family in BY_ELEMENTS else around.touched / rates.bandwidth
+    warm = rates.warm_tables[family].at(call.sizes) if hot else 0.0
+    return max(least, (hot * warm + (1 - hot) * cool) * call.calls)
+
+
+@cache
+def kept_share(nbytes: float, cache_bytes: float) -> float:
+    """The part of ``nbytes`` that a cache still holds when a run reads them again.
+
+    Processors replace lines nearly at random: each of m that are fetched into C pushes a given one out with 1 / C,
+    which leaves it with exp(−m / C); and what was not kept is what is fetched. All of it is kept up to C, half at
+    1.39 C, a fifth at 2 C.
+    """
+    if nbytes <= cache_bytes:
+        return 1.0
+    ratio, kept = nbytes / cache_bytes, 0.0
+    for _ in range(_FIXED_POINT):
+        kept = exp(-(1 - kept) * ratio)
+    return kept
+
+
+_FIXED_POINT = 60
+"""Steps after which the equation is solved well enough even near C."""

@@ -109,6 +109,7 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "random_bandwidth": rates.random_bandwidth,
         "launch_seconds": rates.launch_seconds,
         "visit_seconds": rates.visit_seconds,
+        "cold_seconds": rates.cold_seconds,
         "session_seconds": rates.session_seconds,
         "error": rates.error,
         "quiet_share": rates.quiet_share,

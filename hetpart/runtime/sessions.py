@@ -69,7 +69,7 @@ def require_runtime() -> Any:
 def share_threads(threads: int) -> None:
     """Let all sessions of this process that ask for it use the same threads.
 
-    Its own threads would wake for each run of a session: a product of 16 × 768 × 768 took 185 us so, and 111 with threads
+    Its own threads would wake for each run of a session: a product of 16 × 768 × 768 took 185 us so, 111 with threads
     that the session before had kept awake, as in a model's next kernel.
 
     Raises:
