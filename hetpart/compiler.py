@@ -62,11 +62,21 @@ class PartitionedModel:
 
         return write_bundle(Path(path), self.plan, self._models(), self_contained=self_contained)
 
-    def session(self, *, emulate: bool = False, threads: int | None = None) -> Session:
-        """A session that runs the plan; with ``emulate``, accelerator partitions run on the CPU provider."""
+    def session(
+        self,
+        *,
+        emulate: bool = False,
+        threads: int | None = None,
+        overlap: bool | None = None,
+        emulate_link: str | float | None = None,
+    ) -> Session:
+        """A session that runs the plan; with ``emulate``, accelerator partitions run on the CPU provider.
+
+        The options are those of ``hetpart.Session``.
+        """
         from hetpart.runtime.session import Session
 
-        return Session(self._bundle(), emulate=emulate, threads=threads)
+        return Session(self._bundle(), emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
 
     def _models(self) -> list[onnx.ModelProto]:
         from hetpart.plan.cut_models import cut_models

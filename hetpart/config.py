@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from hetpart.devices import Device, Machine
 from hetpart.errors import InvalidOptionError
-from hetpart.units import format_bytes, parse_bytes
+from hetpart.units import format_bytes, parse_bytes, parse_rate
 
 _LONGEST_NUMBER = 40
 _DEVICE_ALIASES = {"cuda": "cuda:0", "host": "cpu"}
@@ -228,6 +228,25 @@ def _bytes_of(amount: Amount, device: Device, free_bytes: FreeBytes | int | None
 def _capped(budget: Budget, device: Device) -> str:
     memory = format_bytes(device.memory_bytes)
     return f"budget {budget.text}: more than the {memory} that {device.name} ({device.model}) has, so {memory} is used"
+
+
+def parse_link(link: str | float | None, *, emulate: bool) -> float | None:
+    """Bytes per second of an emulated link, from ``12GB/s`` or a number.
+
+    Raises:
+        InvalidOptionError: it is no rate, or nothing is emulated.
+    """
+    if link is None:
+        return None
+    if not emulate:
+        raise InvalidOptionError(
+            f"the link of {link} is emulated, and the devices are not",
+            hint="add --emulate (emulate=True), or leave out --emulate-link",
+        )
+    rate = float(link) if isinstance(link, int | float) else parse_rate(link)
+    if not 0 < rate < float("inf"):
+        raise InvalidOptionError(f"a link of {link} copies nothing", hint="write --emulate-link 12GB/s")
+    return rate
 
 
 def parse_shapes(shapes: ShapeOption) -> dict[str, int]:

@@ -15,8 +15,9 @@ import numpy as np
 
 from hetpart.devices import HOST, Provider
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
+from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
-from hetpart.runtime.transport import Block, CudaMemory, HostMemory, Memory
+from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,16 +39,21 @@ class Layout:
     offsets: Mapping[Place, int]
     """Places with a fixed address, by their offset in the device's arena."""
 
+    link: float | None = None
+    """Bytes/s of an emulated link; ``None`` lets copies go as fast as memory does."""
+
     @classmethod
-    def of(cls, plan: Plan, *, emulate: bool) -> Layout:
+    def of(cls, plan: Plan, *, emulate: bool, link: float | None = None) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
         ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
         memories = {
-            use.device: _memory(use.device, use.provider, emulate=emulate) for use in plan.devices if use.device in used
+            use.device: _memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
+            for place, use in enumerate(plan.devices)
+            if use.device in used
         }
         offsets = {(buffer.value, buffer.device): buffer.offset for buffer in plan.buffers}
-        return cls(plan, plan.devices[HOST].device, specs, memories, offsets)
+        return cls(plan, plan.devices[HOST].device, specs, memories, offsets, link)
 
     def arena_bytes(self, device: str) -> int:
         ends = (b.offset + b.nbytes for b in self.plan.buffers if b.device == device)
@@ -62,8 +68,18 @@ class Layout:
         on_host = name in partition.host_inputs or name in partition.host_outputs
         return name, self.host if on_host else partition.device
 
+    def far_end(self, transfer: Transfer) -> Memory:
+        """The memory that knows how to make the copy: one end of every copy is the host, this is the other."""
+        return self.memories[transfer.source if transfer.target == self.host else transfer.target]
 
-def _memory(device: str, provider: str, *, emulate: bool) -> Memory:
+    def seconds(self, record: Partition | Transfer) -> float:
+        """What a task is predicted to take here."""
+        return record.nbytes / self.link if self.link and isinstance(record, Transfer) else record.seconds
+
+
+def _memory(device: str, provider: str, *, emulate: bool, link: float | None) -> Memory:
+    if emulate and link:
+        return LinkedMemory(link)
     if emulate or provider == Provider.CPU:
         return HostMemory()
     return CudaMemory(int(device.partition(":")[2] or 0))
@@ -75,14 +91,16 @@ class Frame:
 
     layout: Layout
     stages: list[Stage]
+    copies: list[Move]
+    """In the plan's order."""
     moves: list[list[Move]]
-    """Copies before every stage, in order, and those after the last."""
+    """The same before every stage, and those after the last."""
     blocks: dict[str, Block]
     addresses: dict[Place, int]
     arrays: dict[Place, Any] = field(default_factory=dict[Place, Any])
     """What this run holds outside the arenas: arrays, OrtValues and Python objects."""
-    copied: list[Transfer] = field(default_factory=list[Transfer])
-    """Copies the last run made."""
+    stopping: bool = False
+    """Whether this run is to stop: long copies look at it on their way."""
 
     @classmethod
     def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
@@ -92,11 +110,9 @@ class Frame:
             Stage.of(layout, partition, session, addresses)
             for partition, session in zip(layout.plan.partitions, sessions, strict=True)
         ]
-        moves = [
-            [Move.of(layout, transfer, addresses) for transfer in layout.plan.transfers if transfer.step == step]
-            for step in range(len(stages) + 1)
-        ]
-        return cls(layout, stages, moves, blocks, addresses)
+        copies = [Move.of(layout, transfer, addresses) for transfer in layout.plan.transfers]
+        moves = [[move for move in copies if move.transfer.step == step] for step in range(len(stages) + 1)]
+        return cls(layout, stages, copies, moves, blocks, addresses)
 
     def address(self, place: Place) -> int:
         """Where the bytes of a value of known size lie in this run."""
@@ -122,8 +138,8 @@ class Move:
     @classmethod
     def of(cls, layout: Layout, transfer: Transfer, addresses: Mapping[Place, int]) -> Move:
         source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
-        to_host = transfer.target == layout.host
-        copy = layout.memories[transfer.source].copy_out if to_host else layout.memories[transfer.target].copy_in
+        far = layout.far_end(transfer)
+        copy = far.copy_out if transfer.target == layout.host else far.copy_in
         spec = layout.specs[transfer.value]
         return cls(transfer, spec, source, target, copy, addresses.get(source), addresses.get(target))
 

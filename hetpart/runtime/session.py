@@ -9,14 +9,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from hetpart.config import parse_link
 from hetpart.devices import HOST, Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm, ValueSpec
 from hetpart.runtime.dtypes import is_builtin, session_type
-from hetpart.runtime.executor import run_plan
+from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, in_native_order
-from hetpart.runtime.frame import Frame, Layout
+from hetpart.runtime.frame import Layout
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.sessions import SessionSettings, cuda_answers, open_sessions, require_runtime
 
@@ -36,7 +37,7 @@ class NodeArg:
 
 
 class Session:
-    """Runs a bundle. Threads may share it: their runs take turns.
+    """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
         bundle: Path of a bundle, or one that is open.
@@ -44,13 +45,17 @@ class Session:
         optimize: ONNX Runtime's graph optimisations.
         threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes the plan's.
         verify: ``"full"`` hashes all of the weight files, ``"sampled"`` some blocks.
+        overlap: Whether devices and copies work at the same time: ``None`` where the plan's figures promise a gain,
+            ``False`` never, ``True`` wherever the plan has more than one lane.
+        emulate_link: How fast copies to and from emulated accelerators are, ``"12GB/s"`` or bytes per second; ``None``
+            as fast as memory is.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
         InvalidBundleError: The bundle is incomplete, or its weights changed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of a session
         self,
         bundle: str | PathLike[str] | Bundle,
         *,
@@ -58,6 +63,8 @@ class Session:
         optimize: bool = True,
         threads: int | None = None,
         verify: str = "sampled",
+        overlap: bool | None = None,
+        emulate_link: str | float | None = None,
     ) -> None:
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         self.plan: Plan = opened.plan
@@ -67,11 +74,12 @@ class Session:
         settings = SessionSettings(emulate, optimize, self.threads, alone=len(self.plan.partitions) < 2)
         _require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
-        self._layout = Layout.of(self.plan, emulate=emulate)
+        self._layout = Layout.of(self.plan, emulate=emulate, link=parse_link(emulate_link, emulate=emulate))
+        self._overlap = overlap
         self._output_names = [spec.name for spec in self.plan.outputs]
         self._described = _described(self._sessions)
         self._direct = self._direct_run()
-        self._frame: Frame | None = None
+        self._executor: Executor | None = None
         self._turn = Lock()
         self._closed = False
 
@@ -103,15 +111,15 @@ class Session:
         self._check_outputs(output_names)
         feeds = checked_feeds(self.plan.inputs, input_feed)
         with self._turn:
-            results = run_plan(self._own_frame(), feeds, run_options)
+            results = self._own_executor().run(feeds, run_options)
         return [results[name] for name in output_names or self._output_names]
 
-    def _own_frame(self) -> Frame:
+    def _own_executor(self) -> Executor:
         if self._closed:
             raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
-        if self._frame is None:
-            self._frame = Frame.of(self._layout, self._sessions)
-        return self._frame
+        if self._executor is None:
+            self._executor = Executor(self._layout, self._sessions, overlap=self._overlap)
+        return self._executor
 
     def _explained(
         self, error: Exception, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
@@ -149,14 +157,16 @@ class Session:
 
     def last_copies(self) -> tuple[tuple[str, int], ...]:
         """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
-        made = () if self._frame is None else self._frame.copied
+        made = () if self._executor is None else self._executor.copied
         return tuple((f"{copy.source}->{copy.target}", copy.nbytes) for copy in made)
 
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""
         with self._turn:
             self._closed = True
-            self._frame = None
+            if self._executor is not None:
+                self._executor.close()
+            self._executor = None
             self._direct = None
             self._sessions = []
 

@@ -49,10 +49,12 @@ def placed(proto: onnx.ModelProto, accelerated: Iterable[str], *, hardware: str 
     return hetpart.partition(proto, hardware=hardware, pin=pins)
 
 
-def cut(proto: onnx.ModelProto, accelerated: Iterable[str], *, hardware: str = "emulated") -> hetpart.Session:
+def cut(
+    proto: onnx.ModelProto, accelerated: Iterable[str], *, hardware: str = "emulated", **options: Any
+) -> hetpart.Session:
     """A session of ``placed``, run without ONNX Runtime's optimisations."""
-    partitioned = placed(proto, accelerated, hardware=hardware)
-    return hetpart.Session(partitioned._bundle(), emulate=True, optimize=False, threads=1)  # pyright: ignore[reportPrivateUsage]
+    bundle = placed(proto, accelerated, hardware=hardware)._bundle()  # pyright: ignore[reportPrivateUsage]
+    return hetpart.Session(bundle, emulate=True, optimize=False, threads=1, **options)
 
 
 def assert_same(ours: Sequence[Any], uncut: Sequence[Any]) -> None:

@@ -46,7 +46,9 @@ class Poisoner:
 
 
 def poison(session: hetpart.Session) -> None:
-    frame = session._own_frame()  # pyright: ignore[reportPrivateUsage]
+    executor = session._own_executor()  # pyright: ignore[reportPrivateUsage]
+    assert not executor.overlaps
+    frame = executor.frame
     for step, stage in enumerate(frame.stages):
         stage.session = Poisoner(stage.session, frame, step)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -78,7 +80,7 @@ def assert_moves_are_needed(plan: Plan, graph: onnx.GraphProto) -> None:
 @given(proto=models(), data=st.data())
 def test_values_are_whole_until_their_last_reader_ran(proto: onnx.ModelProto, data: st.DataObject) -> None:
     accelerated = data.draw(st.sets(st.sampled_from([node.name for node in proto.graph.node])))
-    with cut(proto, accelerated) as session:
+    with cut(proto, accelerated, overlap=False) as session:
         poison(session)
         for seed in range(2):
             assert_same(session.run(None, feeds(proto, seed)), plain(proto).run(None, feeds(proto, seed)))
@@ -89,7 +91,7 @@ def test_values_are_whole_until_their_last_reader_ran(proto: onnx.ModelProto, da
 def test_the_poison_is_deadly() -> None:
     """A plan whose buffers are let go too early is found out by the test above."""
     proto = model("g (float[8] x) => (float[8] z) { [a] a = Neg(x) [b] b = Exp(a) [c] z = Add(a, b) }")
-    with cut(proto, ("b",)) as session:
+    with cut(proto, ("b",), overlap=False) as session:
         assert any(buffer.value == "a" and buffer.last > 0 for buffer in session.plan.buffers)
         for buffer in session.plan.buffers:
             object.__setattr__(buffer, "last", buffer.first)
@@ -131,7 +133,7 @@ HOST_FEED = {
 
 def test_what_kernels_read_from_the_host_is_bound_there() -> None:
     """CUDA's Reshape reads its shape from host memory, and Shape leaves its result there."""
-    with cut(HOST_OPERANDS, ("neg", "reshape", "shapeof", "back", "add"), hardware="l4") as session:
+    with cut(HOST_OPERANDS, ("neg", "reshape", "shapeof", "back", "add"), hardware="l4", overlap=False) as session:
         poison(session)
         assert_same(session.run(None, HOST_FEED), plain(HOST_OPERANDS).run(None, HOST_FEED))
         partitions = [p for p in session.plan.partitions if p.device == "cuda:0"]
@@ -147,7 +149,7 @@ def test_host_operands_wherever_the_ops_run(hardware: str) -> None:
     expected = plain(HOST_OPERANDS).run(None, HOST_FEED)
     for seed in range(12):
         partitioned = hetpart.partition(HOST_OPERANDS, hardware=hardware, placement=f"random:{seed}")
-        with partitioned.session(emulate=True) as session:
+        with partitioned.session(emulate=True, overlap=False) as session:
             poison(session)
             assert_same(session.run(None, HOST_FEED), expected)
             dynamic = {spec.name for spec in session.plan.values if spec.form is ValueForm.DYNAMIC}

@@ -1,0 +1,172 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""What a task does: make a copy, or run a partition, in a frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.errors import ExecutionError, HetpartError
+from hetpart.plan.model import ValueForm
+from hetpart.runtime.dtypes import onnx_number
+from hetpart.runtime.frame import Frame, Move, Place, Stage, fresh_array
+from hetpart.runtime.refusals import ort_message
+from hetpart.runtime.values import allocate, extent, to_array
+from hetpart.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from hetpart.plan.model import ValueSpec
+
+_PIECE = 64 * 2**20
+"""Bytes of a copy that are copied at once: a run that is to stop waits for no more."""
+
+
+def make_copy(frame: Frame, move: Move) -> None:
+    """Copy a value to another device.
+
+    Raises:
+        ExecutionError: it cannot be; the value and both devices are named.
+    """
+    try:
+        _move(frame, move)
+    except Exception as error:
+        copy = move.transfer
+        raise ExecutionError(
+            f"the copy of {copy.value!r} ({format_bytes(copy.nbytes)}) from {copy.source} to {copy.target} failed: "
+            f"{error}",
+            hint=error.hint if isinstance(error, HetpartError) else "see whether the device has memory left",
+        ) from error
+
+
+def _move(frame: Frame, move: Move) -> None:
+    form = move.spec.form
+    if form is ValueForm.STATIC:
+        source, target = move.source_address, move.target_address
+        if source is None:
+            source = frame.address(move.source)
+        if target is None:
+            frame.arrays[move.target] = array = fresh_array(move.spec)
+            target = array.ctypes.data
+        _copy_bytes(frame, move, target, source, move.spec.nbytes)
+    elif form is ValueForm.OPAQUE:
+        frame.arrays[move.target] = frame.arrays[move.source]
+    else:
+        frame.arrays[move.target] = _copied_value(frame, move)
+
+
+def _copy_bytes(frame: Frame, move: Move, target: int, source: int, nbytes: int) -> None:
+    if nbytes <= _PIECE:
+        move.copy(target, source, nbytes)
+        return
+    for start in range(0, nbytes, _PIECE):
+        if frame.stopping:
+            raise ExecutionError("the run stops")
+        move.copy(target + start, source + start, min(_PIECE, nbytes - start))
+
+
+def _copied_value(frame: Frame, move: Move) -> Any:
+    """A value of unknown size on another device, as an OrtValue of its own."""
+    lies = extent(move.spec, frame.arrays[move.source])
+    copy = allocate(move.spec, lies.shape, frame.layout.memories[move.target[1]])
+    if lies.nbytes:
+        _copy_bytes(frame, move, copy.data_ptr(), lies.address, lies.nbytes)
+    return copy
+
+
+def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
+    """Run a partition.
+
+    Raises:
+        ExecutionError: it failed; it is named, and so is the op where ONNX Runtime tells.
+    """
+    try:
+        if stage.binding is None:
+            _run_python(frame, stage, run_options)
+        else:
+            _run_bound(frame, stage, run_options)
+    except ExecutionError:
+        raise
+    except Exception as error:
+        partition = stage.partition
+        ops = f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
+        raise ExecutionError(
+            f"partition {partition.id} on {partition.device} failed ({ops}): {ort_message(error)}",
+            hint="`hetpart run --check` tells whether the uncut model runs on these inputs",
+        ) from error
+
+
+def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
+    binding = stage.binding
+    assert binding is not None
+    layout = frame.layout
+    for place in stage.renewed_inputs:
+        _bind_renewed(frame, stage, place)
+    for place in stage.renewed_outputs:
+        frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
+        stage.renew_output(layout, place, array.ctypes.data)
+    for _, place in stage.allocated_outputs:
+        stage.let_allocate(layout, place)
+    stage.session.run_with_iobinding(binding, run_options)
+    if stage.allocated_outputs:
+        made = binding.get_outputs()
+        for position, place in stage.allocated_outputs:
+            frame.arrays[place] = made[position]
+
+
+def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
+    layout = frame.layout
+    spec = layout.specs[place[0]]
+    if spec.form is ValueForm.STATIC:
+        stage.renew_input(layout, place, frame.address(place))
+        return
+    value = frame.arrays[place]
+    assert stage.binding is not None
+    if isinstance(value, np.ndarray):
+        stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, value.ctypes.data)
+    else:
+        stage.binding.bind_ortvalue_input(place[0], value)
+
+
+def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
+    layout, partition = frame.layout, stage.partition
+    feeds = {name: _python_value(frame, layout.place(partition, name)) for name in partition.inputs}
+    made = stage.session.run(list(partition.outputs), feeds, run_options)
+    for name, value in zip(partition.outputs, made, strict=True):
+        _keep_python(frame, layout.place(partition, name), value)
+
+
+def _python_value(frame: Frame, place: Place) -> Any:
+    """What ``session.run`` takes: an object of Python's, or an OrtValue, which holds every type of tensor."""
+    layout = frame.layout
+    spec, memory = layout.specs[place[0]], layout.memories[place[1]]
+    if spec.form is not ValueForm.STATIC:
+        return frame.arrays[place]
+    copy = allocate(spec, [size or 0 for size in spec.shape or ()], layout.memories[layout.host])
+    memory.copy_out(copy.data_ptr(), frame.address(place), spec.nbytes)
+    return copy
+
+
+def _keep_python(frame: Frame, place: Place, value: Any) -> None:
+    spec = frame.layout.specs[place[0]]
+    if spec.form is not ValueForm.STATIC:
+        frame.arrays[place] = value
+        return
+    array = np.asarray(value, order="C")
+    if array.shape != spec.shape:
+        # A buffer of the planned size waits for it, here or on another device.
+        raise ValueError(f"the value {place[0]!r} has shape {list(array.shape)}, planned was {list(spec.shape or ())}")
+    if place in frame.addresses:
+        frame.layout.memories[place[1]].copy_in(frame.addresses[place], array.ctypes.data, array.nbytes)
+    else:
+        frame.arrays[place] = array
+
+
+def result(frame: Frame, spec: ValueSpec) -> Any:
+    """An output as the caller gets it."""
+    layout = frame.layout
+    if spec.name in layout.plan.passthrough:
+        fed = frame.arrays[layout.plan.passthrough[spec.name], layout.host]
+        return np.array(fed) if isinstance(fed, np.ndarray) else fed
+    value = frame.arrays[spec.name, layout.host]
+    return value if spec.form is ValueForm.OPAQUE else to_array(spec, value, layout.memories[layout.host])
