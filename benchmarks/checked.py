@@ -44,11 +44,11 @@ class Checked:
         """``hetpart.partition`` with the model's dimensions bound."""
         return hetpart.partition(self.path, shape=zoo.ZOO[self.name].shape, **options)
 
-    def run(self, model: PartitionedModel, *, exact: bool) -> dict[str, Any]:
+    def run(self, model: PartitionedModel, *, exact: bool, overlap: bool | None = None) -> dict[str, Any]:
         """How the results of the emulated plan compare: bit for bit and unoptimised, or within the tolerance."""
         models = tuple(proto.SerializeToString() for proto in cut_models(model.imported.proto, model.plan))
         bundle = Bundle(model.plan, models, model.imported.folder)
-        with hetpart.Session(bundle, emulate=True, optimize=not exact) as session:
+        with hetpart.Session(bundle, emulate=True, optimize=not exact, overlap=overlap) as session:
             results = session.run(None, self.feeds)
             copies = Counter(direction for direction, _ in session.last_copies())
             nbytes = sum(nbytes for _, nbytes in session.last_copies())

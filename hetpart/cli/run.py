@@ -28,6 +28,8 @@ class RunOptions:
     check: bool
     exact: bool
     emulate: bool
+    emulate_link: str | None
+    overlap: bool | None
     output: Path | None
     verify: str
     threads: int
@@ -39,6 +41,8 @@ class RunOptions:
 
         return {
             "emulate": self.emulate,
+            "emulate_link": self.emulate_link,
+            "overlap": self.overlap,
             "feeds": read_inputs(self.inputs),
             "random_seed": self.seed if self.random else None,
             "repeat": self.repeat,
@@ -59,6 +63,12 @@ class RunOptions:
 @click.option("--check", is_flag=True, help="Compare with the uncut model in one session.")
 @click.option("--exact", is_flag=True, help="Compare bit for bit, with ONNX Runtime's optimisations off.")
 @click.option("--emulate", is_flag=True, help="Run accelerator partitions on the CPU.")
+@click.option("--emulate-link", metavar="RATE", help="Copies to emulated accelerators go no faster, such as 12GB/s.")
+@click.option(
+    "--overlap/--no-overlap",
+    default=None,
+    help="Lanes work at the same time, or never; by default where the plan's figures promise a gain.",
+)
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
 @threads_option
 @verify_option

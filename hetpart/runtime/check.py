@@ -37,6 +37,8 @@ def run(  # noqa: PLR0913 - the options of the command
     output: Path | None = None,
     verify_full: bool = False,
     threads: int = 0,
+    overlap: bool | None = None,
+    emulate_link: str | float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Run ``bundle`` ``repeat`` times on one set of inputs.
@@ -52,6 +54,8 @@ def run(  # noqa: PLR0913 - the options of the command
         output: Folder to write the results to, as ``.npy`` files.
         verify_full: Hash all of the weight files.
         threads: Threads of the host's sessions; 0 takes the plan's.
+        overlap: As in ``Session``.
+        emulate_link: As in ``Session``.
         progress: Called with the name of every stage as it begins.
 
     Raises:
@@ -65,6 +69,8 @@ def run(  # noqa: PLR0913 - the options of the command
         optimize=not exact,
         threads=threads or None,
         verify="full" if verify_full else "sampled",
+        overlap=overlap,
+        emulate_link=emulate_link,
     ) as session:
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
