@@ -28,8 +28,8 @@ from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, Turns, t
 from hetpart.cost_model.calibrated import VERSION, runtime_version
 from hetpart.cost_model.detect import driver_gpus, this_processor
 from hetpart.devices import Provider
-from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.sessions import cuda_answers, require_runtime
+from hetpart.runtime.transport import CudaMemory
 from hetpart.units import format_count
 
 Progress = Callable[[str], None]

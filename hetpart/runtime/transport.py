@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from hetpart.errors import ExecutionError
+from hetpart.runtime.cuda import CudaMemory as CudaMemory
 from hetpart.units import format_bytes
 
 ALIGNMENT = 256
