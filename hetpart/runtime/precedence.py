@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hetpart.plan.model import Buffer, Transfer
+from hetpart.plan.occupancy import Occupancy
+from hetpart.plan.timeline import TaskKind
 from hetpart.runtime.tasks import Task, TaskGraph
 
 if TYPE_CHECKING:
@@ -155,28 +157,14 @@ def _waits(layout: Layout, uses: dict[Place, _Use]) -> Iterator[tuple[int, int]]
 
 
 def _waits_for_bytes(buffers: Iterable[Buffer], uses: dict[Place, _Use]) -> Iterator[tuple[int, int]]:
-    """Who writes to bytes waits for all that use what lay there before.
-
-    One that lay under another that came later is forgotten: the later one waited for it.
-    """
-    before: list[Buffer] = []
+    """Who writes to bytes waits for all that use what lay there before. Those before them were waited for by these."""
+    arena, users = Occupancy(), list[list[int]]()
     for buffer in buffers:
-        use = uses.get((buffer.value, buffer.device))
-        if use is None or use.maker is None:
-            continue
-        for other in before:
-            if _share_bytes(other, buffer):
-                yield from ((user, use.maker) for user in uses[other.value, other.device].tasks)
-        before = [other for other in before if not _covers(buffer, other)]
-        before.append(buffer)
-
-
-def _share_bytes(a: Buffer, b: Buffer) -> bool:
-    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
-
-
-def _covers(a: Buffer, b: Buffer) -> bool:
-    return a.offset <= b.offset and b.offset + b.nbytes <= a.offset + a.nbytes
+        use = uses.get((buffer.value, buffer.device), _Use(None))
+        if use.maker is not None:
+            for earlier in arena.take(buffer.offset, buffer.offset + buffer.nbytes, len(users)):
+                yield from ((user, use.maker) for user in users[earlier])
+            users.append(use.tasks)
 
 
 def _holdings(layout: Layout, device: str, uses: dict[Place, _Use]) -> list[_Holding]:
@@ -202,5 +190,10 @@ def _waits_one_by_one(holdings: list[_Holding]) -> Iterator[tuple[int, int]]:
 
 
 def _ranks(layout: Layout, work: list[Item]) -> list[int]:
-    del layout
-    return list(range(len(work)))
+    """Places in the plan's timeline; in the listed order for a plan that has none, or one of another plan's tasks."""
+    timeline = layout.plan.timeline
+    order = {
+        (task.kind is TaskKind.COPY, task.index): rank for rank, task in enumerate(timeline.tasks if timeline else ())
+    }
+    names = [(isinstance(record, Transfer), index) for index, record in work]
+    return [order[name] for name in names] if set(names) == set(order) else list(range(len(work)))
