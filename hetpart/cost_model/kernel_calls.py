@@ -166,10 +166,15 @@ def _transposes(members: Sequence[Op], graph: Graph) -> KernelCall | None:
 
 
 def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
-    """Trailing axes that stay where they are move as runs; those of a single place may go anywhere."""
+    """Trailing axes that stay where they are move as runs; those of a single place may go anywhere.
+
+    Where all others stay, it is a plain copy.
+    """
     shape = o.shape(0)
     axes = [axis for axis in perm if axis < len(shape) and shape[axis] != 1]
     run = _words(o)
+    if axes == sorted(axes):
+        return KernelCall(COPY, (max(1.0, o.numel(0) * run),))
     for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
         if axis != place:
             break
@@ -273,6 +278,8 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "Where": ("add", _each_element),
 }
 """Family and sizes by op type."""
+COPY = "relu"
+"""The family that takes what copying takes: each element is read and written once."""
 STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
 REORDER = "reorder"

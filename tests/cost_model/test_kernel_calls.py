@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from hetpart.compiler import load
-from hetpart.cost_model.kernel_calls import LONGEST_RUN, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import COPY, LONGEST_RUN, KernelCall, kernel_call
 
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
 
@@ -85,8 +85,14 @@ def test_transpositions_that_run_as_one_move_what_all_of_them_move(tmp_path):
     assert found == KernelCall("transpose", (128 * 12 * 64, 1))
 
 
-def test_transpositions_that_undo_each_other_move_one_block(tmp_path):
+def test_transpositions_that_undo_each_other_copy(tmp_path):
     back = helper.make_node("Transpose", ["y"], ["z"], perm=[0, 2, 1, 3])
     heads = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])
     found = call_of(tmp_path, back, {"x": [1, 128, 12, 64]}, {"z": [1, 128, 12, 64]}, before=[heads])
-    assert found == KernelCall("transpose", (128 * 12 * 64, LONGEST_RUN))
+    assert found == KernelCall(COPY, (128 * 12 * 64,))
+
+
+def test_moving_axes_of_a_single_place_is_a_copy(tmp_path):
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])
+    found = call_of(tmp_path, node, {"x": [1, 1, 12, 64]}, {"y": [1, 12, 1, 64]})
+    assert found == KernelCall(COPY, (12 * 64,))
