@@ -86,6 +86,8 @@ class KernelRates:
     """The same where they lie in the core's own caches, as in models that are small."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
+    hop_seconds: float
+    """Of handing a run to a partition of another device, beside that partition's session and the copy."""
     launch_seconds: float
     """Of starting one kernel."""
     visit_seconds: float

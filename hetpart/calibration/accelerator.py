@@ -75,6 +75,7 @@ def _rates(readings: Readings) -> KernelRates:
         tables=tables,
         warm_tables=tables,
         session_seconds=readings.session,
+        hop_seconds=0.0,
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.calibration.accelerator import Place, measure_accelerator
+from hetpart.calibration.hops import partition_seconds
 from hetpart.calibration.probes import (
     CONVOLUTIONS,
     FLUSHED,
@@ -34,8 +35,8 @@ from hetpart.units import format_count
 
 Progress = Callable[[str], None]
 BUFFER_ELEMENTS = 2**24
-SECONDS = 53.0
-"""Of all of it, the building of sessions included."""
+SECONDS = 48.0
+"""Of measuring kernels, the building of their sessions included."""
 COPY_BYTES = 2**26
 COPIES = 20
 
@@ -77,12 +78,13 @@ class _Bench:
         quiet = Quiet(self.probes[SPEED], self.threads)
         return Turns([probe.sample for probe in (*self.probes.values(), *self.profiled.values())], quiet)
 
-    def samples(self, quiet_share: float) -> Samples:
+    def samples(self, quiet_share: float, hop: float) -> Samples:
         """What everything took at best. The bench ends with it."""
         return Samples(
             self.threads,
             {named(key): _taken(probe) for key, probe in self.probes.items()},
             {named(key): TakenByKernels(*profiled.kernels()) for key, profiled in self.profiled.items()},
+            hop,
             quiet_share,
         )
 
@@ -95,21 +97,26 @@ def _taken(probe: Probe) -> Taken:
 def sample(progress: Progress | None = None) -> Sampled:
     """Measure this machine with one thread and with all cores, in about a minute.
 
+    The process is for this alone: sessions that share threads leave no others to sessions made after them.
+
     Args:
         progress: Called with the name of every stage as it begins.
     """
     say = progress or _silent
     processor = this_processor()
     end = perf_counter() + SECONDS
+    numbers = sorted({1, processor.cores})
+    say("measuring partitions")
+    hops = [partition_seconds(threads) for threads in numbers]
     with Buffers.of(BUFFER_ELEMENTS, TABLE_BYTES) as buffers:
         say("preparing kernels")
         models = dict(probe_models())
-        numbers = sorted({1, processor.cores})
         benches = [_Bench.of(models, buffers, threads) for threads in numbers]
         say(f"measuring kernels, {' and '.join(format_count(threads, 'thread') for threads in numbers)}")
         groups = [bench.turns() for bench in benches]
         take_turns(groups, end)
-        taken = tuple(bench.samples(group.quiet.share) for bench, group in zip(benches, groups, strict=True))
+        shares = [group.quiet.share for group in groups]
+        taken = tuple(bench.samples(*found) for bench, *found in zip(benches, shares, hops, strict=True))
     say("measuring copies")
     bandwidth, latency = _copies()
     found = Sampled(VERSION, processor.name, processor.cores, runtime_version(), taken, bandwidth, latency)

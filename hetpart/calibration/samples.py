@@ -62,6 +62,8 @@ class Samples:
     threads: int
     probes: Mapping[str, Taken]
     profiled: Mapping[str, TakenByKernels]
+    partition_seconds: float
+    """Of one more partition: its session, a copy, and being handed the run."""
     quiet_share: float
     """Of the time, for which no other work slowed the processor: the best of all calibrations."""
 
@@ -71,13 +73,15 @@ class Samples:
             self.threads,
             {key: taken.least(other.probes[key]) for key, taken in self.probes.items()},
             {key: taken.least(other.profiled[key]) for key, taken in self.profiled.items()},
+            min(self.partition_seconds, other.partition_seconds),
             max(self.quiet_share, other.quiet_share),
         )
 
-    def rates(self, single: Samples | None = None) -> KernelRates:
+    def rates(self, link_seconds: float, single: Samples | None = None) -> KernelRates:
         """What a kernel takes, by family and size.
 
         Args:
+            link_seconds: Of a copy of a few bytes.
             single: Of one thread, at all sizes, where these are of more threads and of fewer sizes.
         """
         streamed, cool, warm = self._readings() if single is None else self._scaled(single)
@@ -86,6 +90,7 @@ class Samples:
             tables=tables,
             warm_tables=warm.tables() | {REORDER: warm.reordering()},
             session_seconds=cool.session,
+            hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
@@ -161,7 +166,8 @@ class Sampled:
     def calibration(self) -> Calibration:
         """What planning uses."""
         single, *others = self.threads
-        rates = {str(single.threads): single.rates()} | {str(one.threads): one.rates(single) for one in others}
+        rates = {str(single.threads): single.rates(self.link_seconds)}
+        rates |= {str(one.threads): one.rates(self.link_seconds, single) for one in others}
         return Calibration(
             SCHEMA, VERSION, self.processor, self.cores, self.runtime, rates, self.link_bandwidth, self.link_seconds,
             self.accelerator,

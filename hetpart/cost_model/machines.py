@@ -288,5 +288,10 @@ def _rated(accelerator: Profile, processor: Profile) -> Profile:
     rates = {key: rate for key, rate in processor.figures.items() if key.startswith(PEAK)}
     rates |= {key: processor.figures[key] for key in _SHARED_FIGURES}
     sped = {key: rate if "efficiency" in key else rate * factor for key, rate in rates.items()}
-    rates = None if processor.rates is None else processor.rates.times(factor)
-    return replace(accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s"), rates=rates)
+    own = accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s")
+    if processor.rates is None:
+        return own
+    # The run is handed to its lane and back.
+    session = {"session_seconds": processor.rates.session_seconds + 2 * processor.rates.hop_seconds}
+    timed = own.with_figures(session, processor.sources["session_seconds"])
+    return replace(timed, rates=processor.rates.times(factor))

@@ -15,9 +15,9 @@ from hetpart.units import format_bytes, format_count, format_seconds
 
 LEAST_QUIET = 0.2
 _MEANING = """float32: the best matrix product; memory: elementwise ops; weights: of products that read them once; \
-rows: of 64 bytes in a large table; kernel, session: what starting one takes; error: mean, at sizes between those \
-measured."""
-_HEADERS = (">threads", ">float32", ">memory", ">weights", ">rows", ">kernel", ">session", ">error", ">quiet")
+rows: of 64 bytes in a large table; kernel, session: what starting one takes; hop: handing a run to another device; \
+error: mean, at sizes between those measured."""
+_HEADERS = (">threads", ">float32", ">memory", ">weights", ">rows", ">kernel", ">session", ">hop", ">error", ">quiet")
 
 
 def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
@@ -73,6 +73,7 @@ def _row(threads: str, rates: KernelRates) -> tuple[str, ...]:
         f"{format_bytes(rates.random_bandwidth)}/s",
         format_seconds(rates.launch_seconds),
         format_seconds(rates.session_seconds),
+        format_seconds(rates.hop_seconds),
         percent(rates.error),
         percent(rates.quiet_share),
     )
@@ -110,6 +111,7 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "launch_seconds": rates.launch_seconds,
         "visit_seconds": rates.visit_seconds,
         "cold_seconds": rates.cold_seconds,
+        "hop_seconds": rates.hop_seconds,
         "session_seconds": rates.session_seconds,
         "error": rates.error,
         "quiet_share": rates.quiet_share,

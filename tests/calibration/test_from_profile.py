@@ -40,6 +40,7 @@ def made_up_rates() -> KernelRates:
         launch_seconds=1e-6,
         visit_seconds=1e-7,
         cold_seconds=0.0,
+        hop_seconds=0.0,
         operand_seconds=1e-7,
         bandwidth=1e10,
         random_bandwidth=1e9,

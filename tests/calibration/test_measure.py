@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
+from subprocess import run
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
 
-from hetpart.calibration import measure, probes, readings, samples
+from hetpart.calibration import measure, probes, samples
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.machines import load_machine
 from hetpart.errors import HetpartError
+from tests.calibration import short
 
 
 @pytest.fixture(scope="module")
-def short_sample():
+def short_sample(tmp_path_factory):
     """Two sizes an axis and little time: enough to see that every part works."""
-
-    def thin(families):
-        return {
-            name: replace(family, axes=tuple(axis[:2] for axis in family.axes)) for name, family in families.items()
-        }
-
-    families, convolutions = thin(probes.FAMILIES), thin(probes.CONVOLUTIONS)
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (measure, probes, readings):
-            patch.setattr(module, "FAMILIES", families, raising=False)
-            patch.setattr(module, "CONVOLUTIONS", convolutions, raising=False)
-            patch.setattr(module, "CHECKS", {"gemm": ((4, 512, 512),)}, raising=False)
-        patch.setattr(measure, "SECONDS", 1.0)
-        patch.setattr(measure, "TABLE_BYTES", 2**25)
-        patch.setattr(samples, "TABLE_BYTES", 2**25)
-        yield measure.sample()
+    file = tmp_path_factory.mktemp("short") / "sampled.json"
+    run([sys.executable, "-m", "tests.calibration.short", str(file)], check=True, cwd=Path(__file__).parents[2])
+    return msgspec.json.decode(file.read_bytes(), type=samples.Sampled)
 
 
 @pytest.fixture(scope="module")
 def short_calibration(short_sample):
-    return short_sample.calibration()
+    with short.few_sizes():
+        yield short_sample.calibration()
 
 
 @pytest.fixture
