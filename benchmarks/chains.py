@@ -76,6 +76,7 @@ def split(plan: Plan, partitions: int) -> Plan:
         values=(*plan.values, *inner),
         buffers=tuple(_buffers(plan, inner, partitions)),
         transfers=tuple(_moved(copy, partitions) for copy in plan.transfers),
+        timeline=None,
     )
 
 

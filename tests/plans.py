@@ -96,7 +96,7 @@ def _timeline() -> Timeline:
         LaneUse("cpu->cuda:0", 0.000_087_4, 2),
         LaneUse("cuda:0->cpu", 0.000_01, 1),
     )
-    return Timeline(0.000_602_4, 0.000_602_4, 0.000_602_4, 0.000_592_4, lanes, tasks)
+    return Timeline(0.000_602_4, 0.000_602_4, 0.000_602_4, 0.000_54, 0.000_592_4, lanes, tasks)
 
 
 def _host() -> DeviceUse:

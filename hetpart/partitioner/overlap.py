@@ -62,7 +62,7 @@ def _asked(worth: Worth, base: _Choice, finer: _Choice) -> float:
     """Seconds that all the splits of ``finer`` must save together."""
     before, after = base.assembly.solution, finer.assembly.solution
     number = after.cut.partitions - before.cut.partitions
-    return max(worth.least(base.seconds, 0.0) * number, after.total_seconds - before.total_seconds)
+    return max(worth.least(base.seconds) * number, after.total_seconds - before.total_seconds)
 
 
 def _cut_as(assembly: Assembly, cut: Cut) -> Assembly:

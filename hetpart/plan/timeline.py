@@ -58,6 +58,8 @@ class Timeline:
     """The same tasks one after another."""
     lower_bound: float
     """No order of these tasks takes less, whatever the memory."""
+    finest_bound: float
+    """However the ops are cut, on the devices that they are on, no run takes less."""
     critical_path: float
     """Seconds of the longest chain of tasks that wait for each other's values."""
     lanes: tuple[LaneUse, ...]

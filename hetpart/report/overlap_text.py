@@ -44,8 +44,9 @@ def _gain(timeline: Timeline, *, cut_for_it: bool) -> str:
 
 
 def _bounds(timeline: Timeline) -> Text:
-    """The critical path, and every lane with how long it works, the busiest first."""
-    path = f"Critical path {format_seconds(timeline.critical_path)}; busy: "
+    """What no cut can be faster than; the critical path; every lane with how long it works, the busiest first."""
+    finest, path = format_seconds(timeline.finest_bound), format_seconds(timeline.critical_path)
+    path = f"However these ops were cut, it would take at least {finest}. Critical path {path}; busy: "
     ranked = sorted(timeline.lanes, key=lambda use: -use.seconds)
     lanes = [Text.assemble(name(use.lane), f" {format_seconds(use.seconds)}") for use in ranked]
     return Text.assemble(path, Text(", ").join(lanes), f"; {format_count(len(timeline.tasks), 'task')}.")

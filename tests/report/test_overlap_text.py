@@ -21,7 +21,8 @@ def test_both_latencies_stand_beside_their_bounds() -> None:
     text = told(seconds=0.000_5, lower_bound=0.000_48, critical_path=0.000_45)
     assert "one after another 602 µs 541 µs any placement" in text
     assert "overlapped 500 µs 480 µs any order of these partitions and copies" in text
-    assert "Overlap would make it 1.20× as fast. Critical path 450 µs; busy: cpu 310 µs, cuda:0 195 µs," in text
+    assert "Overlap would make it 1.20× as fast. However these ops were cut, it would take at least 540 µs." in text
+    assert "Critical path 450 µs; busy: cpu 310 µs, cuda:0 195 µs," in text
 
 
 def test_the_runtime_is_said_to_run_one_after_another() -> None:

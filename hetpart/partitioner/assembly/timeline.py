@@ -11,6 +11,7 @@ from hetpart.partitioner.assembly.spans import Spans
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.timeline.bounds import critical_path, lane_seconds, lower_bound
 from hetpart.partitioner.timeline.cut_tasks import CutTasks, lane_names
+from hetpart.partitioner.timeline.finest import finest_tasks
 from hetpart.partitioner.timeline.reuse import Holding, Waits, waits_for_bytes, waits_one_by_one
 from hetpart.partitioner.timeline.schedule import Schedule, one_by_one
 from hetpart.partitioner.timeline.search import best_schedule
@@ -92,10 +93,16 @@ def _written(assembly: Assembly, found: CutTasks, within: Tasks, schedule: Sched
         seconds=schedule.seconds,
         serial_seconds=one_by_one(found.tasks),
         lower_bound=min(lower_bound(found.tasks), schedule.seconds),  # sums of the same seconds, rounded otherwise
+        finest_bound=_finest_bound(assembly, schedule.seconds),
         critical_path=critical_path(found.tasks),
         lanes=tuple(LaneUse(names[lane], own[lane], found.tasks.lanes.count(lane)) for lane in sorted(own)),
         tasks=_tasks(found, within, schedule, names),
     )
+
+
+def _finest_bound(assembly: Assembly, seconds: float) -> float:
+    finest = finest_tasks(assembly.formulation.problem, assembly.solution.placement)
+    return min(lower_bound(finest), seconds)
 
 
 def _tasks(found: CutTasks, within: Tasks, schedule: Schedule, names: tuple[str, ...]) -> tuple[Task, ...]:

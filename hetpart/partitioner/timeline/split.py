@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.cut import Cut
 
-_TRIED = 24
+_HALFWAY = 4
+"""Splits not worth it alone that are tried with another."""
+_TRIED = 12
 """Splits that are timed before one is taken."""
 _VISITS = 60_000
 """Tasks in all that are timed: with it the time is bounded, and alike on every machine."""
@@ -34,9 +36,9 @@ class Worth:
     share: float = 0.0
     """The same, of the latency before it."""
 
-    def least(self, latency: float, overhead: float) -> float:
-        """Seconds that a split must save, whose session costs ``overhead``."""
-        return max(overhead, self.seconds, latency * max(self.share, _LEAST_SHARE))
+    def least(self, latency: float) -> float:
+        """Seconds that a split must save, whatever its session costs."""
+        return max(self.seconds, latency * max(self.share, _LEAST_SHARE))
 
 
 def splits(
@@ -46,26 +48,45 @@ def splits(
 
     Ops that share a number in ``atoms`` stay in one partition.
     """
-    parting = Parting(problem, placement, OpOrder.of(problem, atoms))
-    found, visits = [Timed.of(problem, placement, cut)], _VISITS
-    while visits > 0 and (worth.partitions is None or found[-1].cut.partitions < worth.partitions):
-        tried = _tried(parting, found[-1], worth)
-        better = [one for one in tried if usage(problem, placement, one.cut).fits(problem)]
-        visits -= sum(len(one.found.tasks) for one in tried)
-        if not better:
-            break
-        found.append(min(better, key=lambda one: one.seconds))
+    search = _Search(Parting(problem, placement, OpOrder.of(problem, atoms)), worth)
+    found = [Timed.of(problem, placement, cut)]
+    while (better := search.better(found[-1])) is not None:
+        found.append(better)
     return found
 
 
-def _tried(parting: Parting, before: Timed, worth: Worth) -> list[Timed]:
-    """What ``before`` becomes with one split, for those that save enough."""
-    problem, saved = parting.problem, list[Timed]()
-    for split in parting.splits(before)[:_TRIED]:
-        overhead = float(problem.session_seconds[before.cut.devices[split.partition]])
-        least = worth.least(before.seconds, overhead)
-        if split.saving > least:
-            after = Timed.of(problem, parting.placement, split.of(before.cut))
-            if before.seconds - after.seconds > least:
-                saved.append(after)
-    return saved
+@dataclass(slots=True)
+class _Search:
+    parting: Parting
+    worth: Worth
+    visits: int = _VISITS
+    """Left to be timed."""
+
+    def better(self, before: Timed) -> Timed | None:
+        """``before`` with one split more, or two of which neither is worth it alone."""
+        tried = self._tried(before)
+        saved = [after for after in tried if self._is_worth_it(before, after)]
+        if saved:
+            return min(saved, key=lambda after: after.seconds)
+        for halfway in sorted(tried, key=lambda after: after.seconds)[:_HALFWAY]:
+            saved = [after for after in self._tried(halfway) if self._is_worth_it(before, after)]
+            if saved:
+                return min(saved, key=lambda after: after.seconds)
+        return None
+
+    def _tried(self, before: Timed) -> list[Timed]:
+        """What ``before`` becomes with one split, where that is allowed and fits."""
+        most, problem = self.worth.partitions, self.parting.problem
+        if self.visits <= 0 or (most is not None and before.cut.partitions >= most):
+            return []
+        cuts = [split.of(before.cut) for split in self.parting.splits(before)[:_TRIED]]
+        placement = self.parting.placement
+        fitting = [cut for cut in cuts if usage(problem, placement, cut).fits(problem)]
+        self.visits -= len(fitting) * (len(before.found.tasks) + 1)
+        return [Timed.of(problem, placement, cut) for cut in fitting]
+
+    def _is_worth_it(self, before: Timed, after: Timed) -> bool:
+        sessions = self.parting.problem.session_seconds
+        overhead = float(sessions[after.cut.devices].sum() - sessions[before.cut.devices].sum())
+        number = after.cut.partitions - before.cut.partitions
+        return before.seconds - after.seconds > max(overhead, self.worth.least(before.seconds) * number)

@@ -26,6 +26,7 @@ def assert_told(partitioned: hetpart.PartitionedModel) -> None:
     assert told.seconds <= told.serial_seconds * (1 + 1e-12)
     assert max([told.critical_path, *(use.seconds for use in told.lanes)], default=0.0) <= told.seconds * (1 + 1e-12)
     assert told.critical_path * (1 - 1e-12) <= told.lower_bound <= told.seconds
+    assert told.finest_bound <= told.seconds
     for use in told.lanes:
         mine = [task for task in told.tasks if task.lane == use.lane]
         assert use.tasks == len(mine)
