@@ -10,6 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+LEAST_GAIN = 50e-6
+"""Seconds: what overlap must save by a plan's figures before a run hands its tasks to threads of their own. Handing
+them over and back takes about half of that."""
+
 
 class TaskKind(StrEnum):
     """What a task is."""
@@ -66,6 +70,11 @@ class Timeline:
     """The lanes that have a task, compute before copies."""
     tasks: tuple[Task, ...]
     """By their starts."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether a run overlaps unless it is told not to."""
+        return self.serial_seconds - self.seconds >= LEAST_GAIN
 
     @property
     def busiest_lane(self) -> LaneUse | None:

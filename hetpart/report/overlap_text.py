@@ -8,21 +8,22 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.model import Plan
-from hetpart.plan.timeline import Timeline
+from hetpart.plan.timeline import LEAST_GAIN, Timeline
 from hetpart.report.layout import heading, line, name, table
 from hetpart.units import format_count, format_seconds
 
-_TODAY = "predicted; the runtime runs one after another today, so the total above is what a run takes"
-_ADVICE = "--overlap cuts for it"
+_OVERLAPS = "predicted; a run overlaps, unless with --no-overlap"
+_SERIAL = f"predicted; a run overlaps where that saves {format_seconds(LEAST_GAIN)} or with --overlap, so not here"
+_ADVICE = "partition --overlap cuts for it"
 _NOTICEABLE = 1.0005
 
 
 def overlap(plan: Plan) -> Iterator[RenderableType]:
-    """Serial and overlapped latency, each with what bounds it; nothing where there is but one thing to do."""
+    """Both latencies, each with what bounds it, and which a run takes; nothing where there is but one thing to do."""
     timeline = plan.timeline
     if timeline is None or len(timeline.tasks) < 2:
         return
-    yield heading("Were devices and copies to work at the same time", _TODAY)
+    yield heading("Overlap", _OVERLAPS if timeline.pays else _SERIAL)
     yield table(
         ("", ">predicted", ">at least", "bounded by"),
         [
@@ -39,8 +40,8 @@ def _row(label: str, seconds: float, bound: float, what: str) -> tuple[str, ...]
 
 def _gain(timeline: Timeline, *, cut_for_it: bool) -> str:
     if timeline.serial_seconds < timeline.seconds * _NOTICEABLE:
-        return "Overlap would save nothing." if cut_for_it else f"As it is cut, overlap would save nothing; {_ADVICE}."
-    return f"Overlap would make it {timeline.serial_seconds / timeline.seconds:.2f}× as fast."
+        return "It saves nothing." if cut_for_it else f"It saves nothing as the model is cut; {_ADVICE}."
+    return f"It makes a run {timeline.serial_seconds / timeline.seconds:.2f}× as fast."
 
 
 def _bounds(timeline: Timeline) -> Text:

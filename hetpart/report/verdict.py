@@ -56,8 +56,13 @@ def _short(nbytes: int) -> str:
 
 
 def _speed(plan: Plan) -> Text:
-    seconds = format_seconds(plan.prediction.seconds)
-    return Text.assemble(("Predicted latency: ", "bold"), (seconds, "bold"), _against(plan), ".")
+    """What a run takes. Other rules are compared with one after another, as they are priced."""
+    serial = format_seconds(plan.prediction.seconds)
+    if plan.timeline is None or not plan.timeline.pays:
+        return Text.assemble(("Predicted latency: ", "bold"), (serial, "bold"), _against(plan), ".")
+    seconds = format_seconds(plan.timeline.seconds)
+    one_by_one = f" with devices and copies at work at the same time; one after another {serial}"
+    return Text.assemble(("Predicted latency: ", "bold"), (seconds, "bold"), one_by_one, _against(plan), ".")
 
 
 def _against(plan: Plan) -> str:

@@ -75,13 +75,13 @@ def run(  # noqa: PLR0913 - the options of the command
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         results, seconds = _measure(session, fed, repeat)
-        made = session.last_copies()
+        made, predicted = session.last_copies(), _predicted(session)
     verdict = None
     if check:
         say("running the uncut model")
         verdict = check_results(session, fed, results, exact=exact)
     names = [spec.name for spec in session.plan.outputs]
-    return _report(bundle, session, seconds, dict(zip(names, results, strict=True)), made, verdict, output)
+    return _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
 
 
 def _silent(stage: str) -> None:
@@ -129,6 +129,7 @@ def _report(  # noqa: PLR0913 - one record from its parts
     bundle: Path,
     session: Session,
     seconds: list[float],
+    predicted: float,
     results: Mapping[str, Any],
     made: tuple[tuple[str, int], ...],
     verdict: CheckResult | None,
@@ -144,7 +145,7 @@ def _report(  # noqa: PLR0913 - one record from its parts
         runs=len(seconds),
         median_seconds=median(seconds),
         min_seconds=min(seconds),
-        predicted_seconds=session.plan.prediction.seconds,
+        predicted_seconds=predicted,
         partitions=len(session.plan.partitions),
         copies=dict(counts),
         copied_bytes=dict(nbytes),
@@ -153,6 +154,11 @@ def _report(  # noqa: PLR0913 - one record from its parts
         check=verdict,
         files=() if output is None else write_arrays(results, output),
     )
+
+
+def _predicted(session: Session) -> float:
+    plan = session.plan
+    return plan.timeline.seconds if plan.timeline and session.overlaps else plan.prediction.seconds
 
 
 def _output_spec(name: str, value: Any) -> OutputSpec:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetpart.plan.timeline import LEAST_GAIN
 from hetpart.runtime.frame import Frame, Layout
 from hetpart.runtime.lanes import Lanes, Run
 from hetpart.runtime.perform import make_copy, result, run_stage
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
     from hetpart.plan.model import Transfer
     from hetpart.runtime.tasks import Task, TaskGraph
-
-LEAST_GAIN = 50e-6
-"""Seconds: what lanes must gain by the plan's figures before a run is handed to their threads. Handing it over and
-back takes about half of that."""
 
 
 class Executor:

@@ -155,6 +155,11 @@ class Session:
         used = [session.get_providers()[0] for session in self._sessions]
         return sorted(set(used), key=lambda name: (name == Provider.CPU, name))
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether devices and copies work at the same time in its runs; it is known from the first one on."""
+        return self._executor is not None and self._executor.overlaps
+
     def last_copies(self) -> tuple[tuple[str, int], ...]:
         """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
         made = () if self._executor is None else self._executor.copied

@@ -8,7 +8,7 @@ from tests.plans import wide_and_deep_plan
 from tests.report.test_text import section, words
 
 PLAN = wide_and_deep_plan()
-TITLE = "Were devices and copies to work at the same time"
+TITLE = "Overlap  "
 
 
 def told(**changes: float) -> str:
@@ -21,21 +21,24 @@ def test_both_latencies_stand_beside_their_bounds() -> None:
     text = told(seconds=0.000_5, lower_bound=0.000_48, critical_path=0.000_45)
     assert "one after another 602 µs 541 µs any placement" in text
     assert "overlapped 500 µs 480 µs any order of these partitions and copies" in text
-    assert "Overlap would make it 1.20× as fast. However these ops were cut, it would take at least 540 µs." in text
+    assert "It makes a run 1.20× as fast. However these ops were cut, it would take at least 540 µs." in text
     assert "Critical path 450 µs; busy: cpu 310 µs, cuda:0 195 µs," in text
 
 
-def test_the_runtime_is_said_to_run_one_after_another() -> None:
-    assert "the runtime runs one after another today, so the total above is what a run takes" in told()
-    assert "Predicted latency: 602 µs" in render(PLAN)
+def test_the_headline_is_what_a_run_takes() -> None:
+    assert "a run overlaps where that saves 50.0 µs or with --overlap, so not here" in told(seconds=0.000_56)
+    assert "a run overlaps, unless with --no-overlap" in told(seconds=0.000_54)
+    assert PLAN.timeline is not None
+    text = words(render(replace(PLAN, timeline=replace(PLAN.timeline, seconds=0.000_54)), width=120))
+    assert "latency: 540 µs with devices and copies at work at the same time; one after another 602 µs, 1.52×" in text
+    assert "Predicted latency: 602 µs, 1.52×" in render(PLAN)
 
 
 def test_a_plan_that_gains_nothing_says_what_may() -> None:
-    assert "As it is cut, overlap would save nothing; --overlap cuts for it." in told()
+    assert "It saves nothing as the model is cut; partition --overlap cuts for it." in told()
     asked = replace(PLAN, options={**PLAN.options, "overlap": "true"})
     text = render(asked, width=120)
-    assert "Overlap would save nothing." in text
-    assert "--overlap" not in text
+    assert "It saves nothing. However" in words(text)
 
 
 def test_where_there_is_one_thing_to_do_nothing_is_said() -> None:

@@ -6,17 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import hetpart
 import hetpart.compiler
 from benchmarks import zoo
 from hetpart.partitioner.assembly.assemble import Assembly
 from hetpart.partitioner.scores.certificate import check
+from hetpart.runtime.check import run
 from tests import golden_plans
 from tests.partitioner.simulate import simulated_peaks
 from tests.partitioner.timeline.test_timeline import assert_safe, assert_told
-from tests.runtime.models import model
+from tests.runtime.graphs import feeds, models
+from tests.runtime.models import assert_same, model, plain
 
 Find = Callable[[str], Path]
 MODELS = ["dlrm-tiny", "wide-and-deep-tiny", "moe-dense-tiny"]
@@ -76,6 +81,15 @@ def test_what_is_cut_for_overlap_computes_the_same() -> None:
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(proto=models(), seed=st.integers(0, 5))
+def test_any_model_cut_for_overlap_computes_what_the_uncut_one_does(proto: onnx.ModelProto, seed: int) -> None:
+    made = hetpart.partition(proto, hardware="emulated", placement=f"random:{seed}", overlap=True)
+    with hetpart.Session(made._bundle(), emulate=True, optimize=False, threads=1, overlap=True) as session:
+        for feed in (feeds(proto, 1), feeds(proto, 2)):
+            assert_same(session.run(None, feed), plain(proto).run(None, feed))
+
+
 @pytest.mark.parametrize("limit", [{"max_partitions": 2}, {"min_gain": "90%"}, {"min_gain": "1s"}])
 def test_limits_are_kept(limit: dict[str, object]) -> None:
     free = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True)
@@ -97,3 +111,11 @@ def test_equal_inputs_give_equal_plans() -> None:
     first, second = (hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True).plan for _ in range(2))
     assert first == second
     assert first.options["overlap"] == "true"
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_is_measured_stands_beside_the_latency_of_its_kind(tmp_path: Path, *, overlap: bool) -> None:
+    made = hetpart.partition(BRANCHES, hardware="emulated", pin=PINS, overlap=True)
+    bundle = made.save(tmp_path / "b.hetpart")
+    report = run(bundle, random_seed=1, emulate=True, overlap=overlap)
+    assert report.predicted_seconds == (made.timeline.seconds if overlap else made.plan.prediction.seconds)
