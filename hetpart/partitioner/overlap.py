@@ -18,39 +18,52 @@ from hetpart.partitioner.timeline.split import Worth, splits
 if TYPE_CHECKING:
     from hetpart.constraints import Limits
     from hetpart.partitioner.scores.cut import Cut
+    from hetpart.plan.timeline import Timeline
 
 _LEAST_SHARE = 1e-3
 """Of the latency, that more memory must save."""
 
 
 def overlapped(assembly: Assembly, limits: Limits) -> Assembly:
-    """``assembly``, cut finer and laid out wider where the overlapped run gets faster within budgets and ``limits``."""
+    """``assembly``, cut finer and laid out wider where the overlapped run gets faster within budgets and ``limits``.
+
+    It stays as it is where a run would not overlap all the same.
+    """
     problem, solution, worth = assembly.formulation.problem, assembly.solution, _worth(limits)
     base = _Choice.of(assembly)
     found = splits(problem, solution.placement, solution.cut, assembly.costs.groups, worth)
     for timed in reversed(found[1:]):
         finer = _best_layout(_Choice.of(_cut_as(assembly, timed.cut)))
-        if finer.fits and base.seconds - finer.seconds > _asked(worth, base, finer):
+        if finer.is_right and base.seconds - finer.seconds > _asked(worth, base, finer):
             return finer.assembly
-    return _best_layout(base).assembly
+    wider = _best_layout(base)
+    return wider.assembly if wider.is_right else assembly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
     assembly: Assembly
-    seconds: float
-    """Overlapped, within its arenas."""
+    timeline: Timeline
+    """Within its arenas."""
     full: frozenset[int]
     """Devices whose budget it breaks."""
 
     @classmethod
     def of(cls, assembly: Assembly) -> _Choice:
         full = {index for index, use in enumerate(device_uses(assembly)) if (use.headroom_bytes or 0) < 0}
-        return cls(assembly, timeline(assembly).seconds, frozenset(full))
+        return cls(assembly, timeline(assembly), frozenset(full))
+
+    @property
+    def seconds(self) -> float:
+        return self.timeline.seconds
 
     @property
     def fits(self) -> bool:
         return not self.full
+
+    @property
+    def is_right(self) -> bool:
+        return self.fits and self.timeline.pays
 
 
 def _worth(limits: Limits) -> Worth:

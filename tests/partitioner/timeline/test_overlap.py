@@ -35,6 +35,13 @@ def plans(path: Path, name: str, share: int = 50) -> tuple[hetpart.PartitionedMo
     return hetpart.partition(path, **options), hetpart.partition(path, overlap=True, **options)
 
 
+@pytest.fixture
+def however_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small models gain little; here that is enough."""
+    monkeypatch.setattr("hetpart.plan.timeline.LEAST_GAIN", 0.0)
+
+
+@pytest.mark.usefixtures("however_little")
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_faster_within_the_same_budget(name: str, zoo_model: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Assembly] = []
@@ -56,6 +63,14 @@ def test_it_is_faster_within_the_same_budget(name: str, zoo_model: Find, monkeyp
         assert all(headroom is None or headroom >= 0 for headroom in (use.headroom_bytes for use in made.plan.devices))
 
 
+def test_what_would_not_overlap_all_the_same_is_left_alone(zoo_model: Find) -> None:
+    serial, overlapped = plans(zoo_model("dlrm-tiny"), "dlrm-tiny")
+    assert not overlapped.timeline.pays
+    assert overlapped.plan.partitions == serial.plan.partitions
+    assert overlapped.plan.buffers == serial.plan.buffers
+
+
+@pytest.mark.usefixtures("however_little")
 def test_fused_ops_stay_together(zoo_model: Find) -> None:
     _, overlapped = plans(zoo_model("wide-and-deep-tiny"), "wide-and-deep-tiny")
     partition = {op: p.id for p in overlapped.plan.partitions for op in p.ops}
@@ -84,7 +99,9 @@ def test_what_is_cut_for_overlap_computes_the_same() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(proto=models(), seed=st.integers(0, 5))
 def test_any_model_cut_for_overlap_computes_what_the_uncut_one_does(proto: onnx.ModelProto, seed: int) -> None:
-    made = hetpart.partition(proto, hardware="emulated", placement=f"random:{seed}", overlap=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hetpart.plan.timeline.LEAST_GAIN", 0.0)
+        made = hetpart.partition(proto, hardware="emulated", placement=f"random:{seed}", overlap=True)
     with hetpart.Session(made._bundle(), emulate=True, optimize=False, threads=1, overlap=True) as session:
         for feed in (feeds(proto, 1), feeds(proto, 2)):
             assert_same(session.run(None, feed), plain(proto).run(None, feed))
