@@ -79,13 +79,16 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
     touched = [_touched(kernel, graph) for kernel in kernels]
     whole, weights = sum(touched), _streamed_weights(graph)
     began: dict[int, int] = {}
+    ended: dict[str, int] = {}
     passed = 0
     found: list[Surroundings] = []
     for kernel, nbytes in zip(kernels, touched, strict=True):
+        kind = _head([graph.ops[op] for op in kernel.ops]).op_type if kernel.ops else REORDER
         distance = max((passed - began.get(value, passed - whole) for value in kernel.reads), default=0)
-        found.append(Surroundings(distance, nbytes, weights))
+        found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole)))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
+        ended[kind] = passed
     return found
 
 
@@ -111,10 +114,14 @@ def _head(members: list[Op]) -> Op:
 
 
 def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> float | None:
-    """With what passing the nodes takes: those without a kernel, and all where nothing of them stays in a cache."""
+    """With what passing the nodes takes: those without a kernel, and all where nothing of them stays in a cache.
+
+    A run that reads more weights than the last cache holds leaves nothing there of what only starts kernels.
+    """
     if seconds is None:
         return None
-    cold = rates.cold_seconds * (1 - kept_share(around.weights, rates.cache_bytes))
+    flushed = 1 - kept_share(around.weights, rates.cache_bytes)
+    cold = rates.cold_seconds * flushed if around.since > rates.core_cache_bytes else 0.0
     return seconds + cold + kernel.views * (rates.visit_seconds + cold)
 
 
@@ -148,6 +155,8 @@ class Surroundings:
     """That the call itself reads and writes."""
     weights: int
     """Of all weights that a run of the model reads: whether they stay in a cache from run to run."""
+    since: int = 0
+    """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
 
 
 def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
