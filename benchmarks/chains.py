@@ -43,7 +43,7 @@ def one_device(width: int, partitions: int, device: str) -> Session:
     return open_plan(whole, split(whole.plan, partitions))
 
 
-def taking_turns(width: int, partitions: int) -> Session:
+def taking_turns(width: int, partitions: int, *, overlap: bool | None = None) -> Session:
     """A session of the chain cut into equal ``partitions``, every other one of them on the accelerator."""
     devices = {
         f"op{i}": ACCELERATOR if turn % 2 else "cpu"
@@ -55,7 +55,7 @@ def taking_turns(width: int, partitions: int) -> Session:
         file.write_text(json.dumps(devices))
         model = hetpart.partition(chain(width), hardware=HARDWARE, placement=file)
     assert len(model.plan.partitions) == partitions
-    return model.session(emulate=True)
+    return model.session(emulate=True, overlap=overlap)
 
 
 def open_plan(model: PartitionedModel, plan: Plan) -> Session:

@@ -18,6 +18,7 @@ from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
 from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
+from hetpart.runtime.values import allocate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,8 +94,6 @@ class Frame:
     stages: list[Stage]
     copies: list[Move]
     """In the plan's order."""
-    moves: list[list[Move]]
-    """The same before every stage, and those after the last."""
     blocks: dict[str, Block]
     addresses: dict[Place, int]
     arrays: dict[Place, Any] = field(default_factory=dict[Place, Any])
@@ -111,8 +110,7 @@ class Frame:
             for partition, session in zip(layout.plan.partitions, sessions, strict=True)
         ]
         copies = [Move.of(layout, transfer, addresses) for transfer in layout.plan.transfers]
-        moves = [[move for move in copies if move.transfer.step == step] for step in range(len(stages) + 1)]
-        return cls(layout, stages, copies, moves, blocks, addresses)
+        return cls(layout, stages, copies, blocks, addresses)
 
     def address(self, place: Place) -> int:
         """Where the bytes of a value of known size lie in this run."""
@@ -159,6 +157,8 @@ class Stage:
     """Outputs that ONNX Runtime allocates, by their position."""
     bound: dict[Place, int] = field(default_factory=dict[Place, int])
     """Addresses that renewed inputs and outputs of known size were last bound to."""
+    lent: list[Place] = field(default_factory=list[Place])
+    """Inputs whose values the binding refers to."""
 
     @classmethod
     def of(
@@ -224,6 +224,15 @@ class Stage:
         self.binding.bind_output(
             place[0], memory.device_type, memory.device_id, onnx_number(spec.dtype), spec.shape, address
         )
+
+    def let_go(self, layout: Layout) -> None:
+        """Keep no value alive that ONNX Runtime allocated: whoever needs it has it."""
+        for _, place in self.allocated_outputs:
+            self.let_allocate(layout, place)
+        while self.lent:
+            place = self.lent.pop()
+            assert self.binding is not None
+            self.binding.bind_ortvalue_input(place[0], allocate(layout.specs[place[0]], [0], layout.memories[place[1]]))
 
     def let_allocate(self, layout: Layout, place: Place) -> None:
         """Let ONNX Runtime allocate ``place`` on its device."""

@@ -17,10 +17,8 @@ from hetpart.errors import ExecutionError
 from hetpart.runtime.events import (
     Action,
     Cancelled,
-    Copied,
     Event,
     Failed,
-    Finished,
     Produced,
     ReleaseBuffer,
     RunPartition,
@@ -29,11 +27,17 @@ from hetpart.runtime.events import (
 from hetpart.runtime.scheduler import RunState, Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hetpart.runtime.tasks import TaskGraph
 
 _BEGIN, _NOTHING = -1, -2
+_GLANCE_SECONDS = 0.5
+"""A Ctrl-C that comes just before a wait begins does not end it: so nobody waits longer without looking up."""
+
+Job = tuple["Run", int] | None
+"""A run and a task of it; ``None`` sends a thread home."""
+Jobs = SimpleQueue[Job]
 
 
 class Run:
@@ -46,8 +50,8 @@ class Run:
         stop: Makes tasks under way come to an end soon; any of them may fail then.
     """
 
-    __slots__ = ("_active", "_begun", "_cancelled", "_do", "_mutex", "_over", "_release", "_scheduler", "_stop",
-                 "ended", "error", "graph")  # fmt: skip
+    __slots__ = ("_active", "_begun", "_cancelled", "_do", "_idle", "_mutex", "_over", "_release", "_scheduler",
+                 "_stop", "ended", "error", "graph")  # fmt: skip
 
     def __init__(
         self, graph: TaskGraph, do: Callable[[int], None], release: Callable[[int], None], stop: Callable[[], None]
@@ -62,6 +66,8 @@ class Run:
         self._over.acquire()
         self._active = 0
         """Threads in this run, those that are about to enter it included."""
+        self._idle: list[Jobs] = []
+        """Where the others look for jobs. There is one for every task that starts: they are as many as lanes."""
         self._begun = False
         self._cancelled = False
 
@@ -72,33 +78,39 @@ class Run:
 
     def wait(self) -> None:
         """Return when no thread is in the run any more, one waiter at a time. Interrupted, it can be called again."""
-        if not self.ended:
-            self._over.acquire()
+        while not self.ended and not self._over.acquire(timeout=_GLANCE_SECONDS):
+            pass
 
     @property
     def is_finished(self) -> bool:
         return self._scheduler.run_state is RunState.FINISHED
 
-    def enter(self, task: int, jobs: SimpleQueue[Job]) -> None:
-        """Begin the run, unless it has begun, or do a task of it that was handed on; then all that follows."""
-        if task != _BEGIN or self._is_first():
-            self._drive(task, jobs)
+    def enter(self, task: int, crew: Sequence[Jobs], own: Jobs) -> None:
+        """Begin the run, unless it has begun, or do a task of it that was handed on; then all that follows.
 
-    def _is_first(self) -> bool:
-        with self._mutex:
-            first, self._begun = not self._begun, True
-            self._active += first
-        return first
-
-    def _drive(self, task: int, jobs: SimpleQueue[Job]) -> None:
+        Args:
+            task: Which.
+            crew: Where the threads look for jobs.
+            own: Where this one does.
+        """
+        if task == _BEGIN and not self._is_first(crew, own):
+            return
         try:
             event = Produced() if task == _BEGIN else self._ended(task)
-            while (task := self._step(event, jobs)) != _NOTHING:
+            while (task := self._step(event, own)) != _NOTHING:
                 event = self._ended(task)
         except BaseException as error:  # noqa: BLE001 - a defect of ours: it must not keep the caller waiting
             self._note(error)
-        finally:
-            self._leave()
+            with self._mutex:
+                self._leave(own)
+
+    def _is_first(self, crew: Sequence[Jobs], own: Jobs) -> bool:
+        with self._mutex:
+            if self._begun:
+                return False
+            self._begun, self._active = True, 1
+            self._idle = [jobs for jobs in reversed(crew) if jobs is not own]
+        return True
 
     def _ended(self, task: int) -> Event:
         """Do ``task`` and tell how it ended."""
@@ -109,7 +121,7 @@ class Run:
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self._note(error)
             return Failed(task)
-        return Copied(task) if self.graph.tasks[task].is_copy else Finished(task)
+        return self.graph.ends[task]
 
     def _note(self, error: BaseException) -> None:
         with self._mutex:
@@ -117,40 +129,38 @@ class Run:
                 self.error = error
         self._stop()
 
-    def _step(self, event: Event, jobs: SimpleQueue[Job]) -> int:
-        """Tell the scheduler; a task to do in this thread, where there is one."""
+    def _step(self, event: Event, own: Jobs) -> int:
+        """Tell the scheduler; a task to do in this thread, which has left the run where there is none."""
         mine = _NOTHING
         with self._mutex:
             for action in self._answer(event):
-                match action:
-                    case StartCopy(task) | RunPartition(task):
-                        if mine != _NOTHING:
-                            self._active += 1
-                            jobs.put((self, mine))
-                        mine = task
-                    case ReleaseBuffer(value):
-                        self._release(value)
-                    case _:
-                        pass
+                if isinstance(action, (StartCopy, RunPartition)):
+                    if mine != _NOTHING:
+                        self._hand_on(mine)
+                    mine = action.task
+                elif isinstance(action, ReleaseBuffer):
+                    self._release(action.value)
+            if mine == _NOTHING:
+                self._leave(own)
         return mine
+
+    def _hand_on(self, task: int) -> None:
+        """To the thread that had work last: its caches and its share of the heap are warm."""
+        self._active += 1
+        self._idle.pop().put((self, task))
+
+    def _leave(self, own: Jobs) -> None:
+        self._idle.append(own)
+        self._active -= 1
+        if not self._active:
+            self.ended = True
+            self._over.release()
 
     def _answer(self, event: Event) -> list[Action]:
         actions = self._scheduler.handle(event)
         if self._cancelled and self._scheduler.run_state is RunState.RUNNING:
             actions += self._scheduler.handle(Cancelled())
         return actions
-
-    def _leave(self) -> None:
-        with self._mutex:
-            self._active -= 1
-            is_last = not self._active
-        if is_last:
-            self.ended = True
-            self._over.release()
-
-
-Job = tuple[Run, int] | None
-"""A run and a task of it; ``None`` sends a thread home."""
 
 
 class Lanes:
@@ -165,18 +175,21 @@ class Lanes:
         self._hire()
 
     def _hire(self) -> None:
-        jobs: SimpleQueue[Job] = SimpleQueue()
-        self._jobs = jobs
-        names = [f"hetpart lane {number}" for number in range(len(self.graph.lanes))]
-        self._threads = [Thread(target=_work, args=(jobs,), name=name, daemon=True) for name in names]
-        self._dismiss = finalize(self, _send_home, jobs, len(names))
+        crew: list[Jobs] = [SimpleQueue() for _ in self.graph.lanes] or [SimpleQueue()]
+        self._first = crew[0]
+        """Of the thread that begins runs."""
+        self._threads = [
+            Thread(target=_work, args=(crew, own), name=f"hetpart lane {number}", daemon=True)
+            for number, own in enumerate(crew)
+        ]
+        self._dismiss = finalize(self, _send_home, crew)
         try:
             for thread in self._threads:
                 thread.start()
         except RuntimeError as error:
             self._dismiss()
             raise ExecutionError(
-                f"the {len(names)} threads that the lanes of the plan need cannot be started: {error}",
+                f"the {len(crew)} threads that the lanes of the plan need cannot be started: {error}",
                 hint="raise the limit of threads, or run with overlap=False (--no-overlap)",
             ) from error
 
@@ -189,7 +202,7 @@ class Lanes:
         """
         self._last = run
         try:
-            self._jobs.put((run, _BEGIN))
+            self._first.put((run, _BEGIN))
             run.wait()
         except BaseException:
             self.settle()
@@ -212,7 +225,7 @@ class Lanes:
         run = self._last
         if run is not None and not run.ended:
             run.cancel()
-            self._jobs.put((run, _BEGIN))
+            self._first.put((run, _BEGIN))
             run.wait()
         self._last = None
 
@@ -224,13 +237,13 @@ class Lanes:
             thread.join()
 
 
-def _work(jobs: SimpleQueue[Job]) -> None:
-    while (job := jobs.get()) is not None:
+def _work(crew: Sequence[Jobs], own: Jobs) -> None:
+    while (job := own.get()) is not None:
         run, task = job
-        run.enter(task, jobs)
+        run.enter(task, crew, own)
         del job, run  # and with it the run's values, while this thread waits for the next
 
 
-def _send_home(jobs: SimpleQueue[Job], threads: int) -> None:
-    for _ in range(threads):
+def _send_home(crew: Sequence[Jobs]) -> None:
+    for jobs in crew:
         jobs.put(None)

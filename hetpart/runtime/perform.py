@@ -105,13 +105,14 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
     for place in stage.renewed_outputs:
         frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
         stage.renew_output(layout, place, array.ctypes.data)
-    for _, place in stage.allocated_outputs:
-        stage.let_allocate(layout, place)
-    stage.session.run_with_iobinding(binding, run_options)
-    if stage.allocated_outputs:
-        made = binding.get_outputs()
-        for position, place in stage.allocated_outputs:
-            frame.arrays[place] = made[position]
+    try:
+        stage.session.run_with_iobinding(binding, run_options)
+        if stage.allocated_outputs:
+            made = binding.get_outputs()
+            for position, place in stage.allocated_outputs:
+                frame.arrays[place] = made[position]
+    finally:
+        stage.let_go(layout)
 
 
 def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
@@ -126,6 +127,7 @@ def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
         stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, value.ctypes.data)
     else:
         stage.binding.bind_ortvalue_input(place[0], value)
+        stage.lent.append(place)
 
 
 def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:

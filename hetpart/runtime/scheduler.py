@@ -27,7 +27,7 @@ from hetpart.runtime.events import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetpart.runtime.tasks import TaskGraph
+    from hetpart.runtime.tasks import Task, TaskGraph
 
 
 class TaskState(StrEnum):
@@ -110,7 +110,7 @@ class Scheduler:
     """
 
     __slots__ = (
-        "busy", "graph", "held", "in_flight", "left", "missing", "readers", "ready", "run_state", "running", "states",
+        "busy", "graph", "held", "in_flight", "lanes", "left", "missing", "readers", "ready", "run_state", "states",
     )  # fmt: skip
 
     def __init__(self, graph: TaskGraph) -> None:
@@ -125,18 +125,18 @@ class Scheduler:
         """Values that exist and are not released."""
         self.busy = [False] * len(graph.lanes)
         self.in_flight = 0
-        self.running = 0
         self.left = len(graph.tasks)
+        """Tasks that may still end: those that wait, are ready, or run."""
+        self.lanes = range(len(graph.lanes))
 
     def handle(self, event: Event) -> list[Action]:
         """What is to be done now that ``event`` has happened."""
         actions: list[Action] = []
         match event:
-            case Finished(task) | Copied(task):
-                self._end(task, Signal.FINISH)
-                self._go_on(task, actions)
-            case Failed(task):
-                self._end(task, Signal.FAIL)
+            case Finished() | Copied():
+                self._finish(event.task, actions)
+            case Failed():
+                self._end(event.task, Signal.FAIL)
                 self._stop(Signal.FAIL)
             case Produced():
                 self._begin(actions)
@@ -144,7 +144,8 @@ class Scheduler:
                 self._stop(Signal.CANCEL)
             case _:
                 assert_never(event)
-        self._settle(actions)
+        if not self.left:
+            self._settle(actions)
         return actions
 
     def _begin(self, actions: list[Action]) -> None:
@@ -153,32 +154,30 @@ class Scheduler:
         for task, missing in enumerate(self.missing):
             if not missing:
                 self._enable(task)
-        self._start(actions)
+        self._start(self.lanes, actions)
 
-    def _end(self, task: int, signal: Signal) -> None:
+    def _finish(self, task: int, actions: list[Action]) -> None:
+        own = self._end(task, Signal.FINISH)
+        for value in own.reads:
+            self.readers[value] -= 1
+        if own.reads or own.makes:
+            self._let_go(own.reads, actions)
+            self._hold(own.makes, actions)
+        if self.run_state is RunState.RUNNING:
+            touched = [own.lane]
+            for then in self.graph.followers[task]:
+                self.missing[then] -= 1
+                if not self.missing[then]:
+                    touched.append(self._enable(then))
+            self._start(self.lanes if own.staged else touched, actions)
+
+    def _end(self, task: int, signal: Signal) -> Task:
         self._turn(task, signal)
         own = self.graph.tasks[task]
         self.busy[own.lane] = False
         self.in_flight -= own.staged
-        self.running -= 1
         self.left -= 1
-
-    def _go_on(self, task: int, actions: list[Action]) -> None:
-        self._release(task, actions)
-        if self.run_state is not RunState.RUNNING:
-            return
-        for then in self.graph.followers[task]:
-            self.missing[then] -= 1
-            if not self.missing[then]:
-                self._enable(then)
-        self._start(actions)
-
-    def _release(self, task: int, actions: list[Action]) -> None:
-        own = self.graph.tasks[task]
-        for value in own.reads:
-            self.readers[value] -= 1
-        self._let_go(own.reads, actions)
-        self._hold(own.makes, actions)
+        return own
 
     def _hold(self, values: Iterable[int], actions: list[Action]) -> None:
         self.held.update(values)
@@ -190,19 +189,21 @@ class Scheduler:
                 self.held.discard(value)
                 actions.append(self.graph.releases[value])
 
-    def _enable(self, task: int) -> None:
+    def _enable(self, task: int) -> int:
+        """The lane of ``task``, which is ready now."""
         self._turn(task, Signal.ENABLE)
         own = self.graph.tasks[task]
         heappush(self.ready[own.lane], (own.rank, task))
+        return own.lane
 
-    def _start(self, actions: list[Action]) -> None:
-        for lane, ready in enumerate(self.ready):
+    def _start(self, lanes: Iterable[int], actions: list[Action]) -> None:
+        for lane in lanes:
+            ready = self.ready[lane]
             if ready and not self.busy[lane] and self._is_room(ready[0][1]):
                 _, task = heappop(ready)
                 self._turn(task, Signal.START)
                 self.busy[lane] = True
                 self.in_flight += self.graph.tasks[task].staged
-                self.running += 1
                 actions.append(self.graph.starts[task])
 
     def _is_room(self, task: int) -> bool:
@@ -222,17 +223,17 @@ class Scheduler:
             ready.clear()
 
     def _settle(self, actions: list[Action]) -> None:
-        if not self.left and not self.running:
-            self._turn_run(Signal.SETTLE)
-            if self.run_state is not RunState.FINISHED:
-                actions += [self.graph.releases[value] for value in sorted(self.held)]
-                self.held.clear()
-            actions.append(Done(OUTCOMES[self.run_state]))
+        self._turn_run(Signal.SETTLE)
+        if self.run_state is not RunState.FINISHED:
+            actions += [self.graph.releases[value] for value in sorted(self.held)]
+            self.held.clear()
+        actions.append(Done(OUTCOMES[self.run_state]))
 
     def _turn(self, task: int, signal: Signal) -> None:
-        state = TASK_TRANSITIONS.get((self.states[task], signal))
-        assert state is not None, f"task {task} is {self.states[task]}: {signal} cannot happen to it"
-        self.states[task] = state
+        try:
+            self.states[task] = TASK_TRANSITIONS[self.states[task], signal]
+        except KeyError:
+            raise AssertionError(f"task {task} is {self.states[task]}: {signal} cannot happen to it") from None
 
     def _turn_run(self, signal: Signal) -> None:
         state = RUN_TRANSITIONS.get((self.run_state, signal))
@@ -243,7 +244,6 @@ class Scheduler:
         """Assert what holds between any two events."""
         tasks, states = self.graph.tasks, self.states
         running = [task for task, state in enumerate(states) if state is TaskState.RUNNING]
-        assert self.running == len(running)
         assert self.left == sum(state in _OPEN for state in states)
         assert sorted(tasks[task].lane for task in running) == [lane for lane, busy in enumerate(self.busy) if busy]
         staged = [tasks[task].staged for task in running if tasks[task].staged]

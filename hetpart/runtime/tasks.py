@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hetpart.runtime.events import Action, ReleaseBuffer, RunPartition, StartCopy
+from hetpart.runtime.events import Action, Copied, Event, Finished, ReleaseBuffer, RunPartition, StartCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class TaskGraph:
     readers: tuple[int, ...] = field(init=False)
     """Per value: how many tasks read it."""
     starts: tuple[Action, ...] = field(init=False)
+    """Per task, and per value: what is said of it in every run."""
+    ends: tuple[Event, ...] = field(init=False)
     releases: tuple[Action, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +54,8 @@ class TaskGraph:
         object.__setattr__(self, "readers", _readers(self))
         starts = (StartCopy(t) if task.is_copy else RunPartition(t) for t, task in enumerate(self.tasks))
         object.__setattr__(self, "starts", tuple(starts))
+        ends = (Copied(t) if task.is_copy else Finished(t) for t, task in enumerate(self.tasks))
+        object.__setattr__(self, "ends", tuple(ends))
         object.__setattr__(self, "releases", tuple(map(ReleaseBuffer, range(len(self.readers)))))
 
 

@@ -304,3 +304,41 @@ def test_a_link_of_devices_that_are_not_emulated_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="emulated") as refused:
         partitioned.session(emulate_link="12GB/s")
     assert "--emulate" in refused.value.hint
+
+
+LOOSE_CHAIN = model("""loose (float[1000000] x) => (int64 n) {
+    [a] a = NonZero(x) [b] b = Neg(a) [c] c = Abs(b) [d] d = Neg(c) [e] e = Abs(d) [n] n = ReduceSum<keepdims=0>(e)
+}""")
+"""Values of 8 MB whose size only a run can tell."""
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_values_are_let_go_with_their_last_reader(overlap: bool) -> None:
+    """Of the five values and the copies of each, three at most are there at once, and none after the run."""
+    x, held = np.ones(1_000_000, np.float32), list[int]()
+    with cut(LOOSE_CHAIN, ("b", "d"), overlap=overlap) as session:
+        frame = session._own_executor().frame
+        for stage in frame.stages:
+            stage.session = _Counting(stage.session, frame.arrays, held)  # pyright: ignore[reportAttributeAccessIssue]
+        assert_same(session.run(None, {"x": x}), plain(LOOSE_CHAIN).run(None, {"x": x}))
+        assert len(held) == 5
+        assert max(held) <= 3
+
+        def resident_after(runs: int) -> int:
+            for _ in range(runs):
+                session.run(None, {"x": x})
+            return psutil.Process().memory_info().rss
+
+        before = resident_after(10)
+        assert resident_after(30) - before < 20_000_000
+
+
+@dataclass
+class _Counting:
+    session: Any
+    arrays: dict[Any, Any]
+    held: list[int]
+
+    def run_with_iobinding(self, *args: Any) -> None:
+        self.held.append(len(self.arrays))
+        self.session.run_with_iobinding(*args)
