@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LEAST_GAIN = 200e-6
-"""Seconds: what overlap must save by a plan's figures before a run hands its tasks to threads of their own. To hand them
-over and back takes 20 µs on cores that are awake, and took 100 to 300 on a virtual machine whose cores had to wake."""
+"""Seconds: what overlap must save by a plan's figures before a run hands its tasks to threads of their own. That takes
+20 µs on cores that are awake, and took 100 to 300 on a virtual machine whose cores had to wake."""
 
 
 class TaskKind(StrEnum):

@@ -26,11 +26,11 @@ def test_both_latencies_stand_beside_their_bounds() -> None:
 
 
 def test_the_headline_is_what_a_run_takes() -> None:
-    assert "a run overlaps where that saves 50.0 µs or with --overlap, so not here" in told(seconds=0.000_56)
-    assert "a run overlaps, unless with --no-overlap" in told(seconds=0.000_54)
+    assert "a run overlaps where that saves 200 µs or with --overlap, so not here" in told(seconds=0.000_41)
+    assert "a run overlaps, unless with --no-overlap" in told(seconds=0.000_40)
     assert PLAN.timeline is not None
-    text = words(render(replace(PLAN, timeline=replace(PLAN.timeline, seconds=0.000_54)), width=120))
-    assert "latency: 540 µs with devices and copies at work at the same time; one after another 602 µs, 1.52×" in text
+    text = words(render(replace(PLAN, timeline=replace(PLAN.timeline, seconds=0.000_40)), width=120))
+    assert "latency: 400 µs with devices and copies at work at the same time; one after another 602 µs, 1.52×" in text
     assert "Predicted latency: 602 µs, 1.52×" in render(PLAN)
 
 
