@@ -141,4 +141,24 @@ def test_a_file_that_cannot_be_written_is_told(path: Path, tmp_path: Path) -> No
     for option in ("--csv", "--plot"):
         result = invoke(path, option, tmp_path / "none" / "x.svg")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "error: No such file or directory" in result.stderr
+        assert "folder does not exist" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--csv", "model.onnx"], "is the model"),
+        (["--csv", "a.svg", "--plot", "a.svg"], "is what --csv writes"),
+        (["--csv", "a.csv", "--plot", "nowhere/a.svg"], "folder does not exist"),
+        (["--depth", "2"], "--by scope"),
+    ],
+)
+def test_files_that_take_each_others_place_are_refused(tmp_path, monkeypatch, zoo_model, options, told):
+    monkeypatch.chdir(tmp_path)
+    content = Path(zoo_model("bert-tiny")).read_bytes()
+    Path("model.onnx").write_bytes(content)
+    shown = CliRunner().invoke(main, ["annotate", "model.onnx", *options])
+    assert shown.exit_code == 2
+    assert told in " ".join(shown.output.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    assert Path("model.onnx").read_bytes() == content

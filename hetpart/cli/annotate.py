@@ -70,11 +70,27 @@ def annotate(**given: Any) -> None:
     asked = AnnotateOptions(**given)
     if asked.as_json and asked.csv == _STDOUT:
         raise click.UsageError("--json and --csv - cannot both print to standard output")
+    _require_apart(asked)
     with stdout_kept_free(wanted=asked.as_json or asked.csv == _STDOUT), StageBar() as progress:
         costs, rows = _priced(asked, progress)
         progress("writing the results")
         _write_files(asked, costs, rows)
     _print(asked, costs, rows)
+
+
+def _require_apart(asked: AnnotateOptions) -> None:
+    """That no file takes another's place, and that each has a folder: nothing is written where one cannot be."""
+    if asked.depth is not None and asked.by != "scope":
+        raise click.UsageError("--depth says how much of a module's path --by scope keeps; ask for that too")
+    taken = {asked.model.resolve(): "the model"}
+    for flag, path in (("--csv", asked.csv), ("--plot", asked.plot)):
+        if path is None or path == _STDOUT:
+            continue
+        if path.resolve() in taken:
+            raise click.UsageError(f"{flag} {printable(str(path))} is {taken[path.resolve()]}: name another file")
+        if not path.resolve().parent.is_dir():
+            raise click.UsageError(f"{flag} {printable(str(path))}: its folder does not exist")
+        taken[path.resolve()] = f"what {flag} writes"
 
 
 def _priced(asked: AnnotateOptions, progress: Callable[[str], None]) -> tuple[Costs, Sequence[Row]]:

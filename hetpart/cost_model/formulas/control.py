@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 
 from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 from hetpart.cost_model.formulas.operands import Operands
@@ -44,8 +45,8 @@ def body_work(body: Graph) -> Work:
 
 @whole("If")
 def _branch(o: Operands) -> Work:
-    """The dearer branch, by the bytes and flops it takes together."""
-    return OWN + max(map(body_work, o.op.bodies), key=lambda w: (w.flops + w.bytes_moved, w.launches), default=NO_WORK)
+    """The dearer branch, whichever that is: a device may take longer for one's bytes than for the other's flops."""
+    return OWN + reduce(Work.dearer, map(body_work, o.op.bodies), NO_WORK)
 
 
 @whole("Loop", "Scan", "SequenceMap")
