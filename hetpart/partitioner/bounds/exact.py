@@ -83,14 +83,29 @@ class Relaxation:
     """No placement that fits costs less."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem, price: float, bound: float, clock: Clock) -> Relaxation | None:
-        """The relaxation of ``problem``, or nothing where no budget binds or it is too large."""
+    def of(
+        cls,
+        problem: PlacementProblem,
+        price: float,
+        bound: float,
+        clock: Clock,
+        rows: Callable[[Program], Moments] = moments,
+    ) -> Relaxation | None:
+        """The relaxation of ``problem``, or nothing where no budget binds or it is too large.
+
+        Args:
+            problem: What to relax.
+            price: Of a byte, at which groups are proven to stand where they stand.
+            bound: Known already.
+            clock: When it is up nothing more is solved.
+            rows: What is held beside weights.
+        """
         groups = len(np.unique(problem.groups))
         if problem.budgets[ACCELERATOR] == NO_BUDGET or groups > MOST_GROUPS or clock.expired():
             return None
         program = Program.of(problem)
         turned = clock.expired if groups <= MOST_TURNED else _always
-        return cls(program, moments(program), margins(program, price, turned), clock, bound)
+        return cls(program, rows(program), margins(program, price, turned), clock, bound)
 
     def tighten(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
