@@ -14,6 +14,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.moments import Moments, moments
+from hetpart.partitioner.bounds.several import several
 from hetpart.partitioner.bounds.single import single
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.fixing import without_misfits
@@ -41,7 +42,9 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         return (Branch(problem, moments),)
     left = (_less(problem, session), _less(problem, 2 * session))
     return tuple(
-        Branch(within, rows) for within, rows in zip(left, (single, moments), strict=True) if within is not None
+        Branch(within, rows)
+        for within, rows in zip(left, (single, several(session)), strict=True)
+        if within is not None
     )
 
 

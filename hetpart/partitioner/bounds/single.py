@@ -14,13 +14,15 @@ import numpy as np
 
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
+from hetpart.partitioner.bounds.pools import Pools
 from hetpart.partitioner.bounds.program import home_groups, user_groups
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.bounds.pools import Pools
+from hetpart.partitioner.bounds.program import Program
 
 
 def single(program: Program) -> Moments:
@@ -43,15 +45,18 @@ class _Builder:
         self.group = program.of_op.tolist()
         self.sizes = program.problem.value_bytes.tolist()
         border, inside = self._new(), self._new()
-        self._in_one_piece()
+        begun = self._in_one_piece()
         self._holds(border, [(variable, self.sizes[value]) for value, variable in self._crossing().items()])
         scratch: list[int] = program.problem.scratch_bytes.tolist()
         for op, alive in self._fullest():
             held = [(self.inner[value], self.sizes[value]) for value in alive]
             self._holds(inside, [*held, *([(self.group[op], scratch[op])] if scratch[op] else [])])
+        if program.problem.reuse is not None:
+            for pooled in Pools(program.problem, self.inner, self.rows, self._new).moments():
+                self._holds(inside, pooled)
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
-        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,))
+        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), begun)
 
     def _new(self) -> int:
         self.extra += 1
@@ -63,17 +68,17 @@ class _Builder:
         if held:
             self.rows.add([(most, 1.0), *((variable, -nbytes / budget) for variable, nbytes in held)], 0.0)
 
-    def _in_one_piece(self) -> None:
+    def _in_one_piece(self) -> tuple[int, ...]:
         """A variable per op that never falls along an edge, and rises where a path enters the accelerator."""
-        problem = self.program.problem
-        begun = [self._new() for _ in range(problem.ops)]
+        begun = tuple(self._new() for _ in self.group)
         for op, group in enumerate(self.group):
             self.rows.add([(begun[op], 1.0), (group, -1.0)], 0.0)
-        for maker, user in _edges(self.program):
+        for maker, user in edges_of(self.program):
             never_falls = [(begun[user], 1.0), (begun[maker], -1.0)]
             self.rows.add(never_falls, 0.0)
             if self.group[user] != self.group[maker]:
                 self.rows.add([*never_falls, (self.group[user], -1.0), (self.group[maker], 1.0)], 0.0)
+        return begun
 
     def _crossing(self) -> dict[int, int]:
         """Value → the variable that is 1 where it has a buffer on the accelerator. Fills ``inner`` on the way."""
@@ -118,8 +123,10 @@ class _Builder:
         """Ops with what may be alive inside while they run; of such that hold the same or less, only the fullest."""
         problem = self.program.problem
         makers: list[int] = problem.value_producer.tolist()
-        last = makers.copy()
-        for value, op in zip(problem.value_uses.rows.tolist(), problem.value_uses.ops.tolist(), strict=True):
+        last = list(makers)
+        read: list[int] = problem.value_uses.rows.tolist()
+        readers: list[int] = problem.value_uses.ops.tolist()
+        for value, op in zip(read, readers, strict=True):
             last[value] = max(last[value], op)
         born: list[list[int]] = [list[int]() for _ in range(problem.ops)]
         for value in self.inner:
@@ -137,7 +144,7 @@ class _Builder:
             live = staying
 
 
-def _edges(program: Program) -> list[tuple[int, int]]:
+def edges_of(program: Program) -> list[tuple[int, int]]:
     """Every (maker, user) of ops, once."""
     uses, problem = program.problem.value_uses, program.problem
     makers = problem.value_producer[uses.rows]
@@ -151,6 +158,7 @@ def _reader_groups(program: Program) -> list[list[int]]:
     problem = program.problem
     readers: list[list[int]] = [list[int]() for _ in range(problem.values)]
     rows, groups = unique_pairs(problem.value_uses.rows, program.of_op[problem.value_uses.ops].astype(np.int64))
-    for value, group in zip(rows.tolist(), groups.tolist(), strict=True):
+    values: list[int] = rows.tolist()
+    for value, group in zip(values, groups.tolist(), strict=True):
         readers[value].append(group)
     return readers

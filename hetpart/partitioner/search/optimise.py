@@ -149,6 +149,8 @@ class _Search:
         """``best`` or better, with the bound of ``branch``; nothing where it is too large for a program."""
         if branch.problem is not self.wiring.problem:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
+            if search.bound >= best.cost * (1 - AIM):
+                return best, search.bound
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, self.clock, branch.rows)
         if relaxation is None:
             return None
