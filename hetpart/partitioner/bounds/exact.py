@@ -140,6 +140,11 @@ class Relaxation:
         return self.bound >= self._aim(known.cost)
 
     @property
+    def counts_all(self) -> bool:
+        """Whether the rows count all that is alive: what they place breaks the budget by little."""
+        return bool(self.moments.whole)
+
+    @property
     def _gap(self) -> float:
         return AIM_WITH_MOMENTS if self.moments.caps else AIM
 

@@ -20,7 +20,7 @@ from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import all_accelerator
 from hetpart.partitioner.search.explore import Outlook, explore, limit_of
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
-from hetpart.partitioner.search.polish import merged, nudged
+from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
 from hetpart.partitioner.search.refine import Effort, improve
 from hetpart.partitioner.search.repair import repaired
@@ -44,6 +44,7 @@ WORTHWHILE = 1e-4
 NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
 MOST_REPAIRS = 24
+MOST_TRIMMED = 8
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -108,6 +109,16 @@ class _Search:
         """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
         return self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
 
+    def trimmed(self, start: Scored) -> Scored:
+        """``start`` with groups at the border taken off the accelerator until it fits: no new partitions come of it."""
+        for _ in range(MOST_TRIMMED):
+            if start.fits or self.clock.expired():
+                break
+            moves = ([group] for group in at_the_border(self.wiring, start.placement))
+            found = [self.scorer.score(flipped(self.wiring, start.placement, move)) for move in moves]
+            start = min(found, key=self.promise, default=start)
+        return start
+
     def stepped(self, start: Scored) -> Scored:
         """``start`` improved under the pressure it truly has, then made to fit."""
         seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
@@ -155,9 +166,10 @@ class _Search:
         if relaxation is None:
             return None
         met = relaxation.tighten(best, self.scorer.score)
-        found = self.nearest([best, *met])
+        found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):
-            met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
+            if not relaxation.counts_all:
+                met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
         return found, relaxation.bound
 
