@@ -68,6 +68,8 @@ class _Task:
             found = solve(problem, source=self.source, time_limit=time_limit, packing=laid_out)
         except NothingFitsError as error:
             least = self._assembled(formulation, _unlimited(problem, error.shortage.placement))
+            if not _excess(least).any():  # values that take each other's place can need less than what is alive
+                return least
             raise _RefusedError(least, error.shortage) from error
         return self._assembled(formulation, found)
 
