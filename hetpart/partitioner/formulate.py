@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.memory import aligned
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_FORM, NO_OP, PlacementProblem, Reuse, Uses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +62,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         budgets=np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64),
         session_seconds=np.array([device.session_seconds for device in machine.devices]),
         session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
+        reuse=_reuse(graph, costs, values),
     )
     return Formulation(problem, values, weights)
 
@@ -101,6 +105,28 @@ def _uses(graph: Graph, costs: Costs, edges: tuple[Value, ...]) -> Uses:
             if value in position:
                 rows[position[value]].append((op.id, value not in on_device))
     return Uses.from_rows(rows)
+
+
+def _reuse(graph: Graph, costs: Costs, values: tuple[Value, ...]) -> Reuse | None:
+    """As a session of the whole graph shows it: in one of a part, what is inside is made by the same kernels.
+
+    The CPU provider brings values into blocks and back, and which of them depends on the part.
+    """
+    accelerator = costs.machine.devices[-1]
+    if accelerator.provider is Provider.CPU or not accelerator.session_bytes:
+        return None
+    lane, kept = Lane(accelerator.provider, accelerator.threads), frozenset(graph.outputs)
+    kernels = session_kernels(graph, range(len(graph.ops)), find_fusions(graph), lane, kept)
+    known: dict[tuple[int, ...], int] = {}
+    forms: dict[int, int] = {}
+    together = np.arange(len(graph.ops), dtype=np.int32)
+    for kernel in kernels:
+        if len({costs.groups[op] for op in kernel.ops}) == 1:
+            together[list(kernel.ops)] = max(kernel.ops)
+        for made in kernel.makes:
+            if made.view_of is None and not made.over and made.form is not None and len(made.form) > 1:
+                forms[made.value] = known.setdefault(made.form, len(known))
+    return Reuse(np.array([forms.get(value.id, NO_FORM) for value in values], np.int32), together)
 
 
 def _copy_seconds(costs: Costs, values: tuple[Value, ...]) -> NDArray[np.float64]:

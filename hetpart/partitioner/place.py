@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.errors import InfeasibleError
+from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.assembly.assemble import Assembly
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import NO_BUDGET
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from hetpart.partitioner.search.solve import Shortage, Solution
     from hetpart.plan.model import DeviceUse
 
-_ATTEMPTS, _HASTE = 5, 4
 _OPS_SHOWN = 3
 _NARROW = 200
 """The smallest budget is looked for down to this part of it."""
@@ -63,23 +63,15 @@ class _Task:
         Raises:
             _RefusedError: nothing fits.
         """
-        problem = formulation.problem
-        tried: list[Solution] = []
-        for attempt in range(_ATTEMPTS):
-            try:
-                start = tried[-1].placement if tried else None
-                tried.append(solve(problem, source=self.source, time_limit=time_limit, start=start))
-            except NothingFitsError as error:
-                least = self._assembled(formulation, _unlimited(formulation.problem, error.shortage.placement))
-                if not _excess(least).any():
-                    return replace(least, solution=_certified(least.solution, [*tried, least.solution]))
-                raise _RefusedError(least, error.shortage) from error
-            found = self._assembled(formulation, _certified(tried[-1], tried))
-            over = _excess(found)
-            if not over.any():
-                return found
-            problem = _tightened(problem, over * _HASTE**attempt, last=attempt == _ATTEMPTS - 2)
-        raise AssertionError("with nothing on a device nothing is over its budget")
+        problem, laid_out = formulation.problem, packing(self.graph, self.costs, formulation)
+        try:
+            found = solve(problem, source=self.source, time_limit=time_limit, packing=laid_out)
+        except NothingFitsError as error:
+            least = self._assembled(formulation, _unlimited(problem, error.shortage.placement))
+            if not _excess(least).any():  # values that take each other's place can need less than what is alive
+                return least
+            raise _RefusedError(least, error.shortage) from error
+        return self._assembled(formulation, found)
 
     def _assembled(self, formulation: Formulation, solution: Solution) -> Assembly:
         rule = self.source if isinstance(self.source, str) else "the placement file"
@@ -92,8 +84,8 @@ def place(
 ) -> Assembly:  # fmt: skip
     """The solved placement, whose arenas fit the budgets.
 
-    What is packed into real arenas can be a little larger than the most bytes alive at once. Where that breaks a budget
-    the problem is solved again with the excess taken off, more every time; the certificate stays that of the whole.
+    What is packed into real arenas can be larger than the most bytes alive at once: the search judges what would fit by
+    packing it.
 
     Raises:
         InfeasibleError: nothing fits.
@@ -136,21 +128,8 @@ def _used(task: _Task, formulation: Formulation, device: int, budget: int, time_
         return None
 
 
-def _tightened(problem: PlacementProblem, over: NDArray[np.int64], *, last: bool) -> PlacementProblem:
-    less = np.zeros_like(over) if last else np.maximum(problem.budgets - over, 0)
-    return replace(problem, budgets=np.where(over > 0, less, problem.budgets))
-
-
 def _unlimited(problem: PlacementProblem, placement: Placement) -> Solution:
     return solve(replace(problem, budgets=np.full_like(problem.budgets, NO_BUDGET)), source=placement)
-
-
-def _certified(solution: Solution, tried: list[Solution]) -> Solution:
-    """``solution`` with the certificate of the first, whose budgets were whole."""
-    first = tried[0]
-    bound = min(first.lower_bound, solution.cost)
-    gap = (solution.cost - bound) / solution.cost if solution.cost > 0 else 0.0
-    return replace(solution, lower_bound=bound, gap=gap, price=first.price, speaks_of=first.speaks_of)
 
 
 def _excess(assembly: Assembly) -> NDArray[np.int64]:

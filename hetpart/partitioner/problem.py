@@ -23,6 +23,8 @@ Placement = np.ndarray[tuple[int], np.dtype[np.int8]]
 NO_OP = -1
 """Producer of a value that no op makes: a graph input, which is made on the host."""
 NO_BUDGET = -1
+NO_FORM = -1
+"""Of a value that needs no memory of its own inside a session, or whose size only a run tells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +57,16 @@ class Uses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Reuse:
+    """How values inside a session of the accelerator lie in each other's memory."""
+
+    forms: NDArray[np.int32]
+    """(V,) Values of one form take each other's buffers when they are done, and only they do."""
+    kernels: NDArray[np.int32]
+    """(N,) Ops of one kernel run as one wherever they share a session: what they read and make is held together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlacementProblem:
     """Devices ``D``, ops ``N``, values ``V``, weights ``W``. Seconds are floats, bytes int64."""
 
@@ -83,6 +95,8 @@ class PlacementProblem:
     """(D,) Per partition."""
     session_bytes: NDArray[np.int64]
     """(D,) Per partition."""
+    reuse: Reuse | None = None
+    """None where values are only known to be held while they are alive."""
 
     @property
     def ops(self) -> int:

@@ -108,7 +108,7 @@ def test_fixed_groups_never_lose_what_is_better() -> None:
         problem = without_misfits(random_problem(seed, most_ops=7, budget=0.5))
         costs = costs_that_fit(problem)
         search = search_price(problem, CutNetwork.of(problem))
-        relaxation = Relaxation.of(problem, search.price, search.bound, Clock.of(60.0))
+        relaxation = Relaxation.of(problem, search.price, search.bound, Clock.of(60.0), moments)
         assert relaxation is not None
         scorer = Scorer.of(problem)
         for placement in placements(problem):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +11,22 @@ from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
+from hetpart.partitioner.assembly.arenas import arenas
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP
+from hetpart.partitioner.scores.liveness import Packed, buffers, crossing_values
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from hetpart.cost_model.annotate import Costs
+    from hetpart.cost_model.fusion import Fusions
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
+    from hetpart.partitioner.problem import Placement
     from hetpart.partitioner.scores.cut import Cut
+    from hetpart.partitioner.scores.scoring import Packing
 
 
 def expected_activation_bytes(
@@ -42,14 +50,68 @@ def activation_bytes(
     graph: Graph, costs: Costs, formulation: Formulation, cut: Cut, crossing: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """(P,) What each partition's arena has in use at its peak. Values across borders lie in buffers beside it."""
-    fusions = find_fusions(graph)
-    kept = frozenset(formulation.values[int(index)].id for index in np.flatnonzero(crossing))
-    scratch = {cost.op: cost.work.scratch for cost in costs.ops if cost.work.scratch}
-    peaks: list[int] = []
-    devices: list[int] = cut.devices.tolist()
-    for partition, device in enumerate(devices):
-        runs = costs.machine.devices[device]
-        ops: list[int] = np.flatnonzero(cut.partition == partition).tolist()
-        kernels = session_kernels(graph, ops, fusions, Lane(runs.provider, runs.threads, scratch), kept)
-        peaks.append(session_memory(kernels, kept, doubling=runs.provider is Provider.CPU).in_use)
-    return np.array(peaks, np.int64)
+    every = np.ones(len(costs.machine.devices), np.bool_)
+    return Sessions.of(graph, costs, formulation).in_use(cut, crossing, every)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sessions:
+    """What sessions of one model take of their arenas, each run through once."""
+
+    graph: Graph
+    costs: Costs
+    fusions: Fusions
+    scratch: Mapping[int, int]
+    """Bytes that kernels take while they run, by op."""
+    values: NDArray[np.int64]
+    """(V,) Id in the graph of every value of the problem."""
+    made_by: NDArray[np.int64]
+    known: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict[tuple[int, bytes, bytes], int])
+
+    @classmethod
+    def of(cls, graph: Graph, costs: Costs, formulation: Formulation) -> Sessions:
+        scratch = {cost.op: cost.work.scratch for cost in costs.ops if cost.work.scratch}
+        values = np.array([value.id for value in formulation.values], np.int64)
+        made_by = formulation.problem.value_producer.astype(np.int64)
+        return cls(graph, costs, find_fusions(graph), scratch, values, made_by)
+
+    def in_use(self, cut: Cut, crossing: NDArray[np.bool_], asked: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """(P,) Bytes in use at the peak of each partition of the devices ``asked`` for; 0 of the others.
+
+        Args:
+            cut: The partitions.
+            crossing: (V,) Values that lie in buffers.
+            asked: (D,)
+        """
+        peaks = np.zeros(cut.partitions, np.int64)
+        kept = np.flatnonzero(crossing)
+        maker = np.where(self.made_by[kept] == NO_OP, NO_OP, cut.partition[self.made_by[kept]])
+        for partition in np.flatnonzero(asked[cut.devices]).tolist():
+            ops = np.flatnonzero(cut.partition == partition)
+            left = kept[maker == partition]
+            key = (int(cut.devices[partition]), ops.tobytes(), left.tobytes())
+            if key not in self.known:
+                self.known[key] = self._simulated(key[0], ops.tolist(), kept)
+            peaks[partition] = self.known[key]
+        return peaks
+
+    def _simulated(self, device: int, ops: list[int], kept: NDArray[np.int64]) -> int:
+        runs = self.costs.machine.devices[device]
+        lane = Lane(runs.provider, runs.threads, self.scratch)
+        outside = frozenset[int](self.values[kept].tolist())
+        kernels = session_kernels(self.graph, ops, self.fusions, lane, outside)
+        return session_memory(kernels, outside, doubling=runs.provider is Provider.CPU).in_use
+
+
+def packing(graph: Graph, costs: Costs, formulation: Formulation) -> Packing:
+    """Lays out what a placement holds on the devices that have a budget; on the others it takes nothing."""
+    problem, sessions = formulation.problem, Sessions.of(graph, costs, formulation)
+    limited = problem.budgets != NO_BUDGET
+
+    def packed(placement: Placement, cut: Cut) -> Packed:
+        crossing = crossing_values(problem, cut)
+        held = arenas(formulation, buffers(problem, placement, cut, crossing))
+        taken = np.array([arena.held_bytes for arena in held], np.int64)
+        return Packed(sessions.in_use(cut, crossing, limited), np.where(limited, taken, 0))
+
+    return packed

@@ -18,7 +18,6 @@ import numpy as np
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.margins import Margins, margins
 from hetpart.partitioner.bounds.milp import Effort
-from hetpart.partitioner.bounds.moments import Moments, moments
 from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.problem import NO_BUDGET
 
@@ -28,12 +27,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetpart.partitioner.bounds.milp import Outcome
+    from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.scoring import Scored
 
 AIM = 9e-4
 """Relative gap that is asked for where weights alone fill the budget: less than what shows as 0.1 %."""
-AIM_WITH_MOMENTS = 4e-3
+AIM_WITH_MOMENTS = 8e-3
 """The same where activations do: what order adds to them, which the program leaves out, is more than that."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
@@ -43,6 +43,8 @@ GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 MOMENTS_SHARE = 0.02
 """Of the nodes, where activations fill the budget: those programs' nodes take longer."""
+WHOLE_SHARE = 0.02
+"""The same where the rows speak of partitions: those programs close."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
 CORE = 0.5
@@ -83,14 +85,29 @@ class Relaxation:
     """No placement that fits costs less."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem, price: float, bound: float, clock: Clock) -> Relaxation | None:
-        """The relaxation of ``problem``, or nothing where no budget binds or it is too large."""
+    def of(
+        cls,
+        problem: PlacementProblem,
+        price: float,
+        bound: float,
+        clock: Clock,
+        rows: Callable[[Program], Moments],
+    ) -> Relaxation | None:
+        """The relaxation of ``problem``, or nothing where no budget binds or it is too large.
+
+        Args:
+            problem: What to relax.
+            price: Of a byte, at which groups are proven to stand where they stand.
+            bound: Known already.
+            clock: When it is up nothing more is solved.
+            rows: What is held beside weights.
+        """
         groups = len(np.unique(problem.groups))
         if problem.budgets[ACCELERATOR] == NO_BUDGET or groups > MOST_GROUPS or clock.expired():
             return None
         program = Program.of(problem)
         turned = clock.expired if groups <= MOST_TURNED else _always
-        return cls(program, moments(program), margins(program, price, turned), clock, bound)
+        return cls(program, rows(program), margins(program, price, turned), clock, bound)
 
     def tighten(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
@@ -123,6 +140,11 @@ class Relaxation:
         return self.bound >= self._aim(known.cost)
 
     @property
+    def counts_all(self) -> bool:
+        """Whether the rows count all that is alive: what they place breaks the budget by little."""
+        return bool(self.moments.whole)
+
+    @property
     def _gap(self) -> float:
         return AIM_WITH_MOMENTS if self.moments.caps else AIM
 
@@ -131,8 +153,8 @@ class Relaxation:
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         rows = self.moments.within(self.program, budget)
-        linear = self.program.linear(rows, self.moments.extra, sides, budget)
-        share *= MOMENTS_SHARE if self.moments.caps else 1.0
+        linear = self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
+        share *= WHOLE_SHARE if self.moments.whole else MOMENTS_SHARE if self.moments.caps else 1.0
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
         return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
 

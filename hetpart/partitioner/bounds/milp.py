@@ -59,6 +59,12 @@ class Rows:
             self.factor.append(factor)
         self.least.append(least)
 
+    def extend(self, row: int, variable: int, factor: float) -> None:
+        """One more term of a row that is there."""
+        self.row.append(row)
+        self.variable.append(variable)
+        self.factor.append(factor)
+
     def copy(self) -> Rows:
         return Rows([*self.row], [*self.variable], [*self.factor], [*self.least])
 

@@ -35,6 +35,8 @@ class Moments:
     extra: int
     caps: tuple[int, ...]
     """Rows that hold the budget."""
+    whole: tuple[int, ...] = ()
+    """Of the ``extra`` variables those that are 0 or 1."""
 
     def within(self, program: Program, budget: int) -> Rows:
         """The rows for another budget."""

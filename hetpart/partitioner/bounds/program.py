@@ -88,7 +88,14 @@ class Program:
         """The device of every op."""
         return (solution[: self.groups] > 0.5)[self.of_op].astype(np.int8)
 
-    def linear(self, more: Rows, extra: int, sides: NDArray[np.int8] | None, budget: int) -> LinearProgram:
+    def linear(
+        self,
+        more: Rows,
+        extra: int,
+        sides: NDArray[np.int8] | None,
+        budget: int,
+        whole: tuple[int, ...] = (),
+    ) -> LinearProgram:
         """The whole program.
 
         Args:
@@ -96,6 +103,7 @@ class Program:
             extra: Variables of those rows alone.
             sides: (G,) Device of the groups that are proven to stand there, else ``NOBODY``.
             budget: Bytes of weights.
+            whole: Variables of those rows that are 0 or 1.
         """
         rows = more.copy()
         for cover in self.covers:
@@ -111,12 +119,14 @@ class Program:
         others = len(self.covers) + 1 + extra
         upper = np.concatenate([upper, np.ones(others)])
         upper[self.variables] = max(0.0, budget * unit)
+        integral = np.arange(self.groups + others) < self.groups
+        integral[list(whole)] = True
         return LinearProgram(
             self.constant,
             np.concatenate([self.seconds, [cover.seconds for cover in self.covers], np.zeros(1 + extra)]),
             np.concatenate([lower, np.zeros(others)]),
             upper,
-            np.arange(self.groups + others) < self.groups,
+            integral,
             rows,
         )
 

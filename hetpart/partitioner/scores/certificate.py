@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
 WEIGHTS = "memory: the weights alone"
-MOMENTS = "memory: the weights and what is alive at every op, in whatever order the partitions run"
+MOMENTS = "memory: the weights, sessions and what is alive at every op, in whatever order the partitions run"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,27 @@ class Usage:
     inside_partition: NDArray[np.int64]
     """(P,) The bytes each partition holds inside itself at its peak."""
 
+    def at_least(self, packed: Packed, cut: Cut) -> Usage:
+        """The same with what is ``packed`` where that is more."""
+        inside_partition = np.maximum(self.inside_partition, packed.inside_partition)
+        within = _most_inside(cut, inside_partition, len(self.weights))
+        held = np.maximum(self.buffers, packed.buffers)
+        peak = self.weights + held + within + self.sessions
+        return Usage(self.weights, held, within, self.sessions, peak, inside_partition)
+
     def fits(self, problem: PlacementProblem) -> bool:
         limited = problem.budgets != NO_BUDGET
         return bool((self.peak[limited] <= problem.budgets[limited]).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """What a run takes of real memory, which can be more than what is alive in it."""
+
+    inside_partition: NDArray[np.int64]
+    """(P,) Bytes each partition takes inside itself."""
+    buffers: NDArray[np.int64]
+    """(D,) Bytes that crossing values take on every device."""
 
 
 def usage(problem: PlacementProblem, placement: Placement, cut: Cut) -> Usage:
@@ -69,10 +87,16 @@ def usage(problem: PlacementProblem, placement: Placement, cut: Cut) -> Usage:
     weights = problem.held(placement) @ problem.weight_bytes
     sessions = np.bincount(cut.devices, minlength=devices) * problem.session_bytes
     inside_partition = inside(problem, cut, crossing).peaks
-    within = np.zeros(devices, np.int64)
-    np.maximum.at(within, cut.devices, inside_partition)
+    within = _most_inside(cut, inside_partition, devices)
     peak_buffers = live.max(axis=1, initial=0)
     return Usage(weights, peak_buffers, within, sessions, weights + peak_buffers + within + sessions, inside_partition)
+
+
+def _most_inside(cut: Cut, inside_partition: NDArray[np.int64], devices: int) -> NDArray[np.int64]:
+    """(D,) Of the partitions of each device."""
+    most = np.zeros(devices, np.int64)
+    np.maximum.at(most, cut.devices, inside_partition)
+    return most
 
 
 def crossing_values(problem: PlacementProblem, cut: Cut) -> NDArray[np.bool_]:

@@ -45,7 +45,7 @@ class Peaks:
         held = buffers(problem, scored.placement, scored.cut, crossing)
         inner = inside(problem, scored.cut, crossing)
         live = held.live(len(problem.devices), scored.cut.partitions)[ACCELERATOR]
-        within = np.where(scored.cut.devices == ACCELERATOR, inner.peaks, 0)
+        within = np.where(scored.cut.devices == ACCELERATOR, scored.usage.inside_partition, 0)
         return cls(problem, scored, held, inner, live, within)
 
     @property

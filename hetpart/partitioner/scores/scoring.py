@@ -12,8 +12,14 @@ from hetpart.partitioner.scores.cut import Cut, cut, dependencies
 from hetpart.partitioner.scores.liveness import Usage, usage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.edge_sweeps import Sweeps
+    from hetpart.partitioner.scores.liveness import Packed
+
+    Packing = Callable[[Placement, Cut], Packed]
+    """Lays out what a placement, cut so, holds in real memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +57,13 @@ class Scorer:
 
     problem: PlacementProblem
     edges: Sweeps
+    packing: Packing | None = None
+    """Asked of every placement that would fit if memory took no more than what is alive in it."""
     known: dict[bytes, Scored] = field(default_factory=dict[bytes, Scored])
 
     @classmethod
-    def of(cls, problem: PlacementProblem) -> Scorer:
-        return cls(problem, dependencies(problem))
+    def of(cls, problem: PlacementProblem, packing: Packing | None = None) -> Scorer:
+        return cls(problem, dependencies(problem), packing)
 
     def score(self, placement: Placement) -> Scored:
         key = placement.tobytes()
@@ -66,6 +74,8 @@ class Scorer:
     def _score(self, placement: Placement) -> Scored:
         found = cut(self.problem, placement, self.edges)
         used = usage(self.problem, placement, found)
+        if self.packing is not None and used.fits(self.problem):
+            used = used.at_least(self.packing(placement, found), found)
         cost = self.problem.cost(placement)
         sessions = float(self.problem.session_seconds[found.devices].sum())
         return Scored(placement, found, used, cost, cost + sessions, _excess(self.problem, used))

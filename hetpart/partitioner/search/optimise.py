@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.branches import branches, host_seconds
 from hetpart.partitioner.bounds.exact import AIM, Clock, Relaxation
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.scores.certificate import gap
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.ledger import Ledger
@@ -17,15 +20,16 @@ from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import all_accelerator
 from hetpart.partitioner.search.explore import Outlook, explore, limit_of
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
-from hetpart.partitioner.search.polish import merged, nudged
+from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
 from hetpart.partitioner.search.refine import Effort, improve
 from hetpart.partitioner.search.repair import repaired
 from hetpart.partitioner.search.squeeze import squeezed
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.branches import Branch
     from hetpart.partitioner.bounds.price import PriceSearch
-    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.problem import PlacementProblem
 
 EXPLORED = 2
 """Splits of the budget worth exploring."""
@@ -40,6 +44,7 @@ WORTHWHILE = 1e-4
 NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
 MOST_REPAIRS = 24
+MOST_TRIMMED = 8
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -104,6 +109,16 @@ class _Search:
         """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
         return self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
 
+    def trimmed(self, start: Scored) -> Scored:
+        """``start`` with groups at the border taken off the accelerator until it fits: no new partitions come of it."""
+        for _ in range(MOST_TRIMMED):
+            if start.fits or self.clock.expired():
+                break
+            moves = ([group] for group in at_the_border(self.wiring, start.placement))
+            found = [self.scorer.score(flipped(self.wiring, start.placement, move)) for move in moves]
+            start = min(found, key=self.promise, default=start)
+        return start
+
     def stepped(self, start: Scored) -> Scored:
         """``start`` improved under the pressure it truly has, then made to fit."""
         seen, wiring = self.view(Pressure.of(self.scorer.problem, start))
@@ -129,16 +144,34 @@ class _Search:
         return best if self.clock.expired() else nudged(self.scorer, self.wiring, best)
 
     def proven(self, within: PlacementProblem, search: PriceSearch, best: Scored) -> Optimum:
-        """``best``, or what the exact program finds that is better, with its bound."""
-        relaxation = Relaxation.of(within, search.price, search.bound, self.clock)
+        """``best``, or what the exact programs find that is better, with the bound on every branch."""
+        bounds = [host_seconds(within)]
+        start = best
+        for branch in branches(within):
+            found = self._proven(branch, search, best)
+            if found is None:
+                return Optimum(best, search.bound, by_moments=False)
+            best, bound = found
+            bounds.append(bound)
+        best = best if best is start else self.finished(best)
+        return Optimum(best, max(search.bound, min(bounds)), by_moments=True)
+
+    def _proven(self, branch: Branch, search: PriceSearch, best: Scored) -> tuple[Scored, float] | None:
+        """``best`` or better, with the bound of ``branch``; nothing where it is too large for a program."""
+        if branch.problem is not self.wiring.problem:
+            search = search_price(branch.problem, CutNetwork.of(branch.problem))
+            if search.bound >= best.cost * (1 - AIM):
+                return best, search.bound
+        relaxation = Relaxation.of(branch.problem, search.price, search.bound, self.clock, branch.rows)
         if relaxation is None:
-            return Optimum(best, search.bound, by_moments=False)
+            return None
         met = relaxation.tighten(best, self.scorer.score)
-        found = self.nearest([best, *met])
+        found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):
-            met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
+            if not relaxation.counts_all:
+                met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
-        return Optimum(found if found is best else self.finished(found), relaxation.bound, by_moments=True)
+        return found, relaxation.bound
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""
@@ -166,7 +199,6 @@ def optimise(
     search: PriceSearch,
     baselines: dict[str, Scored],
     clock: Clock,
-    start: Placement | None = None,
 ) -> Optimum:
     """The best placement found and the best bound. It breaks a budget only if nothing found does not.
 
@@ -175,7 +207,6 @@ def optimise(
         search: Its bound and the cuts met on the way.
         baselines: Placements to beat; the best are starts.
         clock: When it is up the best so far is returned.
-        start: A good placement for larger budgets. It alone is made to fit and improved, with nothing explored.
     """
     problem = scorer.problem
     within = without_misfits(problem)
@@ -188,18 +219,15 @@ def optimise(
     average = _average_price(scorer.score(search.met[1]), fallback)
     run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
-    if start is None:
-        known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
-        known += [run.settled(candidate) for candidate in run.promising(known)]
-    else:
-        known.append(run.settled(scorer.score(start)))
+    known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
+    known += [run.settled(candidate) for candidate in run.promising(known)]
     best = run.nearest(known)
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)
     if not best.fits:
         return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
     best = run.finished(best)
-    if start is not None or gap(best.cost, search.bound) <= AIM:
+    if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
     return run.proven(within, search, best)
 

@@ -64,6 +64,13 @@ def flipped(wiring: Wiring, placement: Placement, groups: Sequence[int]) -> Plac
     return placement ^ turned[wiring.groups.of_op].astype(np.int8)
 
 
+def at_the_border(wiring: Wiring, placement: Placement) -> list[int]:
+    """Groups on the accelerator that may leave it and have a neighbour on the host."""
+    side = np.zeros(len(wiring.groups), np.bool_)
+    side[wiring.groups.of_op] = placement > 0
+    return [group for group in wiring.movable if side[group] and not side[list(wiring.neighbours[group])].all()]
+
+
 def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
     """``best`` with single groups moved as long as one of the most promising moves helps."""
     left = NUDGED_OPS // max(1, scorer.problem.ops)

@@ -25,6 +25,7 @@ from hetpart.partitioner.search.squeeze import squeezed
 if TYPE_CHECKING:
     from hetpart.partitioner.scores.cut import Cut
     from hetpart.partitioner.scores.liveness import Usage
+    from hetpart.partitioner.scores.scoring import Packing
 
 OPTIMAL = "optimal"
 RANDOM = "random"
@@ -96,7 +97,7 @@ def solve(
     *,
     source: str | Placement = OPTIMAL,
     time_limit: float = 30.0,
-    start: Placement | None = None,
+    packing: Packing | None = None,
 ) -> Solution:
     """The placement that ``source`` asks for, with its certificate.
 
@@ -104,7 +105,7 @@ def solve(
         problem: What to place. Two devices at most.
         source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
         time_limit: Seconds after which ``optimal`` returns the best it has.
-        start: What ``optimal`` found for budgets a little larger: it is made to fit, and nothing else is explored.
+        packing: Lays out what a placement holds in real memory, where that can be more than what is alive in it.
 
     Raises:
         NothingFitsError: No placement fits the budgets, or the one asked for does not.
@@ -112,10 +113,10 @@ def solve(
     """
     _require_solvable(problem)
     clock = Clock.of(time_limit)
-    scorer = Scorer.of(problem)
+    scorer = Scorer.of(problem, packing)
     search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
     if isinstance(source, str) and source == OPTIMAL:
-        chosen, optimum = _best(scorer, search, baselines, clock, start)
+        chosen, optimum = _best(scorer, search, baselines, clock)
     else:
         chosen, found = _asked_for(scorer, source, baselines)
         optimum = Optimum(found, search.bound, by_moments=False)
@@ -153,12 +154,11 @@ def _best(
     search: PriceSearch,
     baselines: dict[str, Scored],
     clock: Clock,
-    start: Placement | None,
 ) -> tuple[str, Optimum]:
     """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
     if len(scorer.problem.devices) == 1:
         return "solver", Optimum(scorer.score(search.below), search.bound, by_moments=False)
-    optimum = optimise(scorer, search, baselines, clock, start)
+    optimum = optimise(scorer, search, baselines, clock)
     rivals = {"solver": optimum.found, **baselines}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
     return name, replace(optimum, found=rivals[name])

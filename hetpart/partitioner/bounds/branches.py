@@ -1,0 +1,62 @@
+"""A problem split by how many partitions run on the accelerator, since each holds a session's bytes there.
+
+None, one, or more: with none there is one placement; with one its session leaves the budget before anything else, and
+what it holds can be written down exactly; with more at least two sessions do. A bound on each bounds all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.moments import Moments, moments
+from hetpart.partitioner.bounds.several import several
+from hetpart.partitioner.bounds.single import single
+from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.scoring import forced_placement
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.problem import PlacementProblem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """Some of a problem's placements."""
+
+    problem: PlacementProblem
+    """What is left when the sessions it is about are off the budget."""
+    rows: Callable[[Program], Moments]
+    """What they hold beside weights."""
+
+
+def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
+    """What may have partitions on the accelerator. Where sessions hold nothing there it is all one."""
+    session = int(problem.session_bytes[ACCELERATOR])
+    if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
+        return (Branch(problem, moments),)
+    left = (_less(problem, session), _less(problem, 2 * session))
+    return tuple(
+        Branch(within, rows)
+        for within, rows in zip(left, (single, several(session)), strict=True)
+        if within is not None
+    )
+
+
+def host_seconds(problem: PlacementProblem) -> float:
+    """Cost of running everything on the host; infinite where something cannot."""
+    placement = forced_placement(problem)
+    return np.inf if placement.any() else problem.cost(placement)
+
+
+def _less(problem: PlacementProblem, nbytes: int) -> PlacementProblem | None:
+    budgets = problem.budgets.copy()
+    budgets[ACCELERATOR] -= nbytes
+    if budgets[ACCELERATOR] < 0:
+        return None
+    return without_misfits(replace(problem, budgets=budgets))
