@@ -145,33 +145,33 @@ class _Search:
 
     def proven(self, within: PlacementProblem, search: PriceSearch, best: Scored) -> Optimum:
         """``best``, or what the exact programs find that is better, with the bound on every branch."""
-        bounds = [host_seconds(within)]
-        start = best
-        for branch in branches(within):
-            found = self._proven(branch, search, best)
-            if found is None:
-                return Optimum(best, search.bound, by_moments=False)
-            best, bound = found
+        bounds, start, by_moments = [host_seconds(within)], best, False
+        left = branches(within)
+        for count, branch in enumerate(left):
+            # One that takes long leaves the others their share: the bound is the least of all.
+            clock = Clock.of(self.clock.left / (len(left) - count))
+            best, bound, solved = self._proven(branch, search, best, clock)
             bounds.append(bound)
+            by_moments |= solved
         best = best if best is start else self.finished(best)
-        return Optimum(best, max(search.bound, min(bounds)), by_moments=True)
+        return Optimum(best, max(search.bound, min(bounds)), by_moments=by_moments)
 
-    def _proven(self, branch: Branch, search: PriceSearch, best: Scored) -> tuple[Scored, float] | None:
-        """``best`` or better, with the bound of ``branch``; nothing where it is too large for a program."""
+    def _proven(self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock) -> tuple[Scored, float, bool]:
+        """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it."""
         if branch.problem is not self.wiring.problem:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
             if search.bound >= best.cost * (1 - AIM):
-                return best, search.bound
-        relaxation = Relaxation.of(branch.problem, search.price, search.bound, self.clock, branch.rows)
+                return best, search.bound, False
+        relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
         if relaxation is None:
-            return None
+            return best, search.bound, False
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):
             if not relaxation.counts_all:
                 met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
-        return found, relaxation.bound
+        return found, relaxation.bound, True
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""
