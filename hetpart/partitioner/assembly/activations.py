@@ -85,7 +85,9 @@ class Sessions:
         """
         peaks = np.zeros(cut.partitions, np.int64)
         kept = np.flatnonzero(crossing)
-        maker = np.where(self.made_by[kept] == NO_OP, NO_OP, cut.partition[self.made_by[kept]])
+        made_by = self.made_by[kept]
+        maker = np.full(len(kept), NO_OP, np.int64)
+        maker[made_by != NO_OP] = cut.partition[made_by[made_by != NO_OP]]
         for partition in np.flatnonzero(asked[cut.devices]).tolist():
             ops = np.flatnonzero(cut.partition == partition)
             left = kept[maker == partition]
