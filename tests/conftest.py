@@ -33,7 +33,7 @@ def no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def ctrl_c() -> Generator[None]:
-    """SIGINT raises KeyboardInterrupt, also where the tests run in the background of a shell, which ignores it there."""
+    """SIGINT raises KeyboardInterrupt, also in the background of a shell, which ignores it there."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
