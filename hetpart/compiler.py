@@ -8,7 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetpart.config import BudgetOption, PinOption, ShapeOption, parse_shapes
+from hetpart.budgets import BudgetOption
+from hetpart.config import PinOption, ShapeOption, parse_shapes
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
@@ -76,14 +77,15 @@ class PartitionedModel:
         """
         from hetpart.runtime.session import Session
 
-        return Session(self._bundle(), emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
+        return Session(self.bundle(), emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
 
     def _models(self) -> list[onnx.ModelProto]:
         from hetpart.plan.cut_models import cut_models
 
         return list(cut_models(self.imported.proto, self.plan))
 
-    def _bundle(self) -> Bundle:
+    def bundle(self) -> Bundle:
+        """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged."""
         from hetpart.plan.bundle import Bundle
         from hetpart.plan.fingerprint import verify_files
 

@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, TypedDict
 
-from hetpart.config import (
-    Budget,
-    BudgetOption,
-    Pin,
-    PinOption,
-    ResolvedBudgets,
-    ShapeOption,
-    parse_budget,
-    parse_pins,
-    parse_shapes,
-    resolve_budgets,
-)
+from hetpart.budgets import Budget, BudgetOption, ResolvedBudgets, parse_budget, resolve_budgets
+from hetpart.config import Pin, PinOption, ShapeOption, parse_pins, parse_shapes
 from hetpart.constraints import (
     ColocateOption,
     Constraints,

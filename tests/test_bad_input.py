@@ -360,7 +360,7 @@ def test_results_that_cannot_be_written_leave_those_before(monkeypatch: pytest.M
     assert [path.name for path in Path("out").iterdir()] == ["probability.npy"]
 
     def save_half(file: object, *_: object, **__: object) -> None:
-        file.write(b"\x93NUMPY")  # pyright: ignore[reportAttributeAccessIssue]
+        file.write(b"\x93NUMPY")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(np, "save", save_half)

@@ -15,6 +15,7 @@ LAYERS = (
     ("rates",),
     ("devices",),
     ("config", "graph"),
+    ("budgets",),
     ("constraints",),
     ("cost_model",),
     ("plan",),

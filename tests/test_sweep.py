@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hetpart
+from hetpart.budgets import Budget
 from hetpart.cli import main
-from hetpart.config import Budget
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.whatif.budgets import budget_points, parse_budgets
 from tests.partitioner.layers import layered

@@ -25,7 +25,8 @@ from hetpart.calibration.probes import (
     probe_models,
 )
 from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
-from hetpart.calibration.timing import Buffers, Probe, Profiled, Quiet, Turns, take_turns
+from hetpart.calibration.timing import Buffers, Probe, Profiled
+from hetpart.calibration.turns import Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import VERSION, runtime_version
 from hetpart.cost_model.detect import driver_gpus, this_processor
 from hetpart.devices import Provider

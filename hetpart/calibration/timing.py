@@ -1,13 +1,13 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""How long probes take at best: they take turns, so that what else the machine does meets all of them alike."""
+"""How long kernels take at best: sessions bound to memory that all of them share."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, prod
 from pathlib import Path
 from time import perf_counter
@@ -26,15 +26,6 @@ SETTLING = 2
 """Runs after which everything lies in the cache where it stays: weights of megabytes are then read twice as fast."""
 UNSETTLED_SECONDS = 2e-3
 """What takes longer fits in no cache anyway."""
-FEWEST, ENOUGH, ENOUGH_SECONDS = 4, 16, 0.1
-"""Samples of a probe that are taken while it is quiet; fewer than enough where they take longer together."""
-DISTURBED, DISTURBED_TOGETHER = 1.12, 1.35
-"""A kernel that takes this times its best was disturbed: another tenant on the same core halves its rate. Threads that
-work together differ more, for they wait for each other."""
-PATIENCE = 3e-3
-"""Seconds to wait for quiet."""
-PRACTICE = 2000
-"""Runs of a short kernel that show its best time."""
 CHOSEN = 2**21
 """Random rows to look up, one behind the other: by the time they come again they lie in no cache."""
 TABLE, ROWS = "table", "rows"
@@ -186,96 +177,6 @@ class _Lookups:
             self._next = 0
         np.remainder(self.random[self._next :][: len(self.chosen)], self.rows, out=self.chosen)
         self._next += len(self.chosen)
-
-
-class Quiet:
-    """Tells whether other work slows the processor now: by a short kernel whose best time is known."""
-
-    def __init__(self, probe: Probe, threads: int) -> None:
-        self._probe = probe
-        self.limit = DISTURBED if threads == 1 else DISTURBED_TOGETHER
-        self.best = inf
-        self.asked = self.heard = 0
-        for _ in range(PRACTICE):
-            self.now()
-
-    def now(self) -> bool:
-        """Whether the kernel takes hardly longer than its best time."""
-        started = perf_counter()
-        self._probe.run()
-        seconds = perf_counter() - started
-        self.best = min(self.best, seconds)
-        quiet = seconds <= self.limit * self.best
-        self.asked, self.heard = self.asked + 1, self.heard + quiet
-        return quiet
-
-    @property
-    def share(self) -> float:
-        """Of the times it was asked, how often it was quiet."""
-        return self.heard / self.asked
-
-
-@dataclass(slots=True)
-class Turns:
-    """Samplers that take turns while it is quiet for them."""
-
-    samplers: Sequence[Callable[[], object]]
-    quiet: Quiet
-    wanted: list[int] = field(default_factory=list[int])
-    taken: list[int] = field(default_factory=list[int])
-    best: float = inf
-    """Of the quiet kernel, when ``taken`` began to count."""
-    _next: int = 0
-
-    def begin(self) -> None:
-        """Call each once in any case."""
-        self.wanted = [_wanted(sample) for sample in self.samplers]
-        self.taken = [0] * len(self.samplers)
-        self.best = self.quiet.best
-
-    @property
-    def progress(self) -> float:
-        """Share of what is wanted."""
-        return sum(self.taken) / sum(self.wanted)
-
-    def step(self, *, counts: bool) -> None:
-        """Call the next that was not called often enough; ``counts``: it is quiet."""
-        if self.quiet.best * self.quiet.limit < self.best:
-            self.best, self.taken = self.quiet.best, [0] * len(self.samplers)  # it had never been quiet before
-        while self.taken[self._next] >= self.wanted[self._next]:
-            self._next = (self._next + 1) % len(self.samplers)
-        self.samplers[self._next]()
-        self.taken[self._next] += counts
-        self._next = (self._next + 1) % len(self.samplers)
-
-
-def take_turns(groups: Sequence[Turns], end: float) -> None:
-    """Sample every group until each was sampled often enough while it was quiet for it, or the clock shows ``end``.
-
-    The one that lacks most comes first. What is sampled when it is not quiet for long is kept, for the least time
-    counts, and such a sample may have been undisturbed nonetheless.
-    """
-    for group in groups:
-        group.begin()
-    waiting = perf_counter()
-    while perf_counter() < end and (left := [group for group in groups if group.progress < 1]):
-        for group in sorted(left, key=lambda group: group.progress):
-            if group.quiet.now():
-                group.step(counts=True)
-                waiting = perf_counter()
-                break
-        else:
-            if perf_counter() - waiting > PATIENCE:
-                for group in left:
-                    group.step(counts=False)
-                waiting = perf_counter()
-
-
-def _wanted(sample: Callable[[], object]) -> int:
-    """How often to sample what takes as long as this first time."""
-    started = perf_counter()
-    sample()
-    return max(FEWEST, min(ENOUGH, round(ENOUGH_SECONDS / (perf_counter() - started))))
 
 
 class Profiled:

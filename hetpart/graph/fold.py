@@ -198,7 +198,7 @@ def _array(tensor: onnx.TensorProto) -> NDArray[Any] | None:
 def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
     """Run ``node`` on known inputs with the reference evaluator, if its result is known to be small."""
     inferred = output_types(facts, node, {}).get(node.output[0])
-    if not is_static(inferred) or prod(d or 0 for d in shape_of(inferred) or ()) > EVALUATED_LIMIT:  # pyright: ignore[reportArgumentType]
+    if inferred is None or not is_static(inferred) or prod(d or 0 for d in shape_of(inferred) or ()) > EVALUATED_LIMIT:
         return None
     if node.op_type == "Div" and all(_is_integer(content) for content in inputs.values() if content is not None):
         return _quotient(*(inputs[name] for name in node.input))

@@ -17,8 +17,6 @@ from hetpart.graph.legality import require_readable
 from hetpart.graph.wire import WireError, skeleton
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     import onnx_ir
 
 _OTHER_KINDS = {
@@ -44,7 +42,7 @@ class LoadedModel:
     """Where the files of external weights lie; ``None`` for a model without any."""
 
 
-def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> LoadedModel:
+def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> LoadedModel:
     """Read ``model`` without its weights' bytes.
 
     Raises:
@@ -55,16 +53,14 @@ def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Loaded
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return _checked(LoadedModel(copy, copy.graph.name or "model", None, None))
-    if isinstance(model, str) or hasattr(model, "__fspath__"):
-        return load_file(Path(model))  # pyright: ignore[reportArgumentType]
-    return load_ir(model)  # pyright: ignore[reportArgumentType]
+    return load_file(Path(model)) if isinstance(model, str | os.PathLike) else load_ir(model)
 
 
-def load_ir(model: onnx_ir.Model) -> LoadedModel:
+def load_ir(model: object) -> LoadedModel:
     """The same for an ``onnx_ir`` model in memory; its external tensors must share one folder."""
     import onnx_ir as ir
 
-    if not isinstance(model, ir.Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(model, ir.Model):
         raise InvalidModelError(
             f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}",
             hint="read bytes with onnx.ModelProto.FromString",

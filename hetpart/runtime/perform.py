@@ -30,7 +30,7 @@ def make_copy(frame: Frame, move: Move) -> None:
     """
     try:
         _move(frame, move)
-    except Exception as error:
+    except Exception as error:  # of a driver, of NumPy or of ONNX Runtime: whichever copies between these devices
         copy = move.transfer
         raise ExecutionError(
             f"the copy of {copy.value!r} ({format_bytes(copy.nbytes)}) from {copy.source} to {copy.target} failed: "
@@ -87,7 +87,7 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
             _run_bound(frame, stage, run_options)
     except ExecutionError:
         raise
-    except Exception as error:
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
         partition = stage.partition
         ops = f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
         raise ExecutionError(

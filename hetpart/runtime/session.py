@@ -106,7 +106,7 @@ class Session:
         if direct is not None:
             try:
                 return direct(output_names or self._output_names, in_native_order(input_feed), run_options)
-            except Exception as error:
+            except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, output_names, input_feed) from error
         self._check_outputs(output_names)
         feeds = checked_feeds(self.plan.inputs, input_feed)

@@ -77,7 +77,7 @@ def share_threads(threads: int) -> None:
     """
     try:
         require_runtime().set_global_thread_pool_sizes(threads, 1)
-    except Exception as error:
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise ExecutionError(
             f"this process cannot share {threads} threads among sessions: {ort_message(error)}",
             hint="calibrate in a process of its own: `hetpart calibrate`",
@@ -134,7 +134,7 @@ def open_session(
     wanted = Provider.CPU if settings.emulate else Provider(provider)
     try:
         session = _session(model, wanted, partition.device, settings, weights)
-    except Exception as error:
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
     _require_borders(session, partition)
     if session.get_providers()[0] != wanted:

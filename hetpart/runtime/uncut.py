@@ -39,7 +39,7 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> lis
     try:
         uncut = whole_session(path, session.plan, settings)
         return _results(uncut, session.plan, feeds)
-    except Exception as error:
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise ExecutionError(
             f"the uncut model {path} does not run in ONNX Runtime: {ort_message(error)}",
             hint=ort_hint(error, _NO_CHECK),

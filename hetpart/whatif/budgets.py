@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from hetpart.config import Auto, Budget, parse_budget
+from hetpart.budgets import Auto, Budget, parse_budget
 from hetpart.errors import InvalidOptionError
 
 BudgetsOption = Sequence[str | int] | str | int | None

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
-from hetpart.config import BudgetOption, parse_pattern
+from hetpart.budgets import BudgetOption
+from hetpart.config import parse_pattern
 from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.assembly.explain import decisions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from hetpart.config import Budget
+from hetpart.budgets import Budget
 from hetpart.constraints import Constraints
 from hetpart.devices import ACCELERATOR
 from hetpart.errors import InfeasibleError

@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.
 
 def test_bytes_are_no_model() -> None:
     with pytest.raises(InvalidModelError, match=r"not bytes\n  hint: read bytes with"):
-        import_onnx(b"")  # pyright: ignore[reportArgumentType]
+        import_onnx(b"")
 
 
 def test_the_model_that_was_given_stays_as_it_was() -> None:

@@ -53,7 +53,7 @@ def cut(
     proto: onnx.ModelProto, accelerated: Iterable[str], *, hardware: str = "emulated", **options: Any
 ) -> hetpart.Session:
     """A session of ``placed``, run without ONNX Runtime's optimisations."""
-    bundle = placed(proto, accelerated, hardware=hardware)._bundle()  # pyright: ignore[reportPrivateUsage]
+    bundle = placed(proto, accelerated, hardware=hardware).bundle()
     return hetpart.Session(bundle, emulate=True, optimize=False, threads=1, **options)
 
 

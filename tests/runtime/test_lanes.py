@@ -267,7 +267,7 @@ def test_a_defect_of_the_scheduler_ends_the_run_too(monkeypatch: pytest.MonkeyPa
 
             def broken(self: Scheduler, event: object, calls: Iterator[int] = calls, number: int = number) -> object:
                 assert next(calls) != number, "a defect"
-                return handle(self, event)  # pyright: ignore[reportArgumentType]
+                return handle(self, event)
 
             monkeypatch.setattr(Scheduler, "handle", broken)
             with pytest.raises(AssertionError, match="a defect"):

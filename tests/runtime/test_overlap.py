@@ -170,7 +170,7 @@ def test_a_feed_that_goes_away_during_the_run_stays_whole() -> None:
         feed = {name: np.array(array) for name, array in FEED.items()}
         gone = ref(feed["x"])
         for stage in session._own_executor().frame.stages:
-            stage.session = _Clearing(stage.session, feed)  # pyright: ignore[reportAttributeAccessIssue]
+            stage.session = _Clearing(stage.session, feed)
         assert_same(session.run(None, feed), expected)
         assert not feed
         gc.collect()
@@ -319,7 +319,7 @@ def test_values_are_let_go_with_their_last_reader(overlap: bool) -> None:
     with cut(LOOSE_CHAIN, ("b", "d"), overlap=overlap) as session:
         frame = session._own_executor().frame
         for stage in frame.stages:
-            stage.session = _Counting(stage.session, frame.arrays, held)  # pyright: ignore[reportAttributeAccessIssue]
+            stage.session = _Counting(stage.session, frame.arrays, held)
         assert_same(session.run(None, {"x": x}), plain(LOOSE_CHAIN).run(None, {"x": x}))
         assert len(held) == 5
         assert max(held) <= 3

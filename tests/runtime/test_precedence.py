@@ -95,7 +95,7 @@ class AnyOrder:
 def in_any_order(session: hetpart.Session, order: Random) -> AnyOrder:
     executor = session._own_executor()
     lanes = AnyOrder(task_graph(session._layout), order, executor)
-    executor._lanes = lanes  # pyright: ignore[reportAttributeAccessIssue]
+    executor._lanes = lanes
     return lanes
 
 

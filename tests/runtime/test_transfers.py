@@ -46,11 +46,11 @@ class Poisoner:
 
 
 def poison(session: hetpart.Session) -> None:
-    executor = session._own_executor()  # pyright: ignore[reportPrivateUsage]
+    executor = session._own_executor()
     assert not executor.overlaps
     frame = executor.frame
     for step, stage in enumerate(frame.stages):
-        stage.session = Poisoner(stage.session, frame, step)  # pyright: ignore[reportAttributeAccessIssue]
+        stage.session = Poisoner(stage.session, frame, step)
 
 
 def assert_moved_as_planned(session: hetpart.Session) -> None:

@@ -227,7 +227,7 @@ def test_addresses_are_declared_as_wide_as_they_are() -> None:
             setattr(self, name, made)
             return made
 
-    runtime: Any = cuda._declared(Library())  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+    runtime: Any = cuda._declared(Library())
     pointer = ctypes.c_void_p
     assert runtime.cudaMemcpyAsync.argtypes == (pointer, pointer, ctypes.c_size_t, ctypes.c_int, pointer)
     assert runtime.cudaMalloc.argtypes == (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t)

@@ -102,7 +102,7 @@ def test_any_model_cut_for_overlap_computes_what_the_uncut_one_does(proto: onnx.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hetpart.plan.timeline.LEAST_GAIN", 0.0)
         made = hetpart.partition(proto, hardware="emulated", placement=f"random:{seed}", overlap=True)
-    with hetpart.Session(made._bundle(), emulate=True, optimize=False, threads=1, overlap=True) as session:
+    with hetpart.Session(made.bundle(), emulate=True, optimize=False, threads=1, overlap=True) as session:
         for feed in (feeds(proto, 1), feeds(proto, 2)):
             assert_same(session.run(None, feed), plain(proto).run(None, feed))
 
