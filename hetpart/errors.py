@@ -33,8 +33,8 @@ class InvalidBundleError(HetpartError):
     """A bundle or plan file cannot be opened, or no longer matches its weights."""
 
 
-class InvalidFeedError(HetpartError):
-    """A feed's name, shape or dtype is not what the plan was made for."""
+class InvalidFeedError(HetpartError, ValueError):
+    """A feed's name, shape or dtype is not what the plan was made for. ONNX Runtime raises ``ValueError`` for some."""
 
 
 class DeviceUnavailableError(HetpartError):

@@ -5,7 +5,7 @@ Names of ops and values survive. Weights stay external references: no byte of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidModelError
 
@@ -49,11 +49,24 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
 
     graph = ir.convenience.extract(whole.graph, inputs=list(partition.inputs), outputs=list(partition.outputs))
     graph.name = f"{whole.graph.name or 'graph'}/{partition.id}"
+    graph.doc_string = whole.graph.doc_string
     for node in graph:
         node.metadata_props[_DEVICE_KEY] = partition.device
     version = min(max(whole.ir_version, _LOWEST_IR_VERSION), _HIGHEST_IR_VERSION)
-    proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name="hetpart"))
+    proto = ir.to_proto(ir.Model(graph, ir_version=version, **_described(whole)))
     # The extraction gathers weights in a set: their order is that of addresses in memory.
     proto.graph.initializer.sort(key=lambda tensor: tensor.name)
     proto.graph.value_info.sort(key=lambda value: value.name)
     return proto
+
+
+def _described(whole: onnx_ir.Model) -> dict[str, Any]:
+    """What the model says of itself: a session over its parts says the same."""
+    return {
+        "producer_name": whole.producer_name,
+        "producer_version": whole.producer_version,
+        "domain": whole.domain,
+        "model_version": whole.model_version,
+        "doc_string": whole.doc_string,
+        "metadata_props": dict(whole.metadata_props),
+    }

@@ -106,9 +106,14 @@ class Partition:
     """Most activation bytes alive inside it at once, inputs and outputs not counted."""
 
     @property
+    def part(self) -> str:
+        """What files that belong to it have in their names."""
+        return f"partition-{self.id:03d}"
+
+    @property
     def file(self) -> str:
         """Name of its ONNX file in the bundle."""
-        return f"partition-{self.id:03d}.onnx"
+        return f"{self.part}.onnx"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.timeline import LEAST_GAIN
@@ -15,12 +16,15 @@ from hetpart.runtime.scheduler import makespan
 from hetpart.runtime.sessions import require_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     import onnxruntime
 
-    from hetpart.plan.model import Transfer
+    from hetpart.plan.model import Transfer, ValueSpec
     from hetpart.runtime.tasks import Task, TaskGraph
+
+_NO_TARGETS: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({})
 
 
 class Executor:
@@ -49,8 +53,21 @@ class Executor:
         """Whether its tasks run on lanes of their own."""
         return self._lanes is not None
 
-    def run(self, feeds: Mapping[str, Any], run_options: Any = None) -> dict[str, Any]:
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        run_options: Any = None,
+        *,
+        give: Callable[[Frame, ValueSpec], Any] = result,
+        targets: Mapping[str, np.ndarray[Any, Any]] = _NO_TARGETS,
+    ) -> dict[str, Any]:
         """Results by name. ``feeds`` are checked; their arrays are contiguous and stay alive through the run.
+
+        Args:
+            feeds: Arrays by input name.
+            run_options: ``onnxruntime.RunOptions``.
+            give: What makes of an output what the caller gets.
+            targets: Arrays that outputs of known size are written to.
 
         Raises:
             ExecutionError: a partition or copy failed; it is named, and the executor can be used again.
@@ -59,16 +76,17 @@ class Executor:
             self._lanes.settle()
         frame, plan = self.frame, self.frame.layout.plan
         self.copied = ()
-        frame.stopping = False
+        frame.stopping, frame.targets = False, targets
         try:
             for name, value in feeds.items():
                 frame.arrays[name, frame.layout.host] = value
             self._run(run_options)
             self.copied = plan.transfers
-            return {spec.name: result(frame, spec) for spec in plan.outputs}
+            return {spec.name: give(frame, spec) for spec in plan.outputs}
         finally:
             if self._lanes is None or self._lanes.is_idle:
                 frame.arrays.clear()
+                frame.targets = _NO_TARGETS
 
     def _run(self, run_options: Any) -> None:
         if self._lanes is None:

@@ -9,7 +9,9 @@ import numpy as np
 
 from hetpart.errors import InvalidFeedError
 from hetpart.plan.model import ValueForm, ValueSpec
-from hetpart.runtime.dtypes import is_builtin, numpy_dtype
+from hetpart.runtime.dlpack import from_dlpack, is_ort_value, memory_of
+from hetpart.runtime.dtypes import is_builtin, numpy_dtype, session_type
+from hetpart.runtime.values import to_array
 
 _SMALL_INTEGERS = 2
 """Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
@@ -47,7 +49,7 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     wanted = numpy_dtype(spec.dtype)
     if type(given) is np.ndarray and given.dtype == wanted and given.shape == spec.shape and given.flags.c_contiguous:
         return given
-    array = np.asarray(given)
+    array = _as_array(spec, given)
     if wanted is None:
         return _packed(spec, array)
     if array.dtype.type is np.void and not is_builtin(spec.dtype) and array.itemsize == wanted.itemsize:
@@ -67,6 +69,17 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     return np.asarray(array, order="C")
 
 
+def _as_array(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
+    if type(given) is np.ndarray or not hasattr(given, "__dlpack__"):
+        return np.asarray(given)
+    value = given if is_ort_value(given) else from_dlpack(spec.name, given)
+    if not is_ort_value(value):
+        return np.asarray(value)
+    if value.data_type() != session_type(spec.dtype):
+        raise InvalidFeedError(f"input {spec.name!r} is a {value.data_type()}, planned was {session_type(spec.dtype)}")
+    return to_array(spec, value, memory_of(value))
+
+
 def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> bool:
     """Whether only the byte order differs, or ``given`` is a list of Python's numbers, which have no dtype."""
     if isinstance(given, list):
@@ -74,18 +87,24 @@ def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> 
     return not array.dtype.isnative and array.dtype.newbyteorder("=") == wanted
 
 
-def in_native_order(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``feeds`` with arrays in this machine's byte order. ONNX Runtime takes foreign bytes for numbers of its own."""
-    foreign = {name: _native(array) for name, array in feeds.items() if _is_foreign(array)}
-    return {**feeds, **foreign} if foreign else feeds
+def taken(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``feeds`` as ONNX Runtime takes them: tensors of other libraries shared, arrays in this machine's byte order.
+
+    ONNX Runtime takes foreign bytes for numbers of its own.
+    """
+    other = {name: _taken(name, value) for name, value in feeds.items() if not _is_plain(value)}
+    return {**feeds, **other} if other else feeds
 
 
-def _is_foreign(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and not cast("np.ndarray[Any, Any]", value).dtype.isnative
+def _is_plain(value: Any) -> bool:
+    return type(value) is np.ndarray and value.dtype.isnative
 
 
-def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(array.dtype.newbyteorder("="))
+def _taken(name: str, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return from_dlpack(name, value) if hasattr(value, "__dlpack__") and not is_ort_value(value) else value
 
 
 def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

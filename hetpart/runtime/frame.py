@@ -100,6 +100,8 @@ class Frame:
     """What this run holds outside the arenas: arrays, OrtValues and Python objects."""
     stopping: bool = False
     """Whether this run is to stop: long copies look at it on their way."""
+    targets: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
+    """Where the caller wants outputs of this run written, as ``fresh_array`` would shape it."""
 
     @classmethod
     def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
@@ -117,6 +119,12 @@ class Frame:
         if place in self.addresses:
             return self.addresses[place]
         return self.arrays[place].ctypes.data
+
+    def make_array(self, place: Place) -> np.ndarray[Any, Any]:
+        """An array for a value of known size, kept for this run: the caller's own where it gave one."""
+        target = self.targets.get(place[0]) if place[1] == self.layout.host else None
+        self.arrays[place] = array = fresh_array(self.layout.specs[place[0]]) if target is None else target
+        return array
 
 
 @dataclass(frozen=True, slots=True)

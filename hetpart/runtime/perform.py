@@ -9,13 +9,16 @@ import numpy as np
 
 from hetpart.errors import ExecutionError, HetpartError
 from hetpart.plan.model import ValueForm
-from hetpart.runtime.dtypes import onnx_number
-from hetpart.runtime.frame import Frame, Move, Place, Stage, fresh_array
+from hetpart.runtime.dlpack import is_ort_value
+from hetpart.runtime.dtypes import is_builtin, onnx_number
+from hetpart.runtime.frame import Frame, Move, Place, Stage
 from hetpart.runtime.refusals import ort_message
-from hetpart.runtime.values import allocate, extent, to_array
+from hetpart.runtime.values import allocate, extent, to_array, to_value
 from hetpart.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from hetpart.plan.model import ValueSpec
 
 _PIECE = 64 * 2**20
@@ -46,8 +49,7 @@ def _move(frame: Frame, move: Move) -> None:
         if source is None:
             source = frame.address(move.source)
         if target is None:
-            frame.arrays[move.target] = array = fresh_array(move.spec)
-            target = array.ctypes.data
+            target = frame.make_array(move.target).ctypes.data
         _copy_bytes(frame, move, target, source, move.spec.nbytes)
     elif form is ValueForm.OPAQUE:
         frame.arrays[move.target] = frame.arrays[move.source]
@@ -103,8 +105,7 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
     for place in stage.renewed_inputs:
         _bind_renewed(frame, stage, place)
     for place in stage.renewed_outputs:
-        frame.arrays[place] = array = fresh_array(layout.specs[place[0]])
-        stage.renew_output(layout, place, array.ctypes.data)
+        stage.renew_output(layout, place, frame.make_array(place).ctypes.data)
     try:
         stage.session.run_with_iobinding(binding, run_options)
         if stage.allocated_outputs:
@@ -166,9 +167,34 @@ def _keep_python(frame: Frame, place: Place, value: Any) -> None:
 
 def result(frame: Frame, spec: ValueSpec) -> Any:
     """An output as the caller gets it."""
+    value = raw_result(frame, spec)
+    if spec.form is ValueForm.OPAQUE:
+        return value
+    return to_array(spec, value, frame.layout.memories[frame.layout.host])
+
+
+def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue:
+    """An output as an OrtValue that owns its content.
+
+    Raises:
+        ExecutionError: it is no tensor.
+    """
+    import onnxruntime
+
+    value = raw_result(frame, spec)
+    if is_ort_value(value):
+        return value
+    if not isinstance(value, np.ndarray):
+        raise ExecutionError(f"the output {spec.name!r} is no tensor", hint="take it with run(), as a Python object")
+    if not is_builtin(spec.dtype):
+        return to_value(spec, value)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(value)
+
+
+def raw_result(frame: Frame, spec: ValueSpec) -> Any:
+    """An output as the run left it: an array or OrtValue, or a Python object where it is no tensor of numbers."""
     layout = frame.layout
     if spec.name in layout.plan.passthrough:
         fed = frame.arrays[layout.plan.passthrough[spec.name], layout.host]
         return np.array(fed) if isinstance(fed, np.ndarray) else fed
-    value = frame.arrays[spec.name, layout.host]
-    return value if spec.form is ValueForm.OPAQUE else to_array(spec, value, layout.memories[layout.host])
+    return frame.arrays[spec.name, layout.host]

@@ -1,25 +1,33 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownParameterType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """``Session``: the calls of ``onnxruntime.InferenceSession``, over a partitioned model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from hetpart.config import parse_link
-from hetpart.devices import HOST, Provider
-from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidFeedError
+from hetpart.devices import HOST
+from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
-from hetpart.plan.model import Plan, ValueForm, ValueSpec
-from hetpart.runtime.dtypes import is_builtin, session_type
+from hetpart.plan.model import Plan, ValueForm
+from hetpart.runtime.binding import IOBinding
+from hetpart.runtime.demands import require_devices
+from hetpart.runtime.description import Description, ModelMetadata, NodeArg
+from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
-from hetpart.runtime.feeds import checked_feeds, in_native_order
+from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.frame import Layout
+from hetpart.runtime.later import LaterRuns
+from hetpart.runtime.options import refuse_providers
+from hetpart.runtime.perform import value_result
+from hetpart.runtime.profiles import merged_profile
 from hetpart.runtime.refusals import ort_message
-from hetpart.runtime.sessions import SessionSettings, cuda_answers, open_sessions, require_runtime
+from hetpart.runtime.sessions import SessionSettings, open_sessions
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -27,23 +35,17 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-@dataclass(frozen=True, slots=True)
-class NodeArg:
-    """An input or output, with the attributes of ``onnxruntime.NodeArg``."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
-
-
 class Session:
     """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
         bundle: Path of a bundle, or one that is open.
+        sess_options: ``onnxruntime.SessionOptions`` for the session of every partition: optimisation level, logging,
+            profiling, threads and other settings that can be read back. Providers are the plan's.
         emulate: Run accelerator partitions on the CPU provider, behind buffers of their own.
         optimize: ONNX Runtime's graph optimisations.
-        threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes the plan's.
+        threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes those of ``sess_options``
+            and, where these leave it open, the plan's.
         verify: ``"full"`` hashes all of the weight files, ``"sampled"`` some blocks.
         overlap: Whether devices and copies work at the same time: ``None`` where the plan's figures promise a gain,
             ``False`` never, ``True`` wherever the plan has more than one lane.
@@ -58,6 +60,7 @@ class Session:
     def __init__(  # noqa: PLR0913 - the options of a session
         self,
         bundle: str | PathLike[str] | Bundle,
+        sess_options: onnxruntime.SessionOptions | None = None,
         *,
         emulate: bool = False,
         optimize: bool = True,
@@ -66,32 +69,38 @@ class Session:
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
     ) -> None:
+        refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         self.plan: Plan = opened.plan
         self.weights = opened.weights
         self.emulate = emulate
-        self.threads = _planned_threads(self.plan) if threads is None else threads
-        settings = SessionSettings(emulate, optimize, self.threads, alone=len(self.plan.partitions) < 2)
-        _require_devices(self.plan, emulate=emulate)
+        self.threads = _threads(self.plan, sess_options) if threads is None else threads
+        alone = len(self.plan.partitions) < 2
+        settings = SessionSettings(emulate, optimize, self.threads, alone=alone, given=sess_options)
+        require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
         self._layout = Layout.of(self.plan, emulate=emulate, link=parse_link(emulate_link, emulate=emulate))
         self._overlap = overlap
         self._output_names = [spec.name for spec in self.plan.outputs]
-        self._described = _described(self._sessions)
-        self._direct = self._direct_run()
+        self._described = Description.of(self.plan, self._sessions)
+        self._options = sess_options
+        sole = self._sole_session()
+        self._sole = sole
+        self._direct: Any = None if sole is None else sole.run
         self._executor: Executor | None = None
+        self._later: LaterRuns | None = None
         self._turn = Lock()
         self._closed = False
 
-    def _direct_run(self) -> Any:
-        """The one session's own ``run`` for a plan that is a single partition on the host: nothing to add to it."""
+    def _sole_session(self) -> onnxruntime.InferenceSession | None:
+        """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
         if len(self._sessions) != 1 or self.plan.passthrough:
             return None
         partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
         on_host = partition.device == self.plan.devices[HOST].device
         complete = set(partition.inputs) == {spec.name for spec in self.plan.inputs}
         known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
-        return self._sessions[0].run if on_host and complete and known else None
+        return self._sessions[0] if on_host and complete and known else None
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -105,21 +114,81 @@ class Session:
         direct = self._direct
         if direct is not None:
             try:
-                return direct(output_names or self._output_names, in_native_order(input_feed), run_options)
+                return direct(output_names or self._output_names, taken(input_feed), run_options)
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, output_names, input_feed) from error
+        results = self._results(output_names, input_feed, run_options)
+        return [results[name] for name in output_names or self._output_names]
+
+    def _results(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any, **how: Any
+    ) -> dict[str, Any]:
+        """Results by name; ``how`` is what ``Executor.run`` takes."""
         self._check_outputs(output_names)
         feeds = checked_feeds(self.plan.inputs, input_feed)
         with self._turn:
-            results = self._own_executor().run(feeds, run_options)
+            return self._own_executor().run(feeds, run_options, **how)
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
+    ) -> list[onnxruntime.OrtValue]:
+        """As ``run``, from OrtValues to OrtValues."""
+        if self._sole is not None:
+            try:
+                return list(self._sole.run_with_ort_values(output_names, input_dict_ort_values, run_options))
+            except Exception as error:  # ONNX Runtime's kinds of error share no other class
+                raise self._explained(error, output_names, input_dict_ort_values) from error
+        results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)
         return [results[name] for name in output_names or self._output_names]
 
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
+        user_data: Any = None,
+        run_options: Any = None,
+    ) -> None:
+        """Return at once; ``callback(results, user_data, error)`` is called from another thread when the run has ended.
+
+        Raises:
+            InvalidFeedError: a feed or output is not the planned one.
+        """
+        self._check_outputs(output_names)
+        checked_feeds(self.plan.inputs, input_feed)
+        with self._turn:
+            self._require_open()
+            if self._later is None:
+                self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
+            self._later.begin(partial(self.run, output_names, input_feed, run_options), callback, user_data)
+
+    def io_binding(self) -> Any:
+        """What to bind inputs and outputs to, with the calls of ``onnxruntime.IOBinding``."""
+        self._require_open()
+        return IOBinding(self.plan, self) if self._sole is None else self._sole.io_binding()
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """Run on what is bound; ``iobinding.get_outputs()`` has the results."""
+        if self._sole is not None:
+            try:
+                self._sole.run_with_iobinding(iobinding, run_options)
+            except Exception as error:  # ONNX Runtime's kinds of error share no other class
+                raise self._failure(error) from error
+            return
+        if not isinstance(iobinding, IOBinding) or iobinding.owner is not self:
+            raise InvalidFeedError("the binding is of another session", hint="make one with session.io_binding()")
+        targets = iobinding.targets()
+        iobinding.take(self._results(None, iobinding.feeds(), run_options, give=value_result, targets=targets))
+
     def _own_executor(self) -> Executor:
-        if self._closed:
-            raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
+        self._require_open()
         if self._executor is None:
             self._executor = Executor(self._layout, self._sessions, overlap=self._overlap)
         return self._executor
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
 
     def _explained(
         self, error: Exception, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
@@ -130,6 +199,9 @@ class Session:
             checked_feeds(self.plan.inputs, input_feed)
         except InvalidFeedError as wrong:
             return wrong
+        return self._failure(error)
+
+    def _failure(self, error: Exception) -> ExecutionError:
         return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}")
 
     def _check_outputs(self, names: Sequence[str] | None) -> None:
@@ -144,16 +216,38 @@ class Session:
 
     def get_inputs(self) -> list[NodeArg]:
         """The model's inputs, as ``onnxruntime`` describes them."""
-        return [self._described.get(spec.name) or _node_arg(spec) for spec in self.plan.inputs]
+        return self._described.inputs
 
     def get_outputs(self) -> list[NodeArg]:
         """The model's outputs, as ``onnxruntime`` describes them."""
-        return [self._described.get(spec.name) or _node_arg(spec) for spec in self.plan.outputs]
+        return self._described.outputs
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: a weight that is an input too has the content that the model file gives it."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Where the model comes from."""
+        return self._described.metadata
 
     def get_providers(self) -> list[str]:
         """Providers that take part, accelerators first."""
-        used = [session.get_providers()[0] for session in self._sessions]
-        return sorted(set(used), key=lambda name: (name == Provider.CPU, name))
+        return self._described.providers
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Options of the providers that take part."""
+        return self._described.provider_options
+
+    def get_session_options(self) -> onnxruntime.SessionOptions | None:
+        """The options that the session was given."""
+        return self._options
+
+    def disable_fallback(self) -> None:
+        """Nothing to disable: a partition runs on the device that it is planned for, or fails."""
+
+    def end_profiling(self) -> str:
+        """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""
+        return merged_profile(self.plan, self._sessions)
 
     @property
     def overlaps(self) -> bool:
@@ -167,12 +261,15 @@ class Session:
 
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""
+        later, self._later = self._later, None
+        if later is not None:
+            later.close()
         with self._turn:
             self._closed = True
             if self._executor is not None:
                 self._executor.close()
             self._executor = None
-            self._direct = None
+            self._sole = self._direct = None
             self._sessions = []
 
     def __enter__(self) -> Self:
@@ -182,46 +279,12 @@ class Session:
         self.close()
 
 
-def _planned_threads(plan: Plan) -> int:
+def _threads(plan: Plan, given: onnxruntime.SessionOptions | None) -> int:
+    if given is not None and given.intra_op_num_threads:
+        return given.intra_op_num_threads
     text = plan.options.get("threads", "0")
     if not text.isdecimal():
         raise InvalidBundleError(
             f"the plan asks for {text!r} threads, which is not a number", hint="give threads= yourself, or --threads"
         )
     return int(text)
-
-
-def _described(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:
-    """Every value at a partition's border, as ONNX Runtime describes it there."""
-    found = [arg for session in sessions for arg in (*session.get_inputs(), *session.get_outputs())]
-    return {arg.name: NodeArg(arg.name, arg.type, arg.shape) for arg in found}
-
-
-def _node_arg(spec: ValueSpec) -> NodeArg:
-    """An input that no partition reads."""
-    return NodeArg(spec.name, session_type(spec.dtype), list(spec.shape or ()))
-
-
-def _require_devices(plan: Plan, *, emulate: bool) -> None:
-    """Refuse before anything is loaded where an accelerator of the plan cannot be used."""
-    host = plan.devices[HOST].device
-    needed = [name for name in plan.used_devices if name != host]
-    if not needed or emulate:
-        return
-    use = plan.device(needed[0])
-    if use.provider == Provider.CPU:
-        raise DeviceUnavailableError(
-            f"the plan was made for {use.device} of the machine {plan.machine.name!r}, which is emulated",
-            hint="run with --emulate (emulate=True)",
-        )
-    if use.provider not in require_runtime().get_available_providers():
-        raise DeviceUnavailableError(
-            f"the plan needs {', '.join(needed)}, and this ONNX Runtime has no {use.provider}",
-            hint="install hetpart[gpu] where there is a GPU, or run with --emulate (emulate=True)",
-        )
-    for name in needed:
-        if not cuda_answers(int(name.partition(":")[2] or 0)):
-            raise DeviceUnavailableError(
-                f"the plan needs {name} ({plan.device(name).model}), and no such CUDA device answers on this machine",
-                hint="run where there is one, run with --emulate (emulate=True), or partition again with --budget 0",
-            )

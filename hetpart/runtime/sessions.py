@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.runtime.options import carry
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.units import format_count
 
@@ -46,6 +47,8 @@ class SessionSettings:
     """Whether no other session of the plan takes turns with this one. Where several do, the idle threads of each would
     go on waiting in a loop and take the cores from the next: 13 partitions of BERT-base ran 2.5 times slower. They
     spin within a run alone there, which beats not spinning at all (181 ms against 241 in 15 partitions)."""
+    given: onnxruntime.SessionOptions | None = None
+    """The caller's own options, which go before all but what a plan needs."""
     shared: bool = False
     """Whether it uses the threads of ``share_threads``, whose number goes for ``threads``."""
 
@@ -133,7 +136,8 @@ def open_session(
     """The session of one partition."""
     wanted = Provider.CPU if settings.emulate else Provider(provider)
     try:
-        session = _session(model, wanted, partition.device, settings, weights)
+        options = session_options(settings, weights, part=partition.part)
+        session = _session(model, wanted, partition.device, options)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
     _require_borders(session, partition)
@@ -165,16 +169,15 @@ def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxrunt
     host, *accelerators = plan.devices
     use = next((use for use in accelerators if use.device in plan.used_devices), host)
     wanted = Provider.CPU if settings.emulate else Provider(use.provider)
-    return _session(str(path), wanted, use.device, settings, None)
+    return _session(str(path), wanted, use.device, session_options(settings, None))
 
 
 def _session(
-    model: bytes | str, wanted: Provider, device: str, settings: SessionSettings, weights: Path | None
+    model: bytes | str, wanted: Provider, device: str, options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
     runtime = require_runtime()
-    options = session_options(settings, weights)
     if wanted is Provider.CUDA:
-        options.log_severity_level = _ERROR
+        options.log_severity_level = min(options.log_severity_level, _ERROR)
         runtime.preload_dlls()
     session = runtime.InferenceSession(model, options, providers=_providers(wanted, device), enable_fallback=0)
     session.disable_fallback()
@@ -192,11 +195,13 @@ def _require_borders(session: onnxruntime.InferenceSession, partition: Partition
         )
 
 
-def session_options(settings: SessionSettings, weights: Path | None) -> onnxruntime.SessionOptions:
-    """Options that every session of hetpart has."""
+def session_options(settings: SessionSettings, weights: Path | None, *, part: str = "") -> onnxruntime.SessionOptions:
+    """Options that every session of hetpart has; ``part`` tells the files that it writes from those of others."""
     runtime = require_runtime()
     options = runtime.SessionOptions()
     options.log_severity_level = _FATAL
+    if settings.given is not None:
+        carry(settings.given, options, part)
     if not settings.optimize:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if settings.shared:

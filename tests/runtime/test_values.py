@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from hetpart.runtime import perform
+from hetpart.runtime import frame
 from hetpart.runtime.frame import fresh_array
 from tests.runtime.models import assert_same, cut, model, plain
 
@@ -199,7 +199,7 @@ def test_types_that_numpy_lacks_are_fed_and_returned(name: str, accelerated: tup
 
 def test_packed_types_are_fed_and_returned_as_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last byte holds one element, and four bits that no kernel writes."""
-    monkeypatch.setattr(perform, "fresh_array", lambda spec: np.full_like(fresh_array(spec), 0xFF))
+    monkeypatch.setattr(frame, "fresh_array", lambda spec: np.full_like(fresh_array(spec), 0xFF))
     proto = model(
         "g (int4[5] x) => (float[5] f, int4[5] y) <float s = {0.5}, int4 zero = {0}>"
         " { [a] f = DequantizeLinear(x, s, zero) [b] y = QuantizeLinear(f, s, zero) }"

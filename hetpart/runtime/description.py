@@ -1,0 +1,95 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""What a session says of its model: inputs, outputs, where it comes from, in ``onnxruntime``'s own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetpart.devices import Provider
+from hetpart.runtime.dtypes import session_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnxruntime
+
+    from hetpart.plan.model import Plan, ValueSpec
+
+_UNVERSIONED = 2**63 - 1
+"""What ONNX Runtime gives for a model without a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output, with the attributes of ``onnxruntime.NodeArg``."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """Where a model comes from, with the attributes of ``onnxruntime.ModelMetadata``."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = _UNVERSIONED
+    custom_metadata_map: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """All that stays true when the sessions are closed."""
+
+    inputs: list[NodeArg]
+    outputs: list[NodeArg]
+    metadata: ModelMetadata
+    providers: list[str]
+    """Those that take part, accelerators first."""
+    provider_options: dict[str, dict[str, str]]
+
+    @classmethod
+    def of(cls, plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> Description:
+        """As the plan's sessions tell."""
+        known = _borders(sessions)
+        used = {session.get_providers()[0] for session in sessions}
+        options: dict[str, dict[str, str]] = {}
+        for session in sessions:
+            options |= session.get_provider_options()
+        return cls(
+            [known.get(spec.name) or _node_arg(spec) for spec in plan.inputs],
+            [known.get(spec.name) or _node_arg(spec) for spec in plan.outputs],
+            _metadata(sessions[0]) if sessions else ModelMetadata(graph_name=plan.model.name),
+            sorted(used, key=lambda name: (name == Provider.CPU, name)),
+            options,
+        )
+
+
+def _borders(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:
+    """Every value at a partition's border, as ONNX Runtime describes it there."""
+    found = [arg for session in sessions for arg in (*session.get_inputs(), *session.get_outputs())]
+    return {arg.name: NodeArg(arg.name, arg.type, arg.shape) for arg in found}
+
+
+def _node_arg(spec: ValueSpec) -> NodeArg:
+    """An input that no partition reads."""
+    return NodeArg(spec.name, session_type(spec.dtype), list(spec.shape or ()))
+
+
+def _metadata(session: onnxruntime.InferenceSession) -> ModelMetadata:
+    """The whole model's, which every part repeats; the part's number follows the graph's name."""
+    told = session.get_modelmeta()
+    return ModelMetadata(
+        told.producer_name,
+        told.graph_name.rpartition("/")[0] or told.graph_name,
+        told.domain,
+        told.description,
+        told.graph_description,
+        told.version,
+        dict(told.custom_metadata_map),
+    )

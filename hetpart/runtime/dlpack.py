@@ -1,0 +1,54 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
+"""Tensors of other libraries, taken without a copy where they lie on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.errors import InvalidFeedError
+from hetpart.runtime.cuda import CudaMemory
+from hetpart.runtime.transport import HostMemory
+
+if TYPE_CHECKING:
+    from hetpart.runtime.transport import Memory
+
+_DLPACK_CPU = 1
+
+
+def from_dlpack(name: str, tensor: Any) -> Any:
+    """The tensor that the input ``name`` is fed with: an array that shares its memory, or an OrtValue that does.
+
+    An OrtValue is given for a tensor that NumPy cannot hold, as one of bfloat16 or on another device.
+
+    Raises:
+        InvalidFeedError: the library does not share it, as PyTorch does not while it records gradients.
+    """
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError, ValueError) as refused:
+        return _ort_value(name, tensor, refused)
+
+
+def _ort_value(name: str, tensor: Any, refused: Exception) -> Any:
+    import onnxruntime
+
+    try:
+        return onnxruntime.OrtValue.from_dlpack(tensor)
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
+        raise InvalidFeedError(
+            f"input {name!r} is a {type(tensor).__module__}.{type(tensor).__name__} that cannot be shared: {refused}",
+            hint="feed an array, or a tensor that is contiguous and records no gradients (tensor.detach())",
+        ) from error
+
+
+def memory_of(value: Any) -> Memory:
+    """The memory that an OrtValue lies in."""
+    kind, index = value.__dlpack_device__()
+    return HostMemory() if kind == _DLPACK_CPU else CudaMemory(index)
+
+
+def is_ort_value(value: Any) -> bool:
+    """Whether ONNX Runtime made it. A look at its class would import ``onnxruntime`` for feeds of any kind."""
+    return hasattr(value, "_ortvalue")

@@ -1,0 +1,44 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""ONNX Runtime's own profiles, one of every partition, as one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import onnxruntime
+
+    from hetpart.plan.model import Partition, Plan
+
+
+def merged_profile(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> str:
+    """End the profiles of ``sessions``, and write them into one file, a process for every partition; its name.
+
+    Where there is one partition, its own file is it.
+    """
+    files = [Path(name) for name in (session.end_profiling() for session in sessions) if name]
+    if len(files) < 2:
+        return str(files[0]) if files else ""
+    events = [
+        event
+        for partition, file in zip(plan.partitions, files, strict=True)
+        for event in _renumbered(partition, json.loads(file.read_text()))
+    ]
+    first = files[0]
+    merged = first.with_name(first.name.replace(f"{plan.partitions[0].part}_", "", 1))
+    merged.write_text(json.dumps(events))
+    for file in files:
+        file.unlink()
+    return str(merged)
+
+
+def _renumbered(partition: Partition, events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events of one partition under a process of its own, which is named."""
+    name = f"partition {partition.id} on {partition.device}"
+    yield {"ph": "M", "name": "process_name", "pid": partition.id, "args": {"name": name}}
+    for event in events:
+        yield {**event, "pid": partition.id}
