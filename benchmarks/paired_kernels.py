@@ -14,8 +14,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from hetpart.cost_model.session.reuse import Kernel
@@ -27,13 +27,20 @@ if TYPE_CHECKING:
     import onnxruntime
 
 OPTIMISED, WEIGHTS, PROFILE = "optimised.onnx", "optimised.data", "profile"
-RESOLUTION = 1e-6
-"""Seconds that ONNX Runtime's profile tells apart: what rounds to the same is a tie."""
+CLOCK = 1e-6
+"""Seconds that ONNX Runtime's profile counts in. It cuts off what is less: half of it, over many runs."""
+SHORT = 10
+"""Ticks of that clock below which the least of many runs does not tell kernels apart."""
+RESOLUTION = 1e-7
+"""Seconds that its averages tell apart: what rounds to the same is a tie."""
+QUIETEST, ENOUGH_RUNS = 0.1, 32
+"""Of the runs, by the seconds of all their kernels: a machine with other tenants disturbs most. Means of fewer tell
+less than the least of all."""
 FEWEST_RANKED = 3
 _IN_BLOCKS = re.compile(r"(_bn|_mul)?_nchwc(_token_\d+)?$")
 _FARTHEST = 4
 """Nodes between one that belongs to what it feeds, and that."""
-_KERNEL_TIME = "_kernel_time"
+_KERNEL_TIME, _RUN_ENDS = "_kernel_time", "model_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     seconds: float
+    """The least that the profile says of it; of a short one, what it takes in the quietest runs on average."""
+    least: float
     """The least that the profile says of it."""
 
 
@@ -99,7 +108,7 @@ def profile_into(options: onnxruntime.SessionOptions, folder: Path) -> None:
 
 
 def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple[Node, ...]:
-    """The nodes that ``session`` ran, with their least seconds; it ends the profile.
+    """The nodes that ``session`` ran, with their seconds in its quietest runs; it ends the profile.
 
     Args:
         session: Made with options that ``profile_into`` set.
@@ -107,12 +116,15 @@ def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple
     """
     import onnx
 
-    seconds = _least_seconds(json.loads(Path(session.end_profiling()).read_bytes()))
+    runs = list(_runs(json.loads(Path(session.end_profiling()).read_bytes())))
+    typical, least = typical_ticks(runs), _least_ticks(runs)
     graph = onnx.load(folder / OPTIMISED, load_external_data=False).graph
     known = {node.name: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
     nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
     return tuple(
-        Node(name, *known.get(name, ("", (), ())), least) for name, least in seconds.items() if name not in nested
+        Node(name, *known.get(name, ("", (), ())), CLOCK * typical[name], CLOCK * least[name])
+        for name in least
+        if name not in nested
     )
 
 
@@ -124,14 +136,37 @@ def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
             yield from _nested(node)
 
 
-def _least_seconds(events: Iterable[Mapping[str, object]]) -> dict[str, float]:
+def typical_ticks(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Ticks of every node by name, from its ticks in every run, half a tick added for what the clock cuts off.
+
+    The least; of one that takes a few ticks the mean over the quietest runs, where there are enough of them.
+    """
+    quiet = sorted(runs, key=lambda run: sum(run.values()))[: round(QUIETEST * len(runs))]
+    enough = len(quiet) >= ENOUGH_RUNS
+    return {
+        name: 0.5 + (mean(run.get(name, least) for run in quiet) if enough and least <= SHORT else least)
+        for name, least in _least_ticks(runs).items()
+    }
+
+
+def _least_ticks(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     least: dict[str, float] = {}
+    for run in runs:
+        least |= {name: min(ticks, least.get(name, ticks)) for name, ticks in run.items()}
+    return least
+
+
+def _runs(events: Iterable[Mapping[str, object]]) -> Iterator[dict[str, float]]:
+    """Ticks of every node, run by run."""
+    ticks: dict[str, float] = {}
     for event in events:
         name = str(event["name"])
         if event.get("cat") == "Node" and name.endswith(_KERNEL_TIME):
             name = name.removesuffix(_KERNEL_TIME)
-            least[name] = min(least.get(name, inf), float(str(event["dur"])) * 1e-6)
-    return least
+            ticks[name] = ticks.get(name, 0.0) + float(str(event["dur"]))
+        elif name == _RUN_ENDS:
+            yield ticks
+            ticks = {}
 
 
 def paired(kernels: Sequence[Kernel], graph: Graph, nodes: Sequence[Node]) -> Pairing:

@@ -13,7 +13,15 @@ from onnx import numpy_helper
 
 import hetpart
 from benchmarks import zoo
-from benchmarks.paired_kernels import Node, Pairing, paired, profile_into, profiled_nodes, rank_correlation
+from benchmarks.paired_kernels import (
+    Node,
+    Pairing,
+    paired,
+    profile_into,
+    profiled_nodes,
+    rank_correlation,
+    typical_ticks,
+)
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.devices import Provider
@@ -124,7 +132,7 @@ def test_kernels_of_several_ops_are_among_them(zoo_model: Callable[[str], Path],
 def test_a_node_that_no_kernel_makes_is_a_stranger_and_lacks_in_the_share() -> None:
     known = hetpart.load(small_model("(float[4] x) => (float[4] y) { y = Exp (x) }"))
     kernels = session_kernels(known, range(1), find_fusions(known), Lane(Provider.CPU), frozenset(known.outputs))
-    nodes = (Node("own", "Exp", ("x",), ("y",), 3e-6), Node("other", "Exp", ("u",), ("v",), 1e-6))
+    nodes = (Node("own", "Exp", ("x",), ("y",), 3e-6, 3e-6), Node("other", "Exp", ("u",), ("v",), 1e-6, 1e-6))
     pairing = paired(kernels, known, nodes)
     assert pairing.strangers == nodes[1:]
     assert pairing.paired_share == pytest.approx(0.75)
@@ -133,7 +141,7 @@ def test_a_node_that_no_kernel_makes_is_a_stranger_and_lacks_in_the_share() -> N
 def test_what_the_profile_adds_is_the_least_that_a_view_takes() -> None:
     known = hetpart.load(small_model("(float[4,1] x) => (float[1,4] y) { s = Flatten <axis = 0> (x) y = Exp (s) }"))
     kernels = session_kernels(known, range(2), find_fusions(known), Lane(Provider.CPU), frozenset(known.outputs))
-    nodes = (Node("view", "Flatten", ("x",), ("s",), 5e-6), Node("work", "Exp", ("s",), ("y",), 9e-6))
+    nodes = (Node("view", "Flatten", ("x",), ("s",), 5e-6, 5e-6), Node("work", "Exp", ("s",), ("y",), 9e-6, 9e-6))
     pairing = paired(kernels, known, nodes)
     assert pairing.noting == 5e-6
     assert [pairing.net_seconds(pair) for pair in pairing.pairs] == [0.0, pytest.approx(4e-6)]
@@ -142,10 +150,22 @@ def test_what_the_profile_adds_is_the_least_that_a_view_takes() -> None:
 def test_ranks_are_spearmans_and_what_the_profile_cannot_tell_apart_is_a_tie() -> None:
     assert rank_correlation([1e-6, 2e-6, 3e-6], [10e-6, 20e-6, 50e-6]) == 1.0
     assert rank_correlation([3e-6, 2e-6, 1e-6], [10e-6, 20e-6, 50e-6]) == -1.0
-    apart = [1.0e-6, 1.2e-6, 0.9e-6, 9e-6]
+    apart = [1.0e-6, 1.02e-6, 0.98e-6, 9e-6]
     assert rank_correlation(apart, [1e-6, 1e-6, 1e-6, 8e-6]) == 1.0
     assert rank_correlation([1e-6, 2e-6], [1e-6, 2e-6]) is None
     assert rank_correlation(apart, [1e-6] * len(apart)) is None
+
+
+def test_short_kernels_are_told_apart_by_their_means_over_quiet_runs() -> None:
+    rng = np.random.default_rng(0)
+    true = {"short": 0.3, "longer": 0.7, "long": 50.2}
+    slowed = rng.permutation([1.0] * 200 + [3.0] * 800)
+    runs = [{name: float(int(slow * ticks + rng.uniform(0, 1))) for name, ticks in true.items()} for slow in slowed]
+    found = typical_ticks(runs)
+    assert 0.5 <= found["short"] < found["longer"] - 0.2
+    assert found["longer"] == pytest.approx(0.5 + 0.7, abs=0.2)
+    assert found["long"] == 50.5
+    assert typical_ticks(runs[:50])["short"] == 0.5
 
 
 def test_a_measured_order_that_is_another_counts_as_such() -> None:
