@@ -18,6 +18,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 from hetpart.partitioner.assembly.write import model_reference, write_plan
+from hetpart.partitioner.colocate import known_states
 from hetpart.partitioner.overlap import overlapped
 from hetpart.partitioner.source import read_source
 from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
@@ -172,7 +173,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
         max_partitions: How many pieces the model is cut into at most.
         min_gain: What one more cut must save at least: ``"5%"`` of the latency or ``"1ms"``.
         io: Where graph inputs are read and graph outputs made: ``{"logits": "cuda:0"}`` or ``"logits=cuda:0"``.
-        state: Inputs and the outputs that replace them, each pair kept on one device: ``{"past": "present"}``.
+        state: Inputs and the outputs that replace them, each pair kept on one device: ``{"past": "present"}``, or
+            ``"auto"`` for those whose names and shapes tell.
         placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,
             or a file, or what such a file holds: ``{"op name": "cpu"}``.
         threads: Threads of the host's lane; 0 leaves it to the machine.
@@ -218,7 +220,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
     texts |= {"overlap": "true"} if overlap else {}
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
     notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
-    return PartitionedModel(replace(plan, notes=notes), imported.graph, priced.costs, imported)
+    states = {state.given: state.returned for state in known_states(request.constraints.states, imported.graph)}
+    return PartitionedModel(replace(plan, notes=notes, states=states), imported.graph, priced.costs, imported)
 
 
 def _silent(stage: str) -> None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from hetpart.devices import Machine
 from hetpart.errors import InvalidOptionError
-from hetpart.units import parse_rate
+from hetpart.units import OPEN, parse_rate
 
 LONGEST_NUMBER = 40
 """Characters of a number: a longer one takes Python long to read."""
@@ -20,9 +20,9 @@ _SHARE_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%", re.ASCII)
 _COUNT_PATTERN = re.compile(r"[0-9]{1,18}")
 _ONE_SHAPE = re.compile(r"(?:\([^()=]*\)|[^,])+")
 """Text between commas, but for those in a dimension's own name: ``max(a, b)=8``."""
-_SHAPE_HINT = "write --shape batch=8,seq=128"
+_SHAPE_HINT = "write --shape batch=8,seq=128, or past=? for a size that is another in every run"
 _PIN_HINT = "write --pin 'encoder.layer.0.*=cpu', --pin op:Gather=cpu or --pin node:/fc/MatMul=cuda:0"
-ShapeOption = Mapping[str, int] | Sequence[str] | str | None
+ShapeOption = Mapping[str, int | str] | Sequence[str] | str | None
 PinOption = Mapping[str, str] | Sequence[str] | str | None
 
 
@@ -103,6 +103,8 @@ def parse_link(link: str | float | None, *, emulate: bool) -> float | None:
 def parse_shapes(shapes: ShapeOption) -> dict[str, int]:
     """Numbers for symbolic dimensions: ``batch=8,seq=128``, several such texts, or a mapping; by name, sorted.
 
+    ``?`` is ``OPEN``.
+
     Raises:
         InvalidOptionError: a text is not ``name=number``, a number is negative, or a name has two numbers.
     """
@@ -128,6 +130,8 @@ def _binding(text: str) -> tuple[str, int]:
 
 
 def _size_of(size: str, text: str) -> int:
+    if size == "?":
+        return OPEN
     if not _COUNT_PATTERN.fullmatch(size):
         raise InvalidOptionError(f"the shape {text!r} does not end in a whole number", hint=_SHAPE_HINT)
     return int(size)

@@ -22,7 +22,7 @@ _COLOCATE_HINT = "write --colocate 'encoder.layer.0.*', or several patterns of o
 _GAIN_HINT = "write --min-gain 5% or --min-gain 1ms"
 _HEADROOM_HINT = "write --headroom 1GB or --headroom 10%"
 _IO_HINT = "write --io logits=cuda:0, by the name of a graph input or output"
-_STATE_HINT = "write --state past=present, by the names of a graph input and of the graph output that replaces it"
+_STATE_HINT = "write --state past=present, a graph input and the graph output that replaces it, or --state auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,10 @@ class State:
     given: str
     returned: str
     text: str
+
+
+AUTO_STATE = State("", "", "auto")
+"""Every pair whose names and shapes tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +186,13 @@ def parse_bindings(given: NamesOption) -> tuple[Binding, ...]:
 
 
 def parse_states(given: NamesOption) -> tuple[State, ...]:
-    """Graph inputs with the graph outputs that replace them, such as ``past=present``.
+    """Graph inputs with the graph outputs that replace them, such as ``past=present``; ``auto`` is ``AUTO_STATE``.
 
     Raises:
         InvalidOptionError: a text is not ``input=output``.
     """
+    if given == "auto" or (not isinstance(given, str) and list(given or ()) == ["auto"]):
+        return (AUTO_STATE,)
     return tuple(State(*pair) for pair in _pairs(given, "state", "input=output", _STATE_HINT))
 
 

@@ -31,7 +31,7 @@ from hetpart.partitioner.fewer import place_within
 from hetpart.partitioner.formulate import formulate
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.partitioner.place import place
-from hetpart.units import format_bytes
+from hetpart.units import OPEN, format_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -111,7 +111,7 @@ class Request:
         return {
             "budget": " ".join(asked.text for asked in self.budgets) or "auto",
             "pin": " ".join(asked.text for asked in self.pins),
-            "shape": ",".join(f"{name}={size}" for name, size in self.shapes.items()),
+            "shape": ",".join(f"{name}={'?' if size == OPEN else size}" for name, size in self.shapes.items()),
             "threads": str(self.threads),
             **self.constraints.options(),
             **self.assumptions.options(),

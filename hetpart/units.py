@@ -9,6 +9,8 @@ import re
 
 from hetpart.errors import InvalidOptionError
 
+OPEN = -1
+"""Stands for the number of a dimension that has another in every run: ``past=?``."""
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 _MULTIPLIERS = _DECIMAL | _BINARY

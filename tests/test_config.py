@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetpart.config import Pin, PinKind, parse_pins, parse_shapes
+from hetpart.config import Pin, PinKind, ShapeOption, parse_pins, parse_shapes
 from hetpart.errors import InvalidOptionError
 
 
@@ -20,11 +20,13 @@ from hetpart.errors import InvalidOptionError
         ("(=5,)=6", {"(": 5, ")": 6}),
         ("batch=8,batch=8", {"batch": 8}),
         ("past=0", {"past": 0}),
+        ("past=?,seq=1", {"past": -1, "seq": 1}),
+        ({"past": "?"}, {"past": -1}),
         (None, {}),
         ("", {}),
     ],
 )
-def test_shapes_bind_dimensions(shapes: str | list[str] | dict[str, int] | None, bound: dict[str, int]) -> None:
+def test_shapes_bind_dimensions(shapes: ShapeOption, bound: dict[str, int]) -> None:
     assert parse_shapes(shapes) == bound
     assert list(parse_shapes(shapes)) == sorted(bound)
 

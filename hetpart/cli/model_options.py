@@ -49,7 +49,10 @@ _REQUEST: Mapping[str, Callable[..., Any]] = {
         "--io", multiple=True, metavar="NAME=DEVICE", help="Where an input is read, an output made. Repeatable."
     ),
     "state": click.option(
-        "--state", multiple=True, metavar="IN=OUT", help="An input and its new value share a device. Repeatable."
+        "--state",
+        multiple=True,
+        metavar="IN=OUT",
+        help="An input and its new value share a device; auto finds such pairs.",
     ),
     "time_limit": click.option(
         "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from hetpart.errors import InvalidOptionError, UnboundDimensionsError
+from hetpart.units import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ _SHOWN = 3
 def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict[str, int]:
     """Write ``bindings`` into the graph inputs' types and return the dimensions the model has, each with its number.
 
+    Those that are bound to ``OPEN`` stay as they are.
+
     A dimension without a name is called ``INPUT.AXIS``. One that is an expression of others (``past + seq``, as
     PyTorch's exporter writes) follows from them.
 
@@ -44,6 +47,8 @@ def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict
     for value, axis, dim in _open_dimensions(model):
         name = dim.dim_param or f"{value.name}.{axis}"
         names |= {name, *_symbols(name)}
+        if any(bindings.get(part) == OPEN for part in (name, *_symbols(name))):
+            continue
         size = _evaluate(name, bindings)
         if size is None or not 0 <= size <= _LARGEST:
             unbound.setdefault(name, []).append(f"{value.name}[{axis}]")

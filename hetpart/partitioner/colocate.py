@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.config import known_device
+from hetpart.constraints import AUTO_STATE, State
 from hetpart.errors import InvalidOptionError
 from hetpart.partitioner.pins import matched
+from hetpart.plan.states import Port, find_states
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetpart.constraints import Binding, Constraints, State
+    from hetpart.constraints import Binding, Constraints
     from hetpart.devices import Machine
     from hetpart.graph.ir import Graph, Value
     from hetpart.partitioner.formulate import Formulation
@@ -42,8 +44,20 @@ def _sets(graph: Graph, constraints: Constraints) -> Iterator[tuple[str, Sequenc
     for colocation in constraints.colocations:
         found = [matched(pattern, graph, "the colocation") for pattern in colocation.patterns]
         yield f"the colocation {colocation.text!r}", sorted({op.id for ops in found for op in ops})
-    for state in constraints.states:
+    for state in known_states(constraints.states, graph):
         yield f"the state {state.text!r}", _keepers(state, graph)
+
+
+def known_states(states: Sequence[State], graph: Graph) -> tuple[State, ...]:
+    """``states`` by name, those included that ``AUTO_STATE`` stands for."""
+    if AUTO_STATE not in states:
+        return tuple(states)
+    pairs = find_states(_ports(graph, graph.inputs), _ports(graph, graph.outputs))
+    return tuple(State(given, returned, f"{given}={returned}") for given, returned in sorted(pairs.items()))
+
+
+def _ports(graph: Graph, values: Sequence[int]) -> list[Port]:
+    return [Port(value.name, value.dtype, value.shape) for value in (graph.values[index] for index in values)]
 
 
 def _merged(groups: NDArray[np.int32], ops: Sequence[int]) -> NDArray[np.int32]:

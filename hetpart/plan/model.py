@@ -106,14 +106,9 @@ class Partition:
     """Most activation bytes alive inside it at once, inputs and outputs not counted."""
 
     @property
-    def part(self) -> str:
-        """What files that belong to it have in their names."""
-        return f"partition-{self.id:03d}"
-
-    @property
     def file(self) -> str:
         """Name of its ONNX file in the bundle."""
-        return f"{self.part}.onnx"
+        return f"partition-{self.id:03d}.onnx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +283,8 @@ class Plan:
     """Outputs that are inputs: output name → input name."""
     timeline: Timeline | None = None
     """``None`` in plans of revision 0."""
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    """Inputs whose new content is an output, kept on one device: input name → output name."""
     schema: str = PLAN_SCHEMA
     version: int = PLAN_VERSION
     revision: int = PLAN_REVISION

@@ -50,7 +50,7 @@ def _values_used(plan: Plan) -> Iterator[str]:
     for partition in plan.partitions:
         yield from (*partition.inputs, *partition.outputs)
     yield from (record.value for records in (plan.transfers, plan.buffers) for record in records)
-    yield from (*plan.passthrough, *plan.passthrough.values())
+    yield from (*plan.passthrough, *plan.passthrough.values(), *plan.states, *plan.states.values())
 
 
 def _unmade_inputs(plan: Plan) -> Iterator[str]:

@@ -131,8 +131,16 @@ class IOBinding:
             raise InvalidFeedError("no output is bound", hint="bind_output(name) says which the run is for")
         return {name: array for name, array in self._wanted.items() if array is not None}
 
+    @property
+    def wanted(self) -> list[str]:
+        """The outputs that are bound."""
+        return list(self._wanted)
+
     def take(self, made: Mapping[str, onnxruntime.OrtValue]) -> None:
         """Keep the outputs of a run."""
+        for name, array in self._wanted.items():
+            if array is not None and made[name].data_ptr() != array.ctypes.data:
+                ctypes.memmove(array.ctypes.data, made[name].data_ptr(), array.nbytes)
         self._made = [self._own.get(name, made[name]) for name in self._wanted]
 
     def get_outputs(self) -> list[onnxruntime.OrtValue]:

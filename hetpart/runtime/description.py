@@ -93,3 +93,36 @@ def _metadata(session: onnxruntime.InferenceSession) -> ModelMetadata:
         told.version,
         dict(told.custom_metadata_map),
     )
+
+
+class DescribedSession:
+    """What ``onnxruntime.InferenceSession`` tells of a model."""
+
+    _described: Description
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The model's inputs, as ``onnxruntime`` describes them."""
+        return self._described.inputs
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The model's outputs, as ``onnxruntime`` describes them."""
+        return self._described.outputs
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: a weight that is an input too has the content that the model file gives it."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Where the model comes from."""
+        return self._described.metadata
+
+    def get_providers(self) -> list[str]:
+        """Providers that take part, accelerators first."""
+        return self._described.providers
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Options of the providers that take part."""
+        return self._described.provider_options
+
+    def disable_fallback(self) -> None:
+        """Nothing to disable: a partition runs on the device that it is planned for, or fails."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import Transfer, ValueSpec
+    from hetpart.runtime.states import States
     from hetpart.runtime.tasks import Task, TaskGraph
 
 _NO_TARGETS: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({})
@@ -35,16 +36,23 @@ class Executor:
         sessions: One for every partition.
         overlap: Let lanes work at the same time: ``None`` where the plan's figures promise a gain, ``False`` never,
             ``True`` wherever the plan has more than one lane.
+        states: What stays on its device from run to run.
     """
 
     def __init__(
-        self, layout: Layout, sessions: Sequence[onnxruntime.InferenceSession], *, overlap: bool | None = None
+        self,
+        layout: Layout,
+        sessions: Sequence[onnxruntime.InferenceSession],
+        *,
+        overlap: bool | None = None,
+        states: States | None = None,
     ) -> None:
         self.frame = Frame.of(layout, list(sessions))
         self._graph = task_graph(layout)
         self._gone = _gone(self._graph)
         self._places = tuple(loose_places(layout))
         self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
+        self._states = states
         self.copied: Sequence[Transfer] = ()
         """The copies that the last run made; none where it failed."""
 
@@ -72,21 +80,29 @@ class Executor:
         Raises:
             ExecutionError: a partition or copy failed; it is named, and the executor can be used again.
         """
-        if self._lanes is not None:
-            self._lanes.settle()
+        self.settle()
         frame, plan = self.frame, self.frame.layout.plan
         self.copied = ()
         frame.stopping, frame.targets = False, targets
         try:
             for name, value in feeds.items():
                 frame.arrays[name, frame.layout.host] = value
+            if self._states is not None:
+                self._states.lend(frame)
             self._run(run_options)
             self.copied = plan.transfers
+            if self._states is not None:
+                self._states.renew(frame)
             return {spec.name: give(frame, spec) for spec in plan.outputs}
         finally:
             if self._lanes is None or self._lanes.is_idle:
                 frame.arrays.clear()
                 frame.targets = _NO_TARGETS
+
+    def settle(self) -> None:
+        """Return when nothing is under way any more, as something may be of a run that was interrupted twice."""
+        if self._lanes is not None:
+            self._lanes.settle()
 
     def _run(self, run_options: Any) -> None:
         if self._lanes is None:

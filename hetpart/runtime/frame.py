@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import onnxruntime
 
+    from hetpart.runtime.resident import State
+
 Place = tuple[str, str]
 """A value and the device it lies on."""
 
@@ -42,9 +44,11 @@ class Layout:
 
     link: float | None = None
     """Bytes/s of an emulated link; ``None`` lets copies go as fast as memory does."""
+    states: tuple[State, ...] = ()
+    """What lies on its device from run to run. It is none of the plan's inputs and outputs here."""
 
     @classmethod
-    def of(cls, plan: Plan, *, emulate: bool, link: float | None = None) -> Layout:
+    def of(cls, plan: Plan, *, emulate: bool, link: float | None = None, states: tuple[State, ...] = ()) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
         ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
@@ -54,7 +58,12 @@ class Layout:
             if use.device in used
         }
         offsets = {(buffer.value, buffer.device): buffer.offset for buffer in plan.buffers}
-        return cls(plan, plan.devices[HOST].device, specs, memories, offsets, link)
+        return cls(plan, plan.devices[HOST].device, specs, memories, offsets, link, states)
+
+    @property
+    def given(self) -> list[Place]:
+        """What is there before a run begins: the caller's values and states."""
+        return [*((spec.name, self.host) for spec in self.plan.inputs), *(state.old for state in self.states)]
 
     def arena_bytes(self, device: str) -> int:
         ends = (b.offset + b.nbytes for b in self.plan.buffers if b.device == device)
@@ -98,6 +107,8 @@ class Frame:
     addresses: dict[Place, int]
     arrays: dict[Place, Any] = field(default_factory=dict[Place, Any])
     """What this run holds outside the arenas: arrays, OrtValues and Python objects."""
+    moving: dict[Place, int] = field(default_factory=dict[Place, int])
+    """Where states of known size lie in this run."""
     stopping: bool = False
     """Whether this run is to stop: long copies look at it on their way."""
     targets: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
@@ -118,7 +129,11 @@ class Frame:
         """Where the bytes of a value of known size lie in this run."""
         if place in self.addresses:
             return self.addresses[place]
-        return self.arrays[place].ctypes.data
+        return self.moving[place] if place in self.moving else self.arrays[place].ctypes.data
+
+    def new_address(self, place: Place) -> int:
+        """Where a value of known size belongs that has no fixed address."""
+        return self.moving[place] if place in self.moving else self.make_array(place).ctypes.data
 
     def make_array(self, place: Place) -> np.ndarray[Any, Any]:
         """An array for a value of known size, kept for this run: the caller's own where it gave one."""

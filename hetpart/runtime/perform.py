@@ -49,7 +49,7 @@ def _move(frame: Frame, move: Move) -> None:
         if source is None:
             source = frame.address(move.source)
         if target is None:
-            target = frame.make_array(move.target).ctypes.data
+            target = frame.new_address(move.target)
         _copy_bytes(frame, move, target, source, move.spec.nbytes)
     elif form is ValueForm.OPAQUE:
         frame.arrays[move.target] = frame.arrays[move.source]
@@ -105,7 +105,7 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
     for place in stage.renewed_inputs:
         _bind_renewed(frame, stage, place)
     for place in stage.renewed_outputs:
-        stage.renew_output(layout, place, frame.make_array(place).ctypes.data)
+        stage.renew_output(layout, place, frame.new_address(place))
     try:
         stage.session.run_with_iobinding(binding, run_options)
         if stage.allocated_outputs:
@@ -159,8 +159,8 @@ def _keep_python(frame: Frame, place: Place, value: Any) -> None:
     if array.shape != spec.shape:
         # A buffer of the planned size waits for it, here or on another device.
         raise ValueError(f"the value {place[0]!r} has shape {list(array.shape)}, planned was {list(spec.shape or ())}")
-    if place in frame.addresses:
-        frame.layout.memories[place[1]].copy_in(frame.addresses[place], array.ctypes.data, array.nbytes)
+    if place in frame.addresses or place in frame.moving:
+        frame.layout.memories[place[1]].copy_in(frame.address(place), array.ctypes.data, array.nbytes)
     else:
         frame.arrays[place] = array
 

@@ -66,7 +66,7 @@ def task_graph(layout: Layout) -> TaskGraph:
         tasks,
         tuple(lanes),
         frozenset(numbers[place] for place in _results(layout) if place in numbers),
-        frozenset(numbers[spec.name, layout.host] for spec in layout.plan.inputs),
+        frozenset(numbers[place] for place in layout.given),
         max((memory.staging_bytes for memory in layout.memories.values()), default=0),
     )
 
@@ -106,13 +106,14 @@ def _makes(layout: Layout, record: Transfer | Partition) -> list[Place]:
 
 def _results(layout: Layout) -> list[Place]:
     plan = layout.plan
-    return [(plan.passthrough.get(spec.name, spec.name), layout.host) for spec in plan.outputs]
+    returned = [(plan.passthrough.get(spec.name, spec.name), layout.host) for spec in plan.outputs]
+    return [*returned, *(state.new for state in layout.states)]
 
 
 def loose_places(layout: Layout) -> list[Place]:
     """Those outside the arenas, which hold memory as long as they are referenced. A task's values are their numbers."""
     plan = layout.plan
-    found = dict.fromkeys((spec.name, layout.host) for spec in plan.inputs)
+    found = dict.fromkeys(layout.given)
     for record in (*plan.transfers, *plan.partitions):
         found |= dict.fromkeys(_makes(layout, record))
     return [place for place in found if place not in layout.offsets]
@@ -133,7 +134,7 @@ def _task(layout: Layout, item: Item, numbers: dict[Place, int]) -> Task:
 
 def _uses(layout: Layout, work: list[Item]) -> tuple[dict[Place, _Use], list[set[int]]]:
     """Makers and readers of every place, and the tasks that each task waits for because of them."""
-    uses = {(spec.name, layout.host): _Use(None) for spec in layout.plan.inputs}
+    uses = {place: _Use(None) for place in layout.given}
     after: list[set[int]] = [set() for _ in work]
     for task, (_, record) in enumerate(work):
         for place in _reads(layout, record):

@@ -29,7 +29,7 @@ def merged_profile(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession])
         for event in _renumbered(partition, json.loads(file.read_text()))
     ]
     first = files[0]
-    merged = first.with_name(first.name.replace(f"{plan.partitions[0].part}_", "", 1))
+    merged = first.with_name(first.name.replace(plan.partitions[0].file.removesuffix(".onnx") + "_", "", 1))
     merged.write_text(json.dumps(events))
     for file in files:
         file.unlink()

@@ -17,7 +17,7 @@ from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm
 from hetpart.runtime.binding import IOBinding
 from hetpart.runtime.demands import require_devices
-from hetpart.runtime.description import Description, ModelMetadata, NodeArg
+from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, taken
@@ -27,7 +27,9 @@ from hetpart.runtime.options import refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.profiles import merged_profile
 from hetpart.runtime.refusals import ort_message
+from hetpart.runtime.resident import StateOption, read_states, without_copies
 from hetpart.runtime.sessions import SessionSettings, open_sessions
+from hetpart.runtime.states import States
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-class Session:
+class Session(DescribedSession):
     """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
@@ -46,6 +48,9 @@ class Session:
         optimize: ONNX Runtime's graph optimisations.
         threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes those of ``sess_options``
             and, where these leave it open, the plan's.
+        state: Inputs and the outputs that replace them, kept on their device from run to run: ``{"past": "present"}``,
+            or ``"auto"`` for those that go by name; ``None`` takes the plan's, ``{}`` has none. A run need not be fed
+            them, and returns them only where they are asked for.
         verify: ``"full"`` hashes all of the weight files, ``"sampled"`` some blocks.
         overlap: Whether devices and copies work at the same time: ``None`` where the plan's figures promise a gain,
             ``False`` never, ``True`` wherever the plan has more than one lane.
@@ -62,6 +67,7 @@ class Session:
         bundle: str | PathLike[str] | Bundle,
         sess_options: onnxruntime.SessionOptions | None = None,
         *,
+        state: StateOption = None,
         emulate: bool = False,
         optimize: bool = True,
         threads: int | None = None,
@@ -79,9 +85,12 @@ class Session:
         settings = SessionSettings(emulate, optimize, self.threads, alone=alone, given=sess_options)
         require_devices(self.plan, emulate=emulate)
         self._sessions = open_sessions(opened, settings)
-        self._layout = Layout.of(self.plan, emulate=emulate, link=parse_link(emulate_link, emulate=emulate))
+        states = read_states(opened, state)
+        link = parse_link(emulate_link, emulate=emulate)
+        self._layout = Layout.of(without_copies(self.plan, states), emulate=emulate, link=link, states=states)
         self._overlap = overlap
-        self._output_names = [spec.name for spec in self.plan.outputs]
+        self._output_names = [spec.name for spec in self._layout.plan.outputs]
+        self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
         sole = self._sole_session()
@@ -90,11 +99,12 @@ class Session:
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
         self._turn = Lock()
+        self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
     def _sole_session(self) -> onnxruntime.InferenceSession | None:
         """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
-        if len(self._sessions) != 1 or self.plan.passthrough:
+        if len(self._sessions) != 1 or self.plan.passthrough or self._layout.states:
             return None
         partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
         on_host = partition.device == self.plan.devices[HOST].device
@@ -125,9 +135,16 @@ class Session:
     ) -> dict[str, Any]:
         """Results by name; ``how`` is what ``Executor.run`` takes."""
         self._check_outputs(output_names)
-        feeds = checked_feeds(self.plan.inputs, input_feed)
+        fed, old = self._states.apart(input_feed)
+        feeds = checked_feeds(self._layout.plan.inputs, fed)
         with self._turn:
-            return self._own_executor().run(feeds, run_options, **how)
+            executor = self._own_executor()
+            if not self._layout.states:
+                return executor.run(feeds, run_options, **how)
+            executor.settle()
+            self._states.feed(old)
+            results = executor.run(feeds, run_options, **how)
+            return results | self._states.returned(output_names, boxed="give" in how) if output_names else results
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
@@ -155,7 +172,7 @@ class Session:
             InvalidFeedError: a feed or output is not the planned one.
         """
         self._check_outputs(output_names)
-        checked_feeds(self.plan.inputs, input_feed)
+        checked_feeds(self._layout.plan.inputs, self._states.apart(input_feed)[0])
         with self._turn:
             self._require_open()
             if self._later is None:
@@ -178,12 +195,13 @@ class Session:
         if not isinstance(iobinding, IOBinding) or iobinding.owner is not self:
             raise InvalidFeedError("the binding is of another session", hint="make one with session.io_binding()")
         targets = iobinding.targets()
-        iobinding.take(self._results(None, iobinding.feeds(), run_options, give=value_result, targets=targets))
+        fed, wanted = iobinding.feeds(), iobinding.wanted
+        iobinding.take(self._results(wanted, fed, run_options, give=value_result, targets=targets))
 
     def _own_executor(self) -> Executor:
         self._require_open()
         if self._executor is None:
-            self._executor = Executor(self._layout, self._sessions, overlap=self._overlap)
+            self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=self._states)
         return self._executor
 
     def _require_open(self) -> None:
@@ -207,43 +225,25 @@ class Session:
     def _check_outputs(self, names: Sequence[str] | None) -> None:
         if isinstance(names, str):
             raise InvalidFeedError(f"the outputs asked for are the text {names!r}", hint=f"ask for a list: [{names!r}]")
-        unknown = [name for name in names or () if name not in self._output_names]
+        unknown = [name for name in names or () if name not in self._known_outputs]
         if unknown:
             raise InvalidFeedError(
                 f"the model has no output {', '.join(map(repr, unknown))}",
-                hint=f"its outputs are {', '.join(map(repr, self._output_names))}",
+                hint=f"its outputs are {', '.join(repr(spec.name) for spec in self.plan.outputs)}",
             )
 
-    def get_inputs(self) -> list[NodeArg]:
-        """The model's inputs, as ``onnxruntime`` describes them."""
-        return self._described.inputs
+    def state(self) -> States:
+        """What stays on its device from run to run, by input name, to be read and set: ``session.state()["past"]``."""
+        return self._states
 
-    def get_outputs(self) -> list[NodeArg]:
-        """The model's outputs, as ``onnxruntime`` describes them."""
-        return self._described.outputs
-
-    def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: a weight that is an input too has the content that the model file gives it."""
-        return []
-
-    def get_modelmeta(self) -> ModelMetadata:
-        """Where the model comes from."""
-        return self._described.metadata
-
-    def get_providers(self) -> list[str]:
-        """Providers that take part, accelerators first."""
-        return self._described.providers
-
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Options of the providers that take part."""
-        return self._described.provider_options
+    def reset_state(self) -> None:
+        """Every state as before the first run: zeros; one that grows is empty."""
+        with self._turn:
+            self._states.reset()
 
     def get_session_options(self) -> onnxruntime.SessionOptions | None:
         """The options that the session was given."""
         return self._options
-
-    def disable_fallback(self) -> None:
-        """Nothing to disable: a partition runs on the device that it is planned for, or fails."""
 
     def end_profiling(self) -> str:
         """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""
@@ -270,6 +270,7 @@ class Session:
                 self._executor.close()
             self._executor = None
             self._sole = self._direct = None
+            self._states.free()
             self._sessions = []
 
     def __enter__(self) -> Self:

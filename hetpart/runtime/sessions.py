@@ -136,7 +136,7 @@ def open_session(
     """The session of one partition."""
     wanted = Provider.CPU if settings.emulate else Provider(provider)
     try:
-        options = session_options(settings, weights, part=partition.part)
+        options = session_options(settings, weights, part=partition.file.removesuffix(".onnx"))
         session = _session(model, wanted, partition.device, options)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error

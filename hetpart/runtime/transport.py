@@ -54,13 +54,13 @@ class Block(Protocol):
 
 
 class HostBlock:
-    """A block of host memory."""
+    """A block of host memory, zeros at first: they take room once they are written."""
 
     __slots__ = ("_owner", "address")
 
     def __init__(self, nbytes: int) -> None:
         try:
-            self._owner = np.empty(nbytes + ALIGNMENT, np.uint8)
+            self._owner = np.zeros(nbytes + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:
             raise ExecutionError(
                 f"{format_bytes(nbytes)} of host memory for values between partitions cannot be had: {error}",

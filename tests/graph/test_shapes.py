@@ -36,6 +36,12 @@ def test_binds_names_expressions_and_axes(
     assert sizes(bound) == [expected]
 
 
+def test_a_dimension_may_be_left_open() -> None:
+    bound = model(["past", 2], ["past + seq", "seq"])
+    assert bind_dimensions(bound, {"past": -1, "seq": 3}) == {"seq": 3}
+    assert sizes(bound) == [[0, 2], [0, 3]]
+
+
 def test_one_name_binds_everywhere_and_is_reported_once() -> None:
     bound = model(["n", 2], [3, "n"])
     assert bind_dimensions(bound, {"n": 7}) == {"n": 7}

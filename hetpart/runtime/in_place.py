@@ -1,0 +1,61 @@
+# pyright: reportUnknownMemberType=false
+"""Whether a state can be updated where it lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+_UPDATES = frozenset({"Scatter", "ScatterElements", "ScatterND"})
+"""They copy their first input to their output, unless these are one, and then write a few elements."""
+_LOOKS = frozenset({"Gather", "GatherElements", "GatherND", "Shape", "Size"})
+"""Their output shares no memory with what they read."""
+
+
+def is_updated_in_place(model: bytes, given: str, returned: str) -> bool:
+    """Whether ``model`` may write its output ``returned`` over its input ``given``.
+
+    It may where an op that overwrites a few elements makes the one of the other, and everything else that reads the
+    input has ended by then: what the update waits for.
+    """
+    import onnx
+
+    graph = onnx.load_model_from_string(model).graph
+    readers = [node for node in graph.node if given in _read(node)]
+    updates = [node for node in graph.node if returned in node.output]
+    if len(updates) != 1 or not _overwrites(updates[0], given) or any(o.name == given for o in graph.output):
+        return False
+    before = _ancestors(graph, updates[0])
+    others = [node for node in readers if node is not updates[0]]
+    return all(node.op_type in _LOOKS and set(node.output) & before for node in others)
+
+
+def _overwrites(node: onnx.NodeProto, given: str) -> bool:
+    plain = not node.domain or node.domain == "ai.onnx"
+    return plain and node.op_type in _UPDATES and node.input[0] == given and given not in node.input[1:]
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """What a node reads, its subgraphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from _read(inner)
+
+
+def _ancestors(graph: onnx.GraphProto, node: onnx.NodeProto) -> set[str]:
+    """Values that ``node`` waits for."""
+    makers = {name: maker for maker in graph.node for name in maker.output}
+    found: set[str] = set()
+    left = list(node.input)
+    while left:
+        name = left.pop()
+        if name and name not in found:
+            found.add(name)
+            left += _read(makers[name]) if name in makers else ()
+    return found

@@ -1,0 +1,168 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""States: graph inputs whose new content is a graph output, kept on their device from run to run.
+
+A state of known size has two blocks that take turns, or one where it is updated in place. One that grows is the
+OrtValue that the last run made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetpart.errors import InvalidFeedError
+from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.frame import fresh_array
+from hetpart.runtime.transport import HostMemory
+from hetpart.runtime.values import allocate, tensor_bytes, to_array, to_value
+
+if TYPE_CHECKING:
+    from threading import Lock
+
+    from hetpart.runtime.frame import Frame
+    from hetpart.runtime.resident import State
+    from hetpart.runtime.transport import Block, Memory
+
+_PIECE = 64 * 2**20
+
+
+class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
+    """The states of a session by the names of their inputs: arrays on the host, copied in and out.
+
+    Args:
+        states: Those of the session.
+        memories: By device.
+        turn: Held while a run uses them.
+    """
+
+    def __init__(self, states: tuple[State, ...], memories: Mapping[str, Memory], turn: Lock) -> None:
+        self._states = {state.given.name: state for state in states}
+        self._memories = memories
+        self._turn = turn
+        self._blocks: dict[str, list[Block]] = {}
+        self._values: dict[str, Any] = {}
+        self._growing = [state for state in states if state.grows]
+        self._sized = [state for state in states if not state.grows]
+        self._turning = [state for state in self._sized if not state.in_place]
+        self.reset()
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Where every state lies."""
+        return {name: state.device for name, state in self._states.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all of them take, both blocks of those that have two."""
+        grown = (state for state in self._states.values() if state.grows)
+        sizes = (tensor_bytes(s.given.dtype, self._values[s.given.name].shape()) for s in grown)
+        return sum(state.nbytes for state in self._states.values()) + sum(sizes)
+
+    def reset(self) -> None:
+        """Zeros everywhere; nothing in those that grow."""
+        for state in self._growing:
+            empty = [size or 0 for size in state.given.shape or ()]
+            self._values[state.given.name] = allocate(state.given, empty, self._memories[state.device])
+        for state in self._sized:
+            self._clear(state)
+
+    def _clear(self, state: State) -> None:
+        """Blocks that take turns are replaced; one that is updated in place keeps its address."""
+        name = state.given.name
+        if state.in_place and name in self._blocks:
+            self._write(state, np.zeros_like(fresh_array(state.given)))
+        else:
+            self._blocks[name] = [self._zeros(state) for _ in range(1 if state.in_place else 2)]
+
+    def _zeros(self, state: State) -> Block:
+        memory, nbytes = self._memories[state.device], state.given.nbytes
+        block = memory.allocate(nbytes)
+        if not isinstance(memory, HostMemory):
+            zeros = np.zeros(min(nbytes, _PIECE), np.uint8)
+            for start in range(0, nbytes, _PIECE):
+                memory.copy_in(block.address + start, zeros.ctypes.data, min(_PIECE, nbytes - start))
+        return block
+
+    def lend(self, frame: Frame) -> None:
+        """Let a run find the old content, and know where the new belongs."""
+        for state in self._growing:
+            frame.arrays[state.old] = self._values[state.given.name]
+        for state in self._turning if frame.moving else self._sized:
+            blocks = self._blocks[state.given.name]
+            frame.moving[state.old], frame.moving[state.new] = blocks[0].address, blocks[-1].address
+
+    def renew(self, frame: Frame) -> None:
+        """Take over what a run made, which has ended well."""
+        for state in self._growing:
+            self._values[state.given.name] = frame.arrays[state.new]
+        for state in self._turning:
+            self._blocks[state.given.name].reverse()
+
+    def apart(self, feeds: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """``feeds`` of inputs that are no states, and of those that are."""
+        if not self._states:
+            return feeds, {}
+        fed = {name: value for name, value in feeds.items() if name not in self._states}
+        return fed, {name: value for name, value in feeds.items() if name in self._states}
+
+    def feed(self, given: Mapping[str, Any]) -> None:
+        """Let these be the contents of states, by name. Its turn is the caller's."""
+        for name, value in given.items():
+            self._feed(name, value)
+
+    def _feed(self, name: str, given: Any) -> None:
+        state = self._states[name]
+        array = np.asarray(checked_feeds([state.given], {name: given})[name], order="C")
+        if state.grows:
+            value = allocate(state.given, array.shape, self._memories[state.device])
+            self._memories[state.device].copy_in(value.data_ptr(), array.ctypes.data, array.nbytes)
+            self._values[name] = value
+        else:
+            self._write(state, array)
+
+    def _write(self, state: State, array: np.ndarray[Any, Any]) -> None:
+        block = self._blocks[state.given.name][0]
+        self._memories[state.device].copy_in(block.address, array.ctypes.data, array.nbytes)
+
+    def returned(self, names: Iterable[str] | None, *, boxed: bool) -> dict[str, Any]:
+        """What the last run made of states, of the outputs in ``names``: arrays, or OrtValues where ``boxed``."""
+        asked = set(names or ())
+        states = [state for state in self._states.values() if state.returned.name in asked]
+        read = {state.returned.name: self.read(state.given.name) for state in states}
+        return {s.returned.name: to_value(s.given, read[s.returned.name]) for s in states} if boxed else read
+
+    def free(self) -> None:
+        """Let go of everything: there are no states any more."""
+        self._states, self._blocks, self._values = {}, {}, {}
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """A copy of a state's content. Its turn is the caller's."""
+        state = self._states[name]
+        if state.grows:
+            return np.array(to_array(state.given, self._values[name], self._memories[state.device]))
+        array = fresh_array(state.given)
+        self._memories[state.device].copy_out(array.ctypes.data, self._blocks[name][0].address, array.nbytes)
+        return array
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        with self._turn:
+            return self.read(name)
+
+    def __setitem__(self, name: str, content: Any) -> None:
+        if name not in self._states:
+            raise InvalidFeedError(
+                f"there is no state {name!r}", hint=f"the states are {', '.join(map(repr, self._states)) or 'none'}"
+            )
+        with self._turn:
+            self.feed({name: content})
+
+    def __delitem__(self, name: str) -> None:
+        raise InvalidFeedError(f"the state {name!r} cannot be removed", hint="session.reset_state() empties all")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
