@@ -20,6 +20,23 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """What a kernel takes while it runs, beside what it reads and makes."""
+
+    blocks: tuple[Interval, ...] = ()
+    """In the order it takes them, by its own moments."""
+    made_at: int = 0
+    """The moment at which it takes what it makes: behind its body where only that tells how much it is."""
+
+    def moments(self) -> list[int]:
+        """When something is taken, given back or made, in order."""
+        return sorted({self.made_at, *(m for block in self.blocks for m in (block.first, block.last))})
+
+
+NO_SCRATCH = Scratch()
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """Offset of every interval, in their order, and the arena's size."""
 

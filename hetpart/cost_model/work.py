@@ -12,8 +12,6 @@ class Work:
     flops: float
     bytes_read: int
     bytes_written: int
-    scratch: int = 0
-    """Bytes of workspace beside inputs and outputs."""
     bytes_scattered: int = 0
     """The part of ``bytes_read + bytes_written`` that lies in rows at arbitrary addresses."""
     launches: int = 1
@@ -27,12 +25,11 @@ class Work:
         return Work(*(max(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
     def repeated(self, times: int) -> Work:
-        """This work done ``times`` times over. Scratch is reused, so it counts once."""
+        """This work done ``times`` times over."""
         return Work(
             self.flops * times,
             self.bytes_read * times,
             self.bytes_written * times,
-            self.scratch,
             self.bytes_scattered * times,
             self.launches * times,
         )

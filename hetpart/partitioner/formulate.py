@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.memory import aligned
+from hetpart.cost_model.memory import NO_SCRATCH, aligned, most_alive
+from hetpart.cost_model.session.bodies import kernel_scratch
 from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
 from hetpart.partitioner.problem import NO_BUDGET, NO_FORM, NO_OP, PlacementProblem, Reuse, Uses
@@ -50,7 +52,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         devices=tuple(device.name for device in machine.devices),
         seconds=seconds,
         groups=_groups(costs, np.isfinite(seconds)),
-        scratch_bytes=np.array([cost.work.scratch for cost in costs.ops], np.int64),
+        scratch_bytes=_scratch_bytes(graph, costs),
         value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
         value_left_on_host=np.array([value.id in left for value in values], np.bool_),
         value_returned=np.array([value.id in returned for value in values], np.bool_),
@@ -65,6 +67,18 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         reuse=_reuse(graph, costs, values),
     )
     return Formulation(problem, values, weights)
+
+
+def _scratch_bytes(graph: Graph, costs: Costs) -> NDArray[np.int64]:
+    """(N,) What each op's kernel takes on every device at least; one that may compute in blocks takes nothing there."""
+    told = replace(graph, ops=costs.graph.ops)
+    rows: list[list[int]] = []
+    for provider, threads in sorted({(device.provider, device.threads) for device in costs.machine.devices}):
+        scratch = kernel_scratch(told, provider, threads)
+        rows.append(
+            [0 if op.op_type in BLOCKED else most_alive(scratch.get(op.id, NO_SCRATCH).blocks) for op in graph.ops]
+        )
+    return np.array(rows, np.int64).min(axis=0)
 
 
 def _seconds(graph: Graph, costs: Costs, pins: Mapping[int, str]) -> NDArray[np.float64]:

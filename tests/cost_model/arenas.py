@@ -1,4 +1,4 @@
-"""What ONNX Runtime's arena says of a run, by its profile."""
+"""What ONNX Runtime's arena says of a run, by its profile, and what the cost model says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import numpy as np
 import onnx
 import onnxruntime
 
+import hetpart
+from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.session.bodies import kernel_scratch
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.memory import session_memory
+from hetpart.devices import Provider
 from hetpart.runtime.sessions import SessionSettings, session_options
+
+THREADS = 1
+"""Some kernels take room for each."""
 
 
 def profiled_nodes(
@@ -20,7 +29,7 @@ def profiled_nodes(
     """What the profile says of every node of three runs, inputs and outputs in memory of the caller."""
     plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = dict(zip([o.name for o in plain.get_outputs()], plain.run(None, dict(feeds)), strict=True))
-    options = session_options(SessionSettings(optimize=optimize), None)
+    options = session_options(SessionSettings(optimize=optimize, threads=THREADS), None)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -33,6 +42,15 @@ def profiled_nodes(
         session.run_with_iobinding(binding)
     events = json.loads(Path(session.end_profiling()).read_bytes())
     return [event for event in events if event["name"].endswith("_kernel_time")]
+
+
+def predicted_peak(model: onnx.ModelProto | str | Path, **shape: int) -> int:
+    """Most bytes that the cost model says of the session of all of ``model``, which returns what ``model`` returns."""
+    graph = hetpart.load(model, shape=shape)
+    ends, fusions = frozenset(graph.outputs), find_fusions(graph)
+    lane = Lane(Provider.CPU, THREADS, kernel_scratch(graph, Provider.CPU, THREADS))
+    kernels = session_kernels(graph, [op.id for op in graph.ops], fusions, lane, ends)
+    return session_memory(kernels, {*graph.inputs, *graph.outputs}).in_use
 
 
 def measured_peak(nodes: list[dict[str, Any]]) -> int:

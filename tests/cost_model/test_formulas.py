@@ -14,7 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from hetpart.cost_model.formulas import work_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import Table, flops, whole
+from hetpart.cost_model.session.bodies import kernel_scratch
 from hetpart.cost_model.work import NO_WORK, Work
+from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, ValueKind
 from tests.cost_model.build import Builder, single
 
@@ -218,9 +220,9 @@ def test_a_second_formula_for_the_same_question_raises():
 
 
 def test_works_add_up():
-    first, second = Work(1.0, 2, 3, 4, 5, 6), Work(10.0, 20, 30, 40, 50, 60)
-    assert first + second == Work(11.0, 22, 33, 44, 55, 66)
-    assert first.repeated(3) == Work(3.0, 6, 9, 4, 15, 18)
+    first, second = Work(1.0, 2, 3, 4, 5), Work(10.0, 20, 30, 40, 50)
+    assert first + second == Work(11.0, 22, 33, 44, 55)
+    assert first.repeated(3) == Work(3.0, 6, 9, 12, 15)
     assert first.bytes_moved == 5
     assert first.intensity == pytest.approx(0.2)
     assert NO_WORK.intensity == 0.0
@@ -233,7 +235,9 @@ tensor = st.tuples(shape, dtype)
 attributes = st.dictionaries(
     st.sampled_from(
         ["axis", "transA", "kernel_shape", "group", "num_heads", "hidden_size", "layout", "k", "mode", "equation",
-         "num_scan_inputs", "scan_input_axes", "sampling_ratio", "nodes_treeids", "coefficients", "bits", "N", "K"]
+         "num_scan_inputs", "scan_input_axes",
+         "scan_output_axes", "direction", "block_size", "unidirectional",
+         "sampling_ratio", "nodes_treeids", "coefficients", "bits", "N", "K"]
     ),
     st.one_of(st.integers(0, 4), st.just(()), st.tuples(st.integers(0, 4)), st.sampled_from(["", "ij,jk", "...i"])),
 )  # fmt: skip
@@ -251,10 +255,13 @@ def test_no_shape_dtype_or_attribute_makes_a_formula_raise(key, inputs, outputs,
     b = Builder()
     ids = [None if i is None else b.value(*i) for i in inputs]
     b.op(key[1], ids, outputs, domain=key[0], bodies=(_body("Relu", (2,)),), **options)
-    work = _work(b.graph())
+    graph = b.graph()
+    work = _work(graph)
+    for provider in Provider:
+        assert all(block.nbytes >= 0 for held in kernel_scratch(graph, provider, 2).values() for block in held.blocks)
     assert work.flops >= 0
-    assert min(work.bytes_read, work.bytes_written, work.scratch, work.bytes_scattered, work.launches) >= 0
-    assert isinstance(work.bytes_read + work.bytes_written + work.scratch + work.bytes_scattered, int)
+    assert min(work.bytes_read, work.bytes_written, work.bytes_scattered, work.launches) >= 0
+    assert isinstance(work.bytes_read + work.bytes_written + work.bytes_scattered, int)
 
 
 def test_unknown_dimensions_are_estimated_from_the_bytes():

@@ -15,11 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
 from benchmarks.memory_error import row
-from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session.kernels import IN_PLACE, Lane, session_kernels
-from hetpart.cost_model.session.memory import session_memory
-from hetpart.devices import Provider
-from tests.cost_model.arenas import measured_peak, profiled_nodes
+from hetpart.cost_model.session.kernels import IN_PLACE
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
 
 REACH = 0.05
 SMALL = 64 << 10
@@ -31,13 +28,6 @@ ALIKE = {
 }  # fmt: skip
 NOT_IN_PLACE = ("Abs", "Erf", "Exp", "Floor", "Gelu", "Neg", "Reciprocal", "Round", "Sign", "Sqrt")
 OPTIONS: dict[str, dict[str, Any]] = {"Cast": {"to": TensorProto.INT32}}
-
-
-def predicted(model: onnx.ModelProto | str | Path, **shape: int) -> int:
-    graph = hetpart.load(model, shape=shape)
-    ends = frozenset(graph.outputs)
-    kernels = session_kernels(graph, [op.id for op in graph.ops], find_fusions(graph), Lane(Provider.CPU), ends)
-    return session_memory(kernels, {*graph.inputs, *graph.outputs}).in_use
 
 
 def chain(op_type: str) -> onnx.ModelProto:
@@ -123,7 +113,7 @@ def test_the_peak_of_any_graph_is_what_onnx_runtime_says(seed: int, tmp_path: Pa
     model = drawn(seed)
     dims = model.graph.input[0].type.tensor_type.shape.dim
     feeds = {"x": np.ones([dim.dim_value for dim in dims], np.float32)}
-    assert predicted(model) == measured_peak(profiled_nodes(model, feeds, tmp_path))
+    assert predicted_peak(model) == measured_peak(profiled_nodes(model, feeds, tmp_path))
 
 
 @pytest.mark.parametrize("name", ZOO)

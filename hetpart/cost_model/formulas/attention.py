@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hetpart.cost_model.formulas.operands import Operands, element_bytes
+from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import (
     CONTRIB,
     PREVIEW,
     flops,
     per_input_element,
     per_output_element,
-    scratch,
 )
 
 SOFTMAX_FLOPS = 7.0
@@ -63,6 +62,11 @@ def _scores(o: Operands, keys: int) -> int:
     return o.output_numel() // _head_size(o) * keys
 
 
+def scores(o: Operands) -> int:
+    """Pairs of query and key that an attention op compares, over all heads and sequences."""
+    return _scores(o, _keys(o))
+
+
 def _pairwise(o: Operands, keys: int) -> float:
     return 4.0 * o.output_numel() * keys + SOFTMAX_FLOPS * _scores(o, keys)
 
@@ -76,19 +80,9 @@ def _attention(o: Operands) -> float:
 flops.add(_attention, ("FlexAttention",), PREVIEW)
 
 
-@scratch("Attention")
-def _score_bytes(o: Operands) -> int:
-    """The scores, as a kernel that is not tiled keeps them."""
-    first = o.input(0)
-    return 0 if first is None else round(_scores(o, _keys(o)) * element_bytes(first))
-
-
 @flops(*SEPARATE, domain=CONTRIB)
 def _separate(o: Operands) -> float:
     return _pairwise(o, _keys(o))
-
-
-scratch.add(_score_bytes, SEPARATE, CONTRIB)
 
 
 @flops(*PROJECTING, domain=CONTRIB)
@@ -96,9 +90,6 @@ def _projecting(o: Operands) -> float:
     columns = o.shape(1)[-1] if o.shape(1) else 1
     keys = 2 * o.integer("window", 0) or _keys(o)
     return 2.0 * o.numel(0) * columns + _pairwise(o, keys)
-
-
-scratch.add(_score_bytes, PROJECTING, CONTRIB)
 
 
 def _linear_attention(o: Operands) -> float:

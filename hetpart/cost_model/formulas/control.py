@@ -52,11 +52,11 @@ def _branch(o: Operands) -> Work:
 @whole("Loop", "Scan", "SequenceMap")
 def _repeated(o: Operands) -> Work:
     once = sum(map(body_work, o.op.bodies), OWN)
-    trips = _trips(o)
+    trips = trips_of(o)
     return once.repeated(UNKNOWN_TRIPS if trips is None else trips)
 
 
-def _trips(o: Operands) -> int | None:
+def trips_of(o: Operands) -> int | None:
     """How often the body runs, by the user or else by a shape; None where neither says."""
     told = o.op.usage.trip_count
     return LOOPS[o.op.op_type](o) if told is None else told
@@ -64,7 +64,7 @@ def _trips(o: Operands) -> int | None:
 
 def loops_guessed(op: Op, graph: Graph) -> Iterator[Op]:
     """``op`` and the loops in its bodies that are priced at ``UNKNOWN_TRIPS``."""
-    if is_loop(op) and _trips(Operands.of(op, graph)) is None:
+    if is_loop(op) and trips_of(Operands.of(op, graph)) is None:
         yield op
     for body in op.bodies:
         for inner in body.ops:

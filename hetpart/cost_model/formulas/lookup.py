@@ -9,7 +9,6 @@ from hetpart.cost_model.formulas.table import (
     bytes_written,
     flops,
     launches,
-    scratch,
     whole,
 )
 from hetpart.cost_model.work import Work
@@ -32,7 +31,6 @@ def work_of(op: Op, graph: Graph) -> Work | None:
         arithmetic(operands),
         bytes_read.answer(key, operands, operands.input_bytes),
         bytes_written.answer(key, operands, operands.output_bytes),
-        scratch=scratch.answer(key, operands, 0),
         bytes_scattered=bytes_scattered.answer(key, operands, 0),
         launches=launches.answer(key, operands, 1),
     )

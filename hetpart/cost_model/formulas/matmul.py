@@ -66,12 +66,13 @@ def _label_sizes(equation: str, shapes: list[tuple[int, ...]]) -> dict[str, int]
     sizes: dict[str, int] = {}
     terms = equation.replace(" ", "").split("->")[0].split(",")
     for term, shape in zip(terms, shapes, strict=False):
-        for label, size in zip(_labels(term, len(shape)), shape, strict=False):
+        for label, size in zip(labels(term, len(shape)), shape, strict=False):
             sizes[label] = max(size, sizes.get(label, 1))
     return sizes
 
 
-def _labels(term: str, rank: int) -> list[str]:
+def labels(term: str, rank: int) -> list[str]:
+    """Labels of a term of an einsum equation, one for each dimension of what it stands for."""
     head, ellipsis, tail = term.partition("...")
     if not ellipsis:
         return list(term)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, bytes_scattered, flops, per_input_element, scratch
+from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, bytes_scattered, flops, per_input_element
 
 PER_ELEMENT: dict[str, float] = {
     "BatchNormalization": 2, "GroupNormalization": 8, "Hardmax": 2, "InstanceNormalization": 8,
@@ -26,14 +26,6 @@ per_input_element(CONTRIB_PER_ELEMENT, CONTRIB)
 @flops("LRN")
 def _local_response(o: Operands) -> float:
     return float(o.numel(0) * (2 * o.integer("size", 1) + 10))
-
-
-@scratch("LRN")
-def _local_response_scratch(o: Operands) -> int:
-    """The squares of one image, padded by the window's channels, and a scale for every element."""
-    batch, channels = (*o.shape(0), 1, 1)[:2]
-    image = o.nbytes(0) // max(1, batch)
-    return o.nbytes(0) + image + image // max(1, channels) * (o.integer("size", 1) - 1)
 
 
 @flops("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=CONTRIB)

@@ -1,4 +1,4 @@
-"""One table per question: how many flops, bytes read, bytes written, bytes of scratch and launches an op has."""
+"""One table per question: how many flops, bytes read, bytes written, bytes scattered and launches an op has."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ bytes_written: Table[int] = Table("bytes written")
 """An op that is missing here writes every output once."""
 bytes_scattered: Table[int] = Table("bytes scattered")
 """An op that is missing here touches no scattered rows."""
-scratch: Table[int] = Table("scratch bytes")
 launches: Table[int] = Table("launches")
 """An op that is missing here starts one kernel."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.memory import aligned
-from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked, unfolded_bytes
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked
 from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified
@@ -24,8 +24,6 @@ IN_PLACE = frozenset({
 })  # fmt: skip
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
 SUMS = frozenset({"Add", "Sum"})
-BRANCHES = 2
-"""A Where lays out what it takes of either, and then joins them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,8 @@ class Lane:
 
     provider: Provider
     threads: int = 1
-    scratch: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Bytes that kernels take while they run, by op."""
+    scratch: Mapping[int, Scratch] = field(default_factory=dict[int, Scratch])
+    """What kernels take while they run, by op: ``kernel_scratch``, where memory is asked for."""
 
 
 def session_kernels(
@@ -134,13 +132,9 @@ class _Session:
             self.need_plain(value)
         computing = _computing(members)
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
-        scratch = sum(self.lane.scratch.get(op.id, 0) for op in members)
-        if self._on_cpu and members[0].op_type == "Conv":
-            scratch += unfolded_bytes(members[0], self.graph, max(1, self.lane.threads))
-        if self._on_cpu and members[-1].op_type == "Where":
-            scratch += BRANCHES * aligned(made[0].nbytes)
+        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        self._append(Kernel(reads, made, scratch, _ids(computing), _views(computing, self.graph)), index)
+        self._append(Kernel(reads, made, scratch, ops=_ids(computing), views=_views(computing, self.graph)), index)
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
         reads = self._reads(members)

@@ -11,8 +11,6 @@ BLOCK = 16
 """Channels computed together by processors with AVX-512; where they have AVX2 alone it is 8."""
 CHANNEL = 1
 IMAGE_RANK = 4
-UNFOLDED_BYTES = 64 << 10
-"""Of an image laid out for a matrix product, what a thread holds at a time."""
 
 
 def blocked_form(value: Value) -> tuple[int, ...] | None:
@@ -111,22 +109,3 @@ RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...]
     "Concat": _concat,
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
 }  # fmt: skip
-
-
-def unfolded_bytes(conv: Op, graph: Graph, threads: int) -> int:
-    """Bytes that a convolution on plain values takes to lay its image out for a matrix product.
-
-    One whose filters outnumber its pixels lays out all of it; one of a single pixel nothing.
-    """
-    source, weight, made = (_sizes(graph.values[v]) for v in (conv.uses[0], conv.uses[1], conv.results[0]))
-    if not all((source, weight, made)) or graph.values[conv.results[0]].dtype != "float32":
-        return 0
-    if prod(weight[2:]) == 1 and source[2:] == made[2:]:
-        return 0
-    pixels = prod(made[2:])
-    return prod(weight[1:]) * pixels * 4 if weight[0] > pixels else threads * UNFOLDED_BYTES
-
-
-def _sizes(value: Value) -> tuple[int, ...]:
-    """Dimensions, none where one is not known."""
-    return tuple(size or 0 for size in value.shape or ()) if value.is_static else ()

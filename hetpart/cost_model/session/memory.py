@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hetpart.cost_model.memory import Scratch
 from hetpart.cost_model.session.arena import Arena, Chunk, Pattern
-from hetpart.cost_model.session.reuse import Kernel, Step, plan_buffers
+from hetpart.cost_model.session.reuse import Kernel, Made, Step, plan_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,10 @@ class SessionMemory:
     """At the peak, over all runs: what ONNX Runtime calls ``mem_in_use_peak``, less weights."""
     held: int
     """What the arena has asked of the system by then."""
+
+
+def _nothing() -> None:
+    """Where a kernel makes nothing by itself."""
 
 
 def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: bool = True) -> SessionMemory:
@@ -33,8 +38,8 @@ def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: 
     steps = plan_buffers(kernels, kept)
     _first_run(steps, arena, pattern)
     block = arena.allocate(pattern.nbytes) if pattern.nbytes else None
-    for nbytes in {step.scratch for step in steps if step.scratch}:
-        arena.release(arena.allocate(nbytes))
+    for scratch in dict.fromkeys(step.scratch for step in steps if step.scratch.blocks):
+        _work(scratch, arena)
     if block is not None:
         arena.release(block)
     return SessionMemory(arena.peak, arena.held)
@@ -43,13 +48,31 @@ def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: 
 def _first_run(steps: Sequence[Step], arena: Arena, pattern: Pattern) -> None:
     chunks: dict[int, tuple[Chunk, tuple[int, int]]] = {}
     for step in steps:
-        for made in step.allocates:
-            if made.nbytes:
-                chunks[made.value] = (arena.allocate(made.nbytes), pattern.allocate(made.nbytes))
-        if step.scratch:
-            arena.release(arena.allocate(step.scratch))
+
+        def make(allocates: tuple[Made, ...] = step.allocates) -> None:
+            for made in allocates:
+                if made.nbytes:
+                    chunks[made.value] = (arena.allocate(made.nbytes), pattern.allocate(made.nbytes))
+
+        _work(step.scratch, arena, make)
         for value in step.releases:
             if value in chunks:
                 chunk, block = chunks.pop(value)
                 arena.release(chunk)
                 pattern.release(block)
+
+
+def _work(scratch: Scratch, arena: Arena, make: Callable[[], None] = _nothing) -> None:
+    """What a kernel takes while it runs, taken and given back moment by moment."""
+    beginning: dict[int, list[int]] = {}
+    ending: dict[int, list[int]] = {}
+    for number, held in enumerate(scratch.blocks):
+        beginning.setdefault(held.first, []).append(number)
+        ending.setdefault(held.last, []).append(number)
+    chunks: dict[int, Chunk] = {}
+    for moment in scratch.moments():
+        if moment == scratch.made_at:
+            make()
+        chunks.update((n, arena.allocate(scratch.blocks[n].nbytes)) for n in beginning.get(moment, ()))
+        for number in ending.get(moment, ()):
+            arena.release(chunks.pop(number))

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+
 Form = tuple[int, ...]
 """Dimensions of a tensor, and the bits of an element."""
 
@@ -35,8 +37,7 @@ class Kernel:
     reads: tuple[int, ...]
     """Values by position; one that stands there twice counts twice. Weights are left out."""
     makes: tuple[Made, ...]
-    scratch: int = 0
-    """Bytes it takes from the arena while it runs."""
+    scratch: Scratch = NO_SCRATCH
     ops: tuple[int, ...] = ()
     """What it computes; none where it brings channels into blocks or back."""
     views: int = 0
@@ -48,7 +49,7 @@ class Step:
     """What a kernel does to the arena."""
 
     allocates: tuple[Made, ...]
-    scratch: int
+    scratch: Scratch
     releases: tuple[int, ...]
     """Buffers, by the value they were allocated for."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.session.bodies import kernel_scratch
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
@@ -16,8 +17,6 @@ from hetpart.partitioner.problem import NO_BUDGET, NO_OP
 from hetpart.partitioner.scores.liveness import Packed, buffers, crossing_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from hetpart.cost_model.annotate import Costs
@@ -61,8 +60,8 @@ class Sessions:
     graph: Graph
     costs: Costs
     fusions: Fusions
-    scratch: Mapping[int, int]
-    """Bytes that kernels take while they run, by op."""
+    lanes: tuple[Lane, ...]
+    """What runs a session on each device."""
     values: NDArray[np.int64]
     """(V,) Id in the graph of every value of the problem."""
     made_by: NDArray[np.int64]
@@ -70,10 +69,15 @@ class Sessions:
 
     @classmethod
     def of(cls, graph: Graph, costs: Costs, formulation: Formulation) -> Sessions:
-        scratch = {cost.op: cost.work.scratch for cost in costs.ops if cost.work.scratch}
         values = np.array([value.id for value in formulation.values], np.int64)
         made_by = formulation.problem.value_producer.astype(np.int64)
-        return cls(graph, costs, find_fusions(graph), scratch, values, made_by)
+        # The cost model was told how often loops run.
+        told = replace(graph, ops=costs.graph.ops)
+        lanes = tuple(
+            Lane(device.provider, device.threads, kernel_scratch(told, device.provider, device.threads))
+            for device in costs.machine.devices
+        )
+        return cls(graph, costs, find_fusions(graph), lanes, values, made_by)
 
     def in_use(self, cut: Cut, crossing: NDArray[np.bool_], asked: NDArray[np.bool_]) -> NDArray[np.int64]:
         """(P,) Bytes in use at the peak of each partition of the devices ``asked`` for; 0 of the others.
@@ -99,9 +103,8 @@ class Sessions:
 
     def _simulated(self, device: int, ops: list[int], kept: NDArray[np.int64]) -> int:
         runs = self.costs.machine.devices[device]
-        lane = Lane(runs.provider, runs.threads, self.scratch)
         outside = frozenset[int](self.values[kept].tolist())
-        kernels = session_kernels(self.graph, ops, self.fusions, lane, outside)
+        kernels = session_kernels(self.graph, ops, self.fusions, self.lanes[device], outside)
         return session_memory(kernels, outside, doubling=runs.provider is Provider.CPU).in_use
 
 

@@ -1,0 +1,137 @@
+"""What kernels take while they run: their own scratch, and for If, Loop and Scan what their bodies take.
+
+Bodies run in the arena of the session they are in, buffer by buffer: ONNX Runtime lays out no block for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, trips_of
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
+from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.reuse import Kernel, Step, plan_buffers
+from hetpart.cost_model.session.scratch import scratch_of
+from hetpart.cost_model.session.scratch.table import Trace
+from hetpart.devices import Provider
+from hetpart.graph.ir import Graph, Op
+
+STEADY = 3
+"""Trips after which every further one takes the same."""
+MOST_SLICES = 64
+"""Slices of scan outputs that are taken one by one; further ones are taken together."""
+COUNTER_BYTES, CONDITION_BYTES = 8, 1
+BEFORE_STATES = 2
+"""Inputs of a Loop before its states: how often, and whether at all. Of its body's outputs one: whether once more."""
+
+
+def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, Scratch]:
+    """What kernels of ``graph`` take while they run, by op; the others take nothing."""
+    found: dict[int, Scratch] = {}
+    for op in graph.ops:
+        if op.bodies and op.op_type in BODIES and not op.domain:
+            runs = [_Body.of(body, op, graph, provider, threads) for body in op.bodies]
+            found[op.id] = BODIES[op.op_type](Operands.of(op, graph), runs)
+        elif (taken := scratch_of(op, graph, provider, threads)) is not NO_SCRATCH:
+            found[op.id] = taken
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A body as ONNX Runtime runs it once."""
+
+    outputs: Sequence[int]
+    kernels: Sequence[Kernel]
+    steps: Sequence[Step]
+
+    @classmethod
+    def of(cls, body: Graph, op: Op, graph: Graph, provider: Provider, threads: int) -> _Body:
+        known = _with_constants(body, op, graph)
+        lane = Lane(provider, threads, kernel_scratch(known, provider, threads))
+        ends = frozenset(known.outputs)
+        kernels = session_kernels(known, range(len(known.ops)), find_fusions(known), lane, ends)
+        return cls(known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}))
+
+    def run(self, trace: Trace, *, own_outputs: bool = False) -> dict[int, int]:
+        """One run written into ``trace``: the blocks of outputs, where the body takes them for itself."""
+        blocks: dict[int, int] = {}
+        ends = frozenset(self.outputs) if own_outputs else frozenset[int]()
+        for kernel, step in zip(self.kernels, self.steps, strict=True):
+            made = [*step.allocates, *(made for made in kernel.makes if made.value in ends)]
+            trace.play(kernel.scratch, lambda made=made: blocks.update((m.value, trace.take(m.nbytes)) for m in made))
+            trace.give_back(*(blocks.pop(value) for value in step.releases))
+        return {value: block for value, block in blocks.items() if value in ends}
+
+
+def _with_constants(body: Graph, op: Op, graph: Graph) -> Graph:
+    """``body`` with the weights that it reads from outside as its own."""
+    outside = {graph.values[v].name: graph.values[v].role for v in op.captures if graph.values[v].is_constant}
+    if not outside:
+        return body
+    values = tuple(
+        replace(value, role=outside[value.name]) if value.producer is None and value.name in outside else value
+        for value in body.values
+    )
+    return replace(body, values=values)
+
+
+def _branch(_: Operands, runs: Sequence[_Body]) -> Scratch:
+    """That of the branch that takes more; what it returns lies in the outputs of the If."""
+    scratches: list[Scratch] = []
+    for run in runs:
+        trace = Trace()
+        run.run(trace)
+        scratches.append(trace.scratch())
+    return max(scratches, key=lambda scratch: most_alive(scratch.blocks))
+
+
+def _loop(o: Operands, runs: Sequence[_Body]) -> Scratch:
+    """States of this trip and of the one before, the scan outputs of all trips, and behind them the outputs."""
+    body, trips, trace = runs[0], trips_of(o), Trace()
+    trips = UNKNOWN_TRIPS if trips is None else trips
+    states = set(body.outputs[: len(o.inputs) - BEFORE_STATES + 1])
+    trace.take(COUNTER_BYTES)
+    trace.take(CONDITION_BYTES)
+    carried: list[list[int]] = []
+    for trip in range(min(trips, STEADY)):
+        if trip + 1 == STEADY:
+            _take_slices(body, states, trips - STEADY, trace)
+        if len(carried) > 1:
+            trace.give_back(*carried[-2])
+        made = body.run(trace, own_outputs=True)
+        carried.append([block for value, block in made.items() if value in states])
+    return trace.scratch(trace.next_moment())
+
+
+def _take_slices(body: _Body, states: set[int], trips: int, trace: Trace) -> None:
+    """What ``trips`` trips leave for scan outputs."""
+    made = {made.value: made.nbytes for kernel in body.kernels for made in kernel.makes}
+    for value in set(body.outputs) - states:
+        slices = max(0, min(trips, MOST_SLICES))
+        for _ in range(slices):
+            trace.take(made.get(value, 0))
+        trace.take((trips - slices) * made.get(value, 0))
+
+
+def _scan(o: Operands, runs: Sequence[_Body]) -> Scratch:
+    """Two buffers for every state, copies of what is scanned along another axis than the first, and one trip."""
+    body, trips, trace = runs[0], trips_of(o), Trace()
+    trips = UNKNOWN_TRIPS if trips is None else trips
+    scanned = o.integer("num_scan_inputs", 1)
+    states = len(o.inputs) - scanned
+    for position in range(states):
+        for _ in range(min(trips - 1, 2)):
+            trace.take(o.nbytes(position))
+    for number, axis in enumerate(o.integers("scan_input_axes")):
+        trace.take(o.nbytes(states + number) if axis else 0)
+    for number, axis in enumerate(o.integers("scan_output_axes")):
+        trace.take(o.output_nbytes(states + number) if axis else 0)
+    body.run(trace)
+    return trace.scratch()
+
+
+BODIES: Mapping[str, Callable[[Operands, Sequence[_Body]], Scratch]] = {"If": _branch, "Loop": _loop, "Scan": _scan}

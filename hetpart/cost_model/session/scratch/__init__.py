@@ -1,0 +1,21 @@
+"""Op → what its kernel takes from the arena beside inputs and outputs, a file per family."""
+
+from __future__ import annotations
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.session.scratch import attention, einsum, elementwise, images, products, recurrent
+from hetpart.cost_model.session.scratch.table import SCRATCH
+from hetpart.devices import Provider
+from hetpart.graph.ir import Graph, Op
+
+__all__ = ["FAMILIES", "SCRATCH", "scratch_of"]
+
+FAMILIES = (attention, einsum, elementwise, images, products, recurrent)
+"""Modules that fill the table when they are imported."""
+
+
+def scratch_of(op: Op, graph: Graph, provider: Provider, threads: int) -> Scratch:
+    """What the kernel of ``op`` takes while it runs, where it computes on plain values."""
+    formula = SCRATCH.get((provider, op.domain, op.op_type))
+    return NO_SCRATCH if formula is None else formula(Operands.of(op, graph), max(1, threads))

@@ -1,0 +1,43 @@
+"""Ops of element by element, and along an axis: what they lay out or keep on the way."""
+
+from __future__ import annotations
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.session.scratch.table import CONTRIB, at_once, scratch
+
+BY_AXIS = 13
+"""Opset from which Softmax is along one axis; before, all axes behind it counted as one."""
+PARTIAL_SUMS = 2
+"""Variadic ops work pair by pair: what they have so far, and what they make of it."""
+
+
+@scratch("Where")
+def _where(o: Operands, _: int) -> Scratch:
+    """What it takes of either branch, before it joins them."""
+    return at_once(o.output_nbytes(), o.output_nbytes())
+
+
+@scratch("Hardmax", "LogSoftmax", "Softmax")
+def _along_an_axis(o: Operands, _: int) -> Scratch:
+    """Along any axis but the last: the input with that axis last, and the output too."""
+    rank = len(o.output_shape())
+    if o.op.version < BY_AXIS or not rank or o.integer("axis", -1) % rank == rank - 1:
+        return NO_SCRATCH
+    return at_once(o.output_nbytes(), o.output_nbytes())
+
+
+@scratch("Max", "Mean", "Min", "Sum")
+def _pair_by_pair(o: Operands, _: int) -> Scratch:
+    inputs = sum(value is not None for value in o.inputs)
+    return at_once(*[o.output_nbytes()] * min(PARTIAL_SUMS, inputs - 2))
+
+
+@scratch("BiasGelu", "FastGelu", domain=CONTRIB)
+def _sum_before(o: Operands, _: int) -> Scratch:
+    return at_once(o.output_nbytes())
+
+
+@scratch("MeanVarianceNormalization")
+def _normalized(o: Operands, _: int) -> Scratch:
+    return at_once(o.output_nbytes(), o.output_nbytes())

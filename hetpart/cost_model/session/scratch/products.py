@@ -1,0 +1,69 @@
+"""Matrix products of integers, whose sums are wider than what goes in and out."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, at_once, scratch
+
+SUM_BYTES = 4
+"""Products of bytes are summed up as int32."""
+POINTER_BYTES = 8
+WEIGHT, WEIGHT_ZERO = 3, 5
+"""Inputs of QLinearConv."""
+CHANNELS = 4
+"""Input channels that the kernel for symmetric weights multiplies together."""
+SCALED_BLOCK_BYTES = 8
+"""A scale and a sum beside each block of a row that is quantized as it is multiplied."""
+INTEGERS = 4
+"""Accuracy level from which MatMulNBits multiplies integers."""
+
+
+@scratch("QLinearMatMul")
+def _quantized_product(o: Operands, _: int) -> Scratch:
+    return at_once(SUM_BYTES * o.output_numel())
+
+
+@scratch("QGemm", domain=CONTRIB)
+def _quantized_gemm(o: Operands, _: int) -> Scratch:
+    """Its sums lie in the output where that is of floats."""
+    made = o.output()
+    return at_once(SUM_BYTES * o.output_numel() if made is not None and made.dtype != "float32" else 0)
+
+
+@scratch("DynamicQuantizeMatMul", domain=CONTRIB)
+def _quantizing_product(o: Operands, _: int) -> Scratch:
+    return at_once(o.numel(0))
+
+
+@scratch("MatMulNBits", domain=CONTRIB)
+def _packed_product(o: Operands, _: int) -> Scratch:
+    """Rows quantized block by block, with a scale and a sum of each."""
+    if o.integer("accuracy_level", 0) < INTEGERS:
+        return NO_SCRATCH
+    block, inner = max(1, o.integer("block_size", 32)), o.integer("K", 1)
+    rows = o.numel(0) // max(1, inner)
+    return at_once(rows * -(-inner // block) * (block + SCALED_BLOCK_BYTES))
+
+
+@scratch("QLinearConv")
+def _quantized_convolution(o: Operands, _: int) -> Scratch:
+    """Symmetric weights are multiplied with pixels where they lie, by pointers; others with an unfolded image."""
+    weight, zero = o.input(WEIGHT), o.input(WEIGHT_ZERO)
+    filters, inner, *kernel = (*o.shape(WEIGHT), 1, 1)[: max(2, len(o.shape(WEIGHT)))]
+    pixels, taps = prod(o.output_shape()[2:]), prod(kernel)
+    plain = taps == 1 and o.shape(0)[2:] == o.output_shape()[2:]
+    symmetric = weight is not None and weight.dtype == "int8" and (zero is None or zero.dtype == "int8")
+    depthwise = inner == 1 and filters == o.integer("group", 1)
+    if symmetric and (depthwise or inner % CHANNELS == 0):
+        return at_once(0 if plain else pixels * taps * POINTER_BYTES)
+    unfolded = 0 if plain else pixels * taps * inner * o.integer("group", 1)
+    return at_once(unfolded, SUM_BYTES * pixels * filters)
+
+
+@scratch("QLinearAveragePool", domain=CONTRIB)
+def _quantized_average(o: Operands, _: int) -> Scratch:
+    """All of the input as floats."""
+    return at_once(FLOAT_BYTES * o.numel(0))

@@ -1,0 +1,253 @@
+"""What kernels take beside inputs and outputs, and what bodies take, is what ONNX Runtime's arena says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from hetpart.cost_model.session.scratch import FAMILIES, SCRATCH
+from hetpart.cost_model.session.scratch.table import at_once, scratch
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+
+REACH = 0.05
+CONTRIB = "com.microsoft"
+FLOAT = TensorProto.FLOAT
+Sizes = tuple[int, ...]
+Weights = dict[str, np.ndarray[Any, Any]]
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], inputs: dict[str, Sizes], outputs: dict[str, Sizes], weights: Weights, opset: int = 21
+) -> onnx.ModelProto:
+    """A model of float32 inputs and outputs."""
+    ends = [
+        [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in side.items()]
+        for side in (inputs, outputs)
+    ]
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(CONTRIB, 1)]
+    graph = helper.make_graph(nodes, "g", *ends, initializers)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def between(node: onnx.NodeProto, inputs: dict[str, Sizes], made: Sizes, weights: Weights, opset: int = 21) -> Any:
+    """``node`` on what other ops make, read by another op. Its first output is ``made``, its inputs are ``inputs``."""
+    before = [helper.make_node("Erf", [f"{name}_in"], [name]) for name in inputs]
+    behind = helper.make_node("Erf", [node.output[0]], ["y"])
+    given = {f"{name}_in": shape for name, shape in inputs.items()}
+    return model_of([*before, node, behind], given, {"y": made}, weights, opset)
+
+
+def recurrent(op_type: str, direction: str, *, bias: bool = True, last: bool = False, **options: int) -> Any:
+    """Of 48 steps, 8 sequences, 128 inputs and 256 states."""
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op_type] * 256
+    ways = 2 if direction == "bidirectional" else 1
+    weights = {"w": np.zeros((ways, gates, 128), np.float32), "r": np.zeros((ways, gates, 256), np.float32)}
+    if bias:
+        weights["b"] = np.zeros((ways, 2 * gates), np.float32)
+    outputs = ["", "out"] if last else ["out"]
+    node = helper.make_node(op_type, ["a", *weights], outputs, hidden_size=256, direction=direction, **options)
+    made = (ways, 8, 256) if last else (48, ways, 8, 256)
+    # Another op reads "out" wherever it stands among the outputs.
+    before = helper.make_node("Erf", ["a_in"], ["a"])
+    behind = helper.make_node("Erf", ["out"], ["y"])
+    return model_of([before, node, behind], {"a_in": (48, 8, 128)}, {"y": made}, weights)
+
+
+def einsum(equation: str, *shapes: Sizes, made: Sizes) -> Any:
+    names = [f"a{number}" for number in range(len(shapes))]
+    node = helper.make_node("Einsum", names, ["out"], equation=equation)
+    return between(node, dict(zip(names, shapes, strict=True)), made, {})
+
+
+def alike(op_type: str, inputs: int = 1, shape: Sizes = (8, 96, 160), **options: int) -> Any:
+    names = [f"a{number}" for number in range(inputs)]
+    return between(helper.make_node(op_type, names, ["out"], **options), dict.fromkeys(names, shape), shape, {})
+
+
+TOKENS, HEADS, SIZE, BATCH = 96, 6, 64, 2
+WIDTH = HEADS * SIZE
+
+
+def multi_head(rest: tuple[str, ...] = (), *, keys: int = TOKENS, **options: int) -> Any:
+    weights: Weights = {
+        "bias": np.zeros(3 * WIDTH, np.float32),
+        "lengths": np.full(BATCH, keys, np.int32),
+        "scores": np.zeros((1, 1, TOKENS, keys), np.float32),
+    }
+    node = helper.make_node(
+        "MultiHeadAttention", ["q", "k", "v", *rest], ["out"], domain=CONTRIB, num_heads=HEADS, **options
+    )
+    inputs = {"q": (BATCH, TOKENS, WIDTH), "k": (BATCH, keys, WIDTH), "v": (BATCH, keys, WIDTH)}
+    return between(node, inputs, (BATCH, TOKENS, WIDTH), {name: weights[name] for name in rest if name})
+
+
+def grouped(tokens: int, kept: int, **options: int) -> Any:
+    """Four queries to a key, ``kept`` tokens from before."""
+    heads, total = 8, tokens + kept
+    cache = {name: np.zeros((1, 2, kept, SIZE), np.float32) for name in ("past_k", "past_v")}
+    rotation = {name: np.zeros((512, SIZE // 2), np.float32) for name in ("cos", "sin")}
+    weights = {**cache, "last": np.array([total - 1], np.int32), "total": np.array(total, np.int32), **rotation}
+    names = ["q", "k", "v", *list(weights)[: 6 if options.get("do_rotary") else 4]]
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["out", "pk", "pv"], domain=CONTRIB, num_heads=heads, kv_num_heads=2, **options
+    )
+    inputs = {"q": (1, tokens, heads * SIZE), "k": (1, tokens, 2 * SIZE), "v": (1, tokens, 2 * SIZE)}
+    made = between(node, inputs, inputs["q"], {name: weights[name] for name in names[3:]})
+    made.graph.output.extend(helper.make_tensor_value_info(name, FLOAT, (1, 2, total, SIZE)) for name in ("pk", "pv"))
+    return made
+
+
+def projecting(*rest: str) -> Any:
+    weights: Weights = {
+        "w": np.zeros((WIDTH, 3 * WIDTH), np.float32),
+        "b": np.zeros(3 * WIDTH, np.float32),
+        "mask": np.ones((BATCH, TOKENS), np.int32),
+    }
+    names = ["w", "b", *rest]
+    node = helper.make_node("Attention", ["x", *names], ["out"], domain=CONTRIB, num_heads=HEADS)
+    shape = (BATCH, TOKENS, WIDTH)
+    return between(node, {"x": shape}, shape, {name: weights[name] for name in names})
+
+
+def standard(**options: int) -> Any:
+    node = helper.make_node("Attention", ["q", "k", "v"], ["out"], **options)
+    shape = (BATCH, TOKENS, WIDTH) if options.get("q_num_heads") else (BATCH, HEADS, TOKENS, SIZE)
+    return between(node, dict.fromkeys("qkv", shape), shape, {}, opset=23)
+
+
+def quantized(node: onnx.NodeProto, given: Sizes, made: Sizes, weights: Weights) -> Any:
+    """``node`` from ``q`` to ``out``, which are bytes, between floats."""
+    scale, zero = np.array(0.1, np.float32), np.array(3, np.uint8)
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        node,
+        helper.make_node("DequantizeLinear", ["out", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    return model_of(nodes, {"x": given}, {"y": made}, {"s": scale, "z": zero, **weights})
+
+
+def quantized_product(op_type: str, domain: str, names: tuple[str, ...], given: Sizes = (256, 384)) -> Any:
+    weights = {"w": np.ones((384, 640), np.int8), "wz": np.array(0, np.int8)}
+    node = helper.make_node(op_type, names, ["out"], domain=domain)
+    return quantized(node, given, (*given[:-1], 640), weights)
+
+
+def weighted(op_type: str, shape: Sizes, made: Sizes, weight: np.ndarray[Any, Any], **options: Any) -> Any:
+    return between(helper.make_node(op_type, ["a", "w"], ["out"], **options), {"a": shape}, made, {"w": weight})
+
+
+def chosen() -> Any:
+    condition = np.zeros((96, 160), np.bool_)
+    node = helper.make_node("Where", ["c", "a", "b"], ["out"])
+    return between(node, dict.fromkeys("ab", (96, 160)), (96, 160), {"c": condition})
+
+
+CASES: dict[str, Any] = {
+    "LSTM": recurrent("LSTM", "forward"),
+    "LSTM both ways": recurrent("LSTM", "bidirectional"),
+    "LSTM backward without bias": recurrent("LSTM", "reverse", bias=False),
+    "LSTM, last state": recurrent("LSTM", "forward", last=True),
+    "GRU": recurrent("GRU", "forward"),
+    "GRU, linear before reset": recurrent("GRU", "bidirectional", linear_before_reset=1),
+    "GRU backward": recurrent("GRU", "reverse", bias=False),
+    "GRU, last state": recurrent("GRU", "forward", last=True),
+    "RNN both ways": recurrent("RNN", "bidirectional"),
+    "RNN, last state": recurrent("RNN", "forward", last=True),
+    "Einsum of scores": einsum("bqhd,bkhd->bhqk", (2, 96, 6, 64), (2, 96, 6, 64), made=(2, 6, 96, 96)),
+    "Einsum of values": einsum("bhqk,bkhd->bqhd", (2, 6, 96, 96), (2, 96, 6, 64), made=(2, 96, 6, 64)),
+    "Einsum of matrices": einsum("ij,jk->ik", (384, 256), (256, 640), made=(384, 640)),
+    "Einsum, transposed": einsum("ij,kj->ik", (512, 256), (1024, 256), made=(512, 1024)),
+    "Einsum of three": einsum("ij,jk,kl->il", (256, 256), (256, 512), (512, 128), made=(256, 128)),
+    "Einsum that transposes": einsum("bij->bji", (8, 192, 256), made=(8, 256, 192)),
+    "Einsum that sums up": einsum("bij->bi", (8, 192, 256), made=(8, 192)),
+    "Einsum of vectors": einsum("i,j->ij", (640,), (384,), made=(640, 384)),
+    "Einsum, row by row": einsum("bhi,bhi->bh", (8, 64, 256), (8, 64, 256), made=(8, 64)),
+    "Einsum of any batch": einsum("...ij,...jk->...ik", (4, 96, 64), (4, 64, 160), made=(4, 96, 160)),
+    "MultiHeadAttention": multi_head(),
+    "MultiHeadAttention on more keys": multi_head(keys=160),
+    "MultiHeadAttention, causal": multi_head(unidirectional=1),
+    "MultiHeadAttention with bias": multi_head(("bias",)),
+    "MultiHeadAttention with lengths": multi_head(("", "lengths")),
+    "MultiHeadAttention with scores": multi_head(("", "", "scores")),
+    "GroupQueryAttention": grouped(64, 128),
+    "GroupQueryAttention, one token": grouped(1, 511),
+    "GroupQueryAttention, rotated": grouped(64, 128, do_rotary=1),
+    "Attention that projects": projecting(),
+    "Attention that projects, masked": projecting("mask"),
+    "Attention by head": standard(),
+    "Attention by token, causal": standard(is_causal=1, q_num_heads=HEADS, kv_num_heads=HEADS),
+    "QLinearMatMul": quantized_product("QLinearMatMul", "", ("q", "s", "z", "w", "s", "wz", "s", "z"), (4, 96, 384)),
+    "QGemm": quantized_product("QGemm", CONTRIB, ("q", "s", "z", "w", "s", "wz", "", "s", "z")),
+    "QLinearAveragePool": quantized(
+        helper.make_node(
+            "QLinearAveragePool", [*"qszsz"], ["out"], domain=CONTRIB, kernel_shape=[2, 2], strides=[2, 2]
+        ),
+        (1, 96, 28, 28), (1, 96, 14, 14), {},
+    ),
+    "QLinearSigmoid": quantized(
+        helper.make_node("QLinearSigmoid", [*"qszsz"], ["out"], domain=CONTRIB), (96, 160), (96, 160), {}
+    ),
+    "DynamicQuantizeMatMul": between(
+        helper.make_node("DynamicQuantizeMatMul", ["a", "w", "s", "z"], ["out"], domain=CONTRIB),
+        {"a": (256, 384)}, (256, 640),
+        {"w": np.ones((384, 640), np.int8), "s": np.array(0.1, np.float32), "z": np.array(0, np.int8)},
+    ),
+    "MatMulNBits on integers": between(
+        helper.make_node(
+            "MatMulNBits", ["a", "w", "s"], ["out"], domain=CONTRIB, K=384, N=640, bits=4, block_size=32,
+            accuracy_level=4,
+        ),
+        {"a": (256, 384)}, (256, 640),
+        {"w": np.ones((640, 12, 16), np.uint8), "s": np.ones(640 * 12, np.float32)},
+    ),
+    "ConvTranspose": weighted(
+        "ConvTranspose", (2, 64, 28, 28), (2, 32, 56, 56), np.zeros((64, 32, 2, 2), np.float32), strides=[2, 2]
+    ),
+    "ConvTranspose in groups": weighted(
+        "ConvTranspose", (1, 64, 28, 28), (1, 64, 30, 30), np.zeros((64, 32, 3, 3), np.float32), group=2
+    ),
+    "Softmax along the first axis": alike("Softmax", axis=0),
+    "Softmax along the last": alike("Softmax", axis=-1),
+    "LogSoftmax along the middle": alike("LogSoftmax", axis=1),
+    "Hardmax along the middle": alike("Hardmax", axis=1),
+    "Max of three": alike("Max", 3),
+    "Sum of four": alike("Sum", 4),
+    "Mean of five": alike("Mean", 5),
+    "MeanVarianceNormalization": alike("MeanVarianceNormalization", shape=(2, 8, 28, 28)),
+    "LRN": alike("LRN", shape=(2, 32, 28, 28), size=5),
+    "Where": chosen(),
+    "BiasGelu": between(
+        helper.make_node("BiasGelu", ["a", "b"], ["out"], domain=CONTRIB), {"a": (96, 160)}, (96, 160),
+        {"b": np.zeros(160, np.float32)},
+    ),
+}  # fmt: skip
+
+
+def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
+    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input}
+    return {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_scratch_of_a_kernel_is_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
+    model = CASES[name]
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
+def test_two_formulas_for_one_kernel_are_a_mistake() -> None:
+    domain, op_type = next((domain, op_type) for _, domain, op_type in SCRATCH)
+    with pytest.raises(ValueError, match="two formulas"):
+        scratch(op_type, domain=domain)(lambda _o, _threads: at_once(1))
+
+
+def test_every_family_fills_the_table() -> None:
+    assert all(any(row.__module__ == family.__name__ for row in SCRATCH.values()) for family in FAMILIES)
