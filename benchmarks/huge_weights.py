@@ -3,8 +3,9 @@
     python -m benchmarks.huge_weights [--gigabytes 100] [--folder DIR]
 
 The model is Wide&Deep with tables in a sparse file, which takes the disk space of its small weights alone. The plan is
-made in a fresh process. What it reads is counted twice: bytes through ``read`` and its kin, and pages of the file that
-are in memory afterwards, which sees a mapping too. Reach: 3 s, 500 MB resident, under 1 % of the weights read.
+made in a fresh process, and run in another with its accelerator emulated. What the first reads is counted twice: bytes
+through ``read`` and its kin, and pages of the file that are in memory afterwards, which sees a mapping too. Reach: 3 s,
+500 MB resident, under 1 % of the weights read; a session loads in 2 s and takes 300 MB beyond the pages it touches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from typing import Any
 
 from benchmarks.measure import Spread, emit, fresh_process, machine_facts, say
 
-REACH = {"seconds": 3.0, "resident_bytes": 500_000_000, "share_read": 0.01}
+REACH = {
+    "seconds": 3.0,
+    "resident_bytes": 500_000_000,
+    "share_read": 0.01,
+    "load_seconds": 2.0,
+    "loaded_bytes": 300_000_000,
+}
 BATCH = 256
 BUDGET = "8GB"
 HARDWARE = "l4+generic-2core"
@@ -33,9 +40,13 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the sparse file is made; by default for temporary files")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(_plan(arguments.child)))
+        return
+    if arguments.run:
+        print(json.dumps(_run(arguments.run)))
         return
     facts = machine_facts()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -53,6 +64,8 @@ def _measure(folder: Path, gigabytes: float, processes: int) -> dict[str, Any]:
     figures = {
         "seconds": max(plan["seconds"] for plan in plans),
         "resident_bytes": max(plan["resident_bytes"] for plan in plans),
+        "load_seconds": max(plan["load_seconds"] for plan in plans),
+        "loaded_bytes": max(plan["loaded_bytes"] for plan in plans),
         "share_read": max(max(plan["read_bytes"], plan["paged_in_bytes"]) / nbytes for plan in plans),
     }
     return {
@@ -69,7 +82,10 @@ def _planned(model: Path, data: Path) -> dict[str, Any]:
     _drop_from_memory(data)
     before = _bytes_in_memory(data)
     plan = fresh_process("benchmarks.huge_weights", "--child", str(model))
-    return {**plan, "paged_in_bytes": _bytes_in_memory(data) - before}
+    paged = _bytes_in_memory(data) - before
+    _drop_from_memory(data)
+    run = fresh_process("benchmarks.huge_weights", "--run", str(model.parent / "model.hetpart"))
+    return {**plan, "paged_in_bytes": paged, **run}
 
 
 def _drop_from_memory(path: Path) -> None:
@@ -108,6 +124,32 @@ def _plan(model: Path) -> dict[str, Any]:
         "resident_bytes": _most_resident(),
         "read_bytes": _bytes_read() - read,
     }
+
+
+def _run(bundle: Path) -> dict[str, Any]:
+    """Load a bundle and run it twice on other rows: the table's pages are in no memory at first."""
+    import hetpart
+    from hetpart.runtime.feeds import random_feeds
+
+    before, start = _anonymous(), perf_counter()
+    with hetpart.Session(bundle, emulate=True) as session:
+        loaded_at = perf_counter()
+        session.run(None, random_feeds(session.plan.inputs, 0))
+        first_at = perf_counter()
+        session.run(None, random_feeds(session.plan.inputs, 1))
+        ran_at = perf_counter()
+        return {
+            "load_seconds": loaded_at - start,
+            "first_run_seconds": first_at - loaded_at,
+            "cold_run_seconds": ran_at - first_at,
+            "loaded_bytes": _anonymous() - before,
+            "run_resident_bytes": _most_resident(),
+        }
+
+
+def _anonymous() -> int:
+    """Bytes in memory that are no pages of files."""
+    return int(_field(Path("/proc/self/status"), "RssAnon").split()[0]) * 1024
 
 
 def _bytes_read() -> int:

@@ -47,3 +47,8 @@ class RunReport:
     check: CheckResult | None = None
     files: tuple[str, ...] = ()
     """Results written to disk."""
+    load_seconds: float = 0.0
+    load_bytes: int | None = None
+    """By how much resident memory grew while the partitions were loaded; ``None`` where the system does not tell."""
+    resident_bytes: int | None = None
+    """Memory of the process after the runs, pages of weight files that it touched included."""

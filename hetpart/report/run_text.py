@@ -36,6 +36,8 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
     yield "Measured", Text(_measured(report), "bold")
     yield "Predicted", _predicted(report)
     yield "Cut into", Text(f"{format_count(report.partitions, 'partition')}, {_copies(report)}")
+    if report.resident_bytes is not None:
+        yield "Memory", Text(_memory(report))
     if report.check is not None:
         yield "Check", _check(report.check)
     if report.files:
@@ -70,6 +72,12 @@ def _copies(report: RunReport) -> str:
         f"{format_count(number, 'copy')} {way.replace('->', ' → ')} ({format_bytes(report.copied_bytes[way])})"
         for way, number in sorted(report.copies.items())
     )
+
+
+def _memory(report: RunReport) -> str:
+    grown = f" and {format_bytes(max(report.load_bytes, 0))}" if report.load_bytes is not None else ""
+    resident = format_bytes(report.resident_bytes or 0)
+    return f"{resident} resident after the runs; loading took {format_seconds(report.load_seconds)}{grown}"
 
 
 def _check(check: CheckResult) -> Text:

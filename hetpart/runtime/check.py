@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from hetpart.plan.run import CheckResult, OutputSpec, RunReport
 from hetpart.runtime.arrays import write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.session import Session
 from hetpart.runtime.uncut import run_uncut
 
@@ -63,6 +65,7 @@ def run(  # noqa: PLR0913 - the options of the command
     """
     say = progress or _silent
     say("loading the partitions")
+    before, start = resident_bytes(), perf_counter()
     with Session(
         bundle,
         emulate=emulate,
@@ -71,17 +74,33 @@ def run(  # noqa: PLR0913 - the options of the command
         verify="full" if verify_full else "sampled",
         overlap=overlap,
         emulate_link=emulate_link,
+        progress=say,
     ) as session:
+        loaded = _Loaded.since(start, before)
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         results, seconds = _measure(session, fed, repeat)
-        made, predicted = session.last_copies(), _predicted(session)
+        made, predicted, resident = session.last_copies(), _predicted(session), resident_bytes()
     verdict = None
     if check:
         say("running the uncut model")
         verdict = check_results(session, fed, results, exact=exact)
     names = [spec.name for spec in session.plan.outputs]
-    return _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
+    found = _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
+    return replace(found, load_seconds=loaded.seconds, load_bytes=loaded.nbytes, resident_bytes=resident)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What loading took."""
+
+    seconds: float
+    nbytes: int | None
+
+    @classmethod
+    def since(cls, start: float, before: int | None) -> _Loaded:
+        now = resident_bytes()
+        return cls(perf_counter() - start, None if now is None or before is None else now - before)
 
 
 def _silent(stage: str) -> None:

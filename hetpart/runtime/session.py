@@ -23,6 +23,7 @@ from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterRuns
+from hetpart.runtime.mapped import mapped_weights
 from hetpart.runtime.options import refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.profiles import merged_profile
@@ -56,6 +57,7 @@ class Session(DescribedSession):
             ``False`` never, ``True`` wherever the plan has more than one lane.
         emulate_link: How fast copies to and from emulated accelerators are, ``"12GB/s"`` or bytes per second; ``None``
             as fast as memory is.
+        progress: Told of every partition that is loaded.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
@@ -74,6 +76,7 @@ class Session(DescribedSession):
         verify: str = "sampled",
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
@@ -84,7 +87,8 @@ class Session(DescribedSession):
         alone = len(self.plan.partitions) < 2
         settings = SessionSettings(emulate, optimize, self.threads, alone=alone, given=sess_options)
         require_devices(self.plan, emulate=emulate)
-        self._sessions = open_sessions(opened, settings)
+        self._weights = mapped_weights(opened, emulate=emulate)
+        self._sessions = open_sessions(opened, settings, self._weights, progress)
         states = read_states(opened, state)
         link = parse_link(emulate_link, emulate=emulate)
         self._layout = Layout.of(without_copies(self.plan, states), emulate=emulate, link=link, states=states)
@@ -272,6 +276,7 @@ class Session(DescribedSession):
             self._sole = self._direct = None
             self._states.free()
             self._sessions = []
+            self._weights = []
 
     def __enter__(self) -> Self:
         return self

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
@@ -16,6 +20,8 @@ from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnxruntime
 
     from hetpart.plan.bundle import Bundle
@@ -97,18 +103,43 @@ def cuda_answers(index: int) -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and index < count.value
 
 
-def open_sessions(bundle: Bundle, settings: SessionSettings) -> list[onnxruntime.InferenceSession]:
-    """A session for every partition, in the plan's order.
+Given = Mapping[str, "onnxruntime.OrtValue"]
+"""Weights by name that a session reads where they lie."""
+
+
+def open_sessions(
+    bundle: Bundle,
+    settings: SessionSettings,
+    given: Sequence[Given],
+    progress: Callable[[str], None] | None = None,
+) -> list[onnxruntime.InferenceSession]:
+    """A session for every partition, in the plan's order, as many opened at once as there are cores.
+
+    Args:
+        bundle: The partitions.
+        settings: What all sessions have.
+        given: Per partition: weights that are not read from a file. They must outlive the sessions.
+        progress: Told how many are open.
 
     Raises:
         DeviceUnavailableError: a partition's device does not answer here.
         ExecutionError: ONNX Runtime refuses a partition.
     """
     providers = {use.device: use.provider for use in bundle.plan.devices}
-    return [
-        open_session(partition, model, bundle.weights, providers[partition.device], settings)
-        for partition, model in zip(bundle.plan.partitions, bundle.models, strict=True)
-    ]
+
+    def opened(place: int) -> onnxruntime.InferenceSession:
+        partition = bundle.plan.partitions[place]
+        model, provider = bundle.models[place], providers[partition.device]
+        return open_session(partition, model, bundle.weights, provider, settings, given[place])
+
+    number = len(bundle.plan.partitions)
+    sessions: list[onnxruntime.InferenceSession] = []
+    with ThreadPoolExecutor(max(1, min(number, os.cpu_count() or 1))) as pool:
+        for session in pool.map(opened, range(number)):
+            sessions.append(session)
+            if progress is not None:
+                progress(f"loading the partitions: {len(sessions)} of {number}")
+    return sessions
 
 
 def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.InferenceSession:
@@ -131,12 +162,19 @@ def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.
 
 
 def open_session(
-    partition: Partition, model: bytes, weights: Path | None, provider: str, settings: SessionSettings
+    partition: Partition,
+    model: bytes,
+    weights: Path | None,
+    provider: str,
+    settings: SessionSettings,
+    given: Given = MappingProxyType({}),
 ) -> onnxruntime.InferenceSession:
     """The session of one partition."""
     wanted = Provider.CPU if settings.emulate else Provider(provider)
     try:
         options = session_options(settings, weights, part=partition.file.removesuffix(".onnx"))
+        for name, value in given.items():
+            options.add_initializer(name, value)
         session = _session(model, wanted, partition.device, options)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
