@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hetpart.cost_model.assume import assume
 from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
 from hetpart.cost_model.formulas import unknown_work, work_of
-from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed
+from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed, loops_limited
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
@@ -71,11 +70,13 @@ class Costs:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed for want of knowledge, and how to mend it."""
-        ops = (op for op in self.graph.ops if op.bodies)
-        loops = dict.fromkeys(loop.name or loop.op_type for op in ops for loop in loops_guessed(op, self.graph))
-        shown = ", ".join([*islice(loops, _LOOPS_SHOWN), *(["…"] if len(loops) > _LOOPS_SHOWN else [])])
-        what = f"trip count unknown: {UNKNOWN_TRIPS} assumed for {format_count(len(loops), 'loop')} ({shown})"
-        return (f"{what}; --trip-count NAME=N tells it",) if loops else ()
+        guessed, limited = (_named(find, self.graph) for find in (loops_guessed, loops_limited))
+        unknown = f"trip count unknown: {UNKNOWN_TRIPS} assumed for {_listed(guessed)}; --trip-count NAME=N tells it"
+        most = (
+            f"trip count taken from the limit in the model for {_listed(limited)}, which a condition may end before;"
+            " --trip-count NAME=N tells it"
+        )
+        return (*([unknown] if guessed else []), *([most] if limited else []))
 
     def rows(self, by: str = "op", depth: int | None = None) -> tuple[Row, ...]:
         """A row for every ``op``, ``type`` or module ``scope``, as ``breakdown.rows_of`` makes them."""
@@ -141,6 +142,17 @@ def _price(
         host_inputs=support.host_inputs,
         host_outputs=support.host_outputs,
     )
+
+
+def _named(find: Callable[[Op, Graph], Iterator[Op]], graph: Graph) -> tuple[str, ...]:
+    """Names of the loops that ``find`` finds, each once."""
+    loops = (loop for op in graph.ops if op.bodies for loop in find(op, graph))
+    return tuple(dict.fromkeys(loop.name or loop.op_type for loop in loops))
+
+
+def _listed(loops: Sequence[str]) -> str:
+    shown = ", ".join([*loops[:_LOOPS_SHOWN], *(["…"] if len(loops) > _LOOPS_SHOWN else [])])
+    return f"{format_count(len(loops), 'loop')} ({shown})"
 
 
 def _guess(op: Op, graph: Graph) -> str:

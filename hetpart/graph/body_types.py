@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 from onnx import numpy_helper
 
+from hetpart.graph.trips import trip_limit
 from hetpart.graph.types import is_static
 from hetpart.graph.walk import replace_items
 
@@ -43,7 +44,9 @@ def control_flow_types(
     by_name = {attribute.name: attribute for attribute in inferred.graph.node[0].attribute}
     for attribute in node.attribute:
         attribute.CopyFrom(by_name[attribute.name])
-    return {value.name: value.type for value in inferred.graph.output if value.type.WhichOneof("value")} | kept
+    found = {value.name: value.type for value in inferred.graph.output if value.type.WhichOneof("value")} | kept
+    _count_slices(node, found, contents)
+    return found
 
 
 def _around(
@@ -59,6 +62,18 @@ def _around(
         else:
             model.graph.input.add(name=name, type=type_)
     return model
+
+
+def _count_slices(
+    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], contents: Mapping[str, NDArray[Any]]
+) -> None:
+    """Give the scan outputs of a Loop that always runs equally often their length, which ``onnx`` leaves open."""
+    limit = trip_limit(node, contents)
+    if limit is None or not limit.always:
+        return
+    for name in node.output[len(node.input) - _BEFORE_STATES :]:
+        if name in types and types[name].tensor_type.shape.dim:
+            types[name].tensor_type.shape.dim[0].dim_value = limit.count
 
 
 def _kept_states(

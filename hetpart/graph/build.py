@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import onnx
 
@@ -13,11 +13,14 @@ from hetpart.graph.estimates import estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captures
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
+from hetpart.graph.trips import constants_of, trip_limit
 from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
 from hetpart.graph.walk import subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
@@ -38,6 +41,8 @@ class GraphBuilder:
     opsets: Mapping[str, int]
     types: Mapping[str, onnx.TypeProto]
     origins: Mapping[str, frozenset[str]]
+    contents: Mapping[str, NDArray[Any]]
+    """Constants whose elements are known."""
     values: list[Value] = field(default_factory=list[Value])
     ids: dict[str, int] = field(default_factory=dict[str, int])
     ops: list[Op] = field(default_factory=list[Op])
@@ -92,13 +97,14 @@ class GraphBuilder:
                 attributes=_attributes(node),
                 scope=scope_of(node),
                 bodies=tuple(self._bodies(node)),
+                trip_limit=trip_limit(node, self.contents),
             )
         )
 
     def _bodies(self, node: onnx.NodeProto) -> Iterable[Graph]:
         for attribute in node.attribute:
             for body in subgraphs(attribute):
-                yield build_body(body, self.opsets, self.types)
+                yield build_body(body, self)
 
     def graph(self, inputs: Sequence[str], outputs: Sequence[str], index_ranges: Mapping[str, int]) -> Graph:
         return Graph(
@@ -113,12 +119,13 @@ class GraphBuilder:
         )
 
 
-def build_body(body: onnx.GraphProto, opsets: Mapping[str, int], outer: Mapping[str, onnx.TypeProto]) -> Graph:
+def build_body(body: onnx.GraphProto, outer: GraphBuilder) -> Graph:
     """The Graph of an op's subgraph. Outer values it reads are its inputs, behind its own."""
-    types = dict(outer)
+    types = dict(outer.types)
     types.update((tensor.name, tensor_type(tensor.data_type, tensor.dims)) for tensor in body.initializer)
     types.update((info.name, info.type) for info in (*body.input, *body.value_info, *body.output))
-    builder = GraphBuilder(body.name, opsets, types, {})
+    contents = {**outer.contents, **constants_of(body)}
+    builder = GraphBuilder(body.name, outer.opsets, types, {}, contents)
     for value in body.input:
         builder.value(value.name, ValueRole.INPUT)
     for tensor in body.initializer:

@@ -95,7 +95,7 @@ def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
 
 def _graph(loaded: LoadedModel, facts: Facts) -> Graph:
     proto = loaded.proto
-    builder = GraphBuilder(loaded.name, facts.opsets, facts.types, facts.origins)
+    builder = GraphBuilder(loaded.name, facts.opsets, facts.types, facts.origins, facts.contents)
     for value in proto.graph.input:
         builder.value(value.name, ValueRole.INPUT)
     for tensor in proto.graph.initializer:

@@ -79,6 +79,15 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class TripLimit:
+    """How often a Loop runs its body at most, as a constant of the model says."""
+
+    count: int
+    always: bool
+    """Whether it runs that often whatever it is given: no condition can end it before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What the user says of an op and no shape tells. It serves the cost model only."""
 
@@ -116,6 +125,8 @@ class Op:
     """Dotted module path from the exporter, or ``""``."""
     bodies: tuple[Graph, ...] = ()
     usage: Usage = AS_USUAL
+    trip_limit: TripLimit | None = None
+    """Of a Loop; ``None`` where only a run tells."""
 
     @property
     def uses(self) -> tuple[int, ...]:

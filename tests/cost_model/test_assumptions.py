@@ -56,6 +56,49 @@ def test_bodies_are_repeated_as_often_as_told(told: Any, outer: int, inner: int)
     assert outer_flops(trip_count=told) == outer * (PRODUCT + inner * PRODUCT)
 
 
+LIMITED = """limited (float[8,8] x, bool begin, float[8,8] w) => (float[8,8] y, float[n,8,8] all)
+    <int64 limit = {{7}}, bool go = {{1}}> {{
+    [loop] y, all = Loop ({limit}, {condition}, x) <
+        body = turn (int64 i, bool c, float[8,8] state) => (bool again, float[8,8] next, float[8,8] seen) {{
+            next = MatMul (state, w) seen = Relu (next) {end}
+        }}>
+}}"""
+COPIED = "again = Identity (c)"
+TRUE = "again = Constant <value = bool {1}> ()"
+ASKED = "s = ReduceMax <keepdims = 0> (next) again = Cast <to = 9> (s)"
+MAY_END = "trip count taken from the limit in the model for 1 loop (loop), which a condition may end before"
+
+
+@pytest.mark.parametrize(
+    ("limit", "condition", "end", "trips", "said"),
+    [
+        ("limit", "go", COPIED, 7, ""),
+        ("limit", "", COPIED, 7, ""),
+        ("limit", "go", TRUE, 7, ""),
+        ("limit", "go", ASKED, 7, MAY_END),
+        ("limit", "begin", COPIED, 7, MAY_END),
+        ("", "go", COPIED, 16, "trip count unknown: 16 assumed for 1 loop (loop)"),
+    ],
+)
+def test_a_constant_limit_is_the_trip_count(limit: str, condition: str, end: str, trips: int, said: str) -> None:
+    given = model(LIMITED.format(limit=limit or '""', condition=condition or '""', end=end))
+    costs = costs_of(given)
+    once = PRODUCT + 64
+    (work,) = (cost.work for cost in costs.ops if costs.graph.ops[cost.op].op_type == "Loop")
+    assert trips * once <= work.flops < trips * (once + 100)
+    assert [note.partition(";")[0] for note in costs.notes] == ([said] if said else [])
+    told = costs_of(given, trip_count="loop=3")
+    assert min(cost.work.flops for cost in told.ops if cost.work.flops) < 4 * once
+    assert told.notes == ()
+
+
+def test_scan_outputs_of_a_loop_that_always_runs_equally_often_have_a_length() -> None:
+    always = hetpart.load(model(LIMITED.format(limit="limit", condition="go", end=COPIED)))
+    assert always.value_named("all").shape == (7, 8, 8)
+    ended = hetpart.load(model(LIMITED.format(limit="limit", condition="go", end=ASKED)))
+    assert ended.value_named("all").shape == (None, 8, 8)
+
+
 def test_a_guessed_trip_count_is_stated() -> None:
     costs = costs_of(trip_count="outer=3")
     (reason,) = [c.reason for op, c in zip(costs.graph.ops, costs.ops, strict=True) if op.name == "outer"]

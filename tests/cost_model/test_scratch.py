@@ -231,9 +231,85 @@ CASES: dict[str, Any] = {
 }  # fmt: skip
 
 
+TURN = (96, 160)
+
+
+def turn(*, scanned: bool) -> list[onnx.NodeProto]:
+    """From ``v`` to ``next`` by way of something wider; what is ``seen`` besides."""
+    nodes = [
+        helper.make_node("MatMul", ["v", "w1"], ["p"]),
+        helper.make_node("Erf", ["p"], ["e"]),
+        helper.make_node("MatMul", ["e", "w2"], ["q"]),
+        helper.make_node("Add", ["q", "v"], ["next"]),
+    ]
+    return [*nodes, helper.make_node("Sqrt", ["q"], ["seen"])] if scanned else nodes
+
+
+def turned(node: onnx.NodeProto, inputs: dict[str, Sizes], outputs: dict[str, Sizes], **more: Any) -> Any:
+    """``node`` between other ops, with the weights of ``turn``."""
+    weights = {"w1": np.zeros((TURN[1], 512), np.float32), "w2": np.zeros((512, TURN[1]), np.float32), **more}
+    before = [helper.make_node("Erf", [f"{name}_in"], [name]) for name in inputs]
+    behind = [helper.make_node("Erf", [name], [f"{name}_out"]) for name in outputs]
+    ends = (
+        {f"{name}_{end}": shape for name, shape in side.items()} for end, side in (("in", inputs), ("out", outputs))
+    )
+    return model_of([*before, node, *behind], *ends, weights)
+
+
+def typed(*names: str) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(name, FLOAT, TURN) for name in names]
+
+
+def looped(trips: int, *, scanned: bool) -> Any:
+    condition, iteration = ("c", TensorProto.BOOL), ("i", TensorProto.INT64)
+    seen = ["seen"] if scanned else []
+    body = helper.make_graph(
+        [*turn(scanned=scanned), helper.make_node("Identity", ["c"], ["c_out"])], "body",
+        [*(helper.make_tensor_value_info(*entry, []) for entry in (iteration, condition)), *typed("v")],
+        [helper.make_tensor_value_info("c_out", TensorProto.BOOL, []), *typed("next", *seen)],
+    )  # fmt: skip
+    node = helper.make_node("Loop", ["limit", "go", "a"], ["last", *(["all"] if scanned else [])], body=body)
+    outputs = {"last": TURN} | ({"all": (trips, *TURN)} if scanned else {})
+    return turned(node, {"a": TURN}, outputs, limit=np.array(trips), go=np.array(True))
+
+
+def scanning(trips: int) -> Any:
+    nodes = [helper.make_node("Add", ["state", "row"], ["v"]), *turn(scanned=True)]
+    body = helper.make_graph(nodes, "body", typed("state", "row"), typed("next", "seen"))
+    node = helper.make_node("Scan", ["a", "rows"], ["last", "all"], body=body, num_scan_inputs=1)
+    return turned(node, {"a": TURN, "rows": (trips, *TURN)}, {"last": TURN, "all": (trips, *TURN)})
+
+
+def branched() -> Any:
+    """Both branches do the same."""
+    nodes = [helper.make_node("Identity", ["a"], ["v"]), *turn(scanned=False)]
+    branches = {name: helper.make_graph(nodes, name, [], typed("next")) for name in ("then_branch", "else_branch")}
+    model = turned(helper.make_node("If", ["c"], ["out"], **branches), {"a": TURN}, {"out": TURN})
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    return model
+
+
+BODIES: dict[str, Any] = {
+    **{f"a loop of {trips}": looped(trips, scanned=False) for trips in (1, 2, 7)},
+    **{f"a loop of {trips} that is scanned": looped(trips, scanned=True) for trips in (1, 3, 9)},
+    **{f"a scan of {trips}": scanning(trips) for trips in (1, 2, 3, 9)},
+    "a branch": branched(),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies_take_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
+    model = BODIES[name]
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
 def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
-    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input}
-    return {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()}
+    types = {value.name: value.type.tensor_type for value in model.graph.input}
+    return {
+        name: np.full([dim.dim_value for dim in kind.shape.dim], 0.5, helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        for name, kind in types.items()
+    }
 
 
 @pytest.mark.parametrize("name", CASES)

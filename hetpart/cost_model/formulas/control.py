@@ -57,7 +57,7 @@ def _repeated(o: Operands) -> Work:
 
 
 def trips_of(o: Operands) -> int | None:
-    """How often the body runs, by the user or else by a shape; None where neither says."""
+    """How often the body runs, by the user, by a shape or by a constant of the model; None where none says."""
     told = o.op.usage.trip_count
     return LOOPS[o.op.op_type](o) if told is None else told
 
@@ -72,13 +72,30 @@ def loops_guessed(op: Op, graph: Graph) -> Iterator[Op]:
                 yield from loops_guessed(inner, body)
 
 
+def loops_limited(op: Op, graph: Graph) -> Iterator[Op]:
+    """``op`` and the loops in its bodies that are priced at their limit, though a condition may end them before."""
+    limit = op.trip_limit if op.usage.trip_count is None else None
+    if limit is not None and not limit.always and _slices(Operands.of(op, graph)) is None:
+        yield op
+    for body in op.bodies:
+        for inner in body.ops:
+            if inner.bodies:
+                yield from loops_limited(inner, body)
+
+
 def is_loop(op: Op) -> bool:
     """Whether the op runs its body as often as a trip count says."""
     return not op.domain and op.op_type in LOOPS
 
 
 def _loop_trips(o: Operands) -> int | None:
-    """A scan output has one slice for each trip; they stand behind the carried values, which are inputs 2 and on."""
+    """As many as a scan output has slices; else as the model limits it to, also where a condition may end it before."""
+    limit, slices = o.op.trip_limit, _slices(o)
+    return limit.count if slices is None and limit is not None else slices
+
+
+def _slices(o: Operands) -> int | None:
+    """A scan output has one for each trip; they stand behind the carried values, which are inputs 2 and on."""
     carried = max(0, len(o.inputs) - 2)
     shapes = [value.shape for value in o.outputs[carried:] if value is not None and value.shape]
     return next((shape[0] for shape in shapes if shape[0] is not None), None)

@@ -44,6 +44,7 @@ def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, 
 class _Body:
     """A body as ONNX Runtime runs it once."""
 
+    inputs: Sequence[int]
     outputs: Sequence[int]
     kernels: Sequence[Kernel]
     steps: Sequence[Step]
@@ -54,14 +55,20 @@ class _Body:
         lane = Lane(provider, threads, kernel_scratch(known, provider, threads))
         ends = frozenset(known.outputs)
         kernels = session_kernels(known, range(len(known.ops)), find_fusions(known), lane, ends)
-        return cls(known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}))
+        return cls(known.inputs, known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}))
 
     def run(self, trace: Trace, *, own_outputs: bool = False) -> dict[int, int]:
-        """One run written into ``trace``: the blocks of outputs, where the body takes them for itself."""
+        """One run written into ``trace``: the blocks of outputs, where the body takes them for itself.
+
+        An output that is an input under another name takes nothing.
+        """
         blocks: dict[int, int] = {}
         ends = frozenset(self.outputs) if own_outputs else frozenset[int]()
         for kernel, step in zip(self.kernels, self.steps, strict=True):
-            made = [*step.allocates, *(made for made in kernel.makes if made.value in ends)]
+            made = [
+                *step.allocates,
+                *(made for made in kernel.makes if made.value in ends and made.view_of not in self.inputs),
+            ]
             trace.play(kernel.scratch, lambda made=made: blocks.update((m.value, trace.take(m.nbytes)) for m in made))
             trace.give_back(*(blocks.pop(value) for value in step.releases))
         return {value: block for value, block in blocks.items() if value in ends}
