@@ -170,7 +170,10 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
 
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
-    """What is left of ``work`` when values inside a fused kernel are neither written nor read again."""
+    """What is left of ``work`` when values inside a fused kernel, and what stays as it is, are not written and read."""
+    if provider in fusions.in_place[op.id]:
+        kept = graph.values[op.uses[0]].nbytes
+        work = replace(work, bytes_read=work.bytes_read - kept, bytes_written=max(0, work.bytes_written - kept))
     inner = 0
     for number in op.uses:
         value = graph.values[number]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hetpart.cost_model.patterns import patterns
 from hetpart.cost_model.sums import MATRIX, adds_bias, is_gemm, is_row_sum, is_skip, rank
+from hetpart.cost_model.updates import in_place_on
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
@@ -36,6 +37,8 @@ class Fusions:
     """Smallest op id of the group each op belongs to; its own id when alone."""
     absorbed: tuple[frozenset[Provider], ...]
     """Providers on which the op's output is never written: another member's kernel takes it over."""
+    in_place: tuple[frozenset[Provider], ...]
+    """Providers on which the op writes a few elements over its first input, and copies none."""
 
 
 def find_fusions(graph: Graph) -> Fusions:
@@ -54,7 +57,8 @@ def find_fusions(graph: Graph) -> Fusions:
         if consumer is not None and providers:
             absorbed[op.id] |= providers
             _join(parents, op.id, consumer.id)
-    return Fusions(tuple(_root(parents, op.id) for op in graph.ops), tuple(absorbed))
+    in_place = tuple(in_place_on(op, wiring) for op in graph.ops)
+    return Fusions(tuple(_root(parents, op.id) for op in graph.ops), tuple(absorbed), in_place)
 
 
 def fusion_groups(graph: Graph) -> tuple[int, ...]:

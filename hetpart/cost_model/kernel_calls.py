@@ -25,8 +25,16 @@ class KernelCall:
     """Whether it reads from random places of a weight, which are in no cache however small the model."""
 
 
-def kernel_call(members: Sequence[Op], graph: Graph) -> KernelCall | None:
-    """The call that ``members``, which share a kernel, amount to; None where no family speaks of it."""
+def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) -> KernelCall | None:
+    """The call that ``members``, which share a kernel, amount to; None where no family speaks of it.
+
+    Args:
+        members: In order; the kernel is named after the first product or convolution, else the last.
+        graph: What they are of.
+        in_place: Whether the last writes over its first input, and copies none of it.
+    """
+    if in_place:
+        return _called(_update, members[-1], graph, "scatter")
     for op in members:
         if op.op_type in HEAVY and not op.domain:
             return _called(HEAVY[op.op_type], op, graph)
@@ -225,6 +233,12 @@ def _scatter(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1, o.numel(1))))
 
 
+def _update(o: Operands, family: str) -> KernelCall | None:
+    """Each update is written where it belongs."""
+    updates = max(1, min(o.numel(1), o.numel(2)) if o.numel(2) else o.numel(1))
+    return KernelCall(family, (updates, updates))
+
+
 def _window(o: Operands, family: str) -> KernelCall | None:
     area = prod(o.integers("kernel_shape")) or 1
     return KernelCall(family, (max(1, o.output_numel()), area))
@@ -240,7 +254,7 @@ MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
-MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather, _scatter})
+MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather, _scatter, _update})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 _COPIES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp
@@ -68,8 +68,9 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
         return ()
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
+    in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
     return tuple(
-        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around), rates, around))
+        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around, in_place), rates, around))
         for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
     )
 
@@ -125,14 +126,16 @@ def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, aroun
     return seconds + cold + kernel.views * (rates.visit_seconds + cold)
 
 
-def _kernel_seconds(kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings) -> float | None:
+def _kernel_seconds(
+    kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings, in_place: Collection[int]
+) -> float | None:
     if not kernel.ops:
         elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
         return call_seconds(KernelCall(REORDER, (elements,)), rates, around)
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
     members = [graph.ops[op] for op in kernel.ops]
-    call = kernel_call(members, graph)
+    call = kernel_call(members, graph, in_place=members[-1].id in in_place)
     if call is None or call.family not in rates.tables:
         return None
     probability = _head(members).usage.probability

@@ -57,7 +57,7 @@ def _scatter(o: Operands) -> float:
 
 @bytes_written(*SCATTERS)
 def _scatter_written(o: Operands) -> int:
-    """ONNX Runtime copies the data, then writes the updates over it."""
+    """The data is copied, then the updates are written over it; ``cost_model.updates`` says where no copy is made."""
     return o.output_nbytes() + o.nbytes(2)
 
 
@@ -66,4 +66,6 @@ def _scattered_rows(o: Operands) -> int:
     return o.nbytes(2)
 
 
+no_arithmetic(("TensorScatter",))
+bytes_written.add(lambda o: o.output_nbytes() + o.nbytes(1), ("TensorScatter",))
 no_arithmetic(("Compress", "NonZero", "OneHot"))

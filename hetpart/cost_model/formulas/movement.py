@@ -11,7 +11,7 @@ METADATA = ("Constant", "OptionalHasElement", "SequenceEmpty", "SequenceLength",
 REFERENCES = ("Optional", "OptionalGetElement")
 """They pass on what they are given."""
 WHOLE = (
-    "Concat", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Split", "TensorScatter", "Transpose",
+    "Concat", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Split", "Transpose",
     "ConcatFromSequence", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence",
 )  # fmt: skip
 """They move every element of their inputs once."""

@@ -13,13 +13,12 @@ from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified
 from hetpart.cost_model.sums import MATRIX
+from hetpart.cost_model.updates import UPDATES, VIEWS
 from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
 
-VIEWS = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Their output is their first input, under another name."""
 IN_PLACE = frozenset({
-    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "ScatterElements", "Selu",
+    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu",
     "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
 })  # fmt: skip
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
@@ -146,6 +145,9 @@ class _Session:
         made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
         self._append(Kernel(numbers, made, ops=_ids(_computing(members))), last.id + 2 * len(self.graph.ops))
 
+    def _overwrites(self, op: Op) -> bool:
+        return op.op_type in IN_PLACE or op.op_type in UPDATES[self.lane.provider]
+
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)
         self.index.append(index)
@@ -160,7 +162,7 @@ class _Session:
         flows = not self.graph.values[first].is_constant
         if flows and last.op_type in VIEWS:
             return Made(plain.value, plain.nbytes, plain.form, view_of=first)
-        return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and last.op_type in IN_PLACE else ())
+        return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and self._overwrites(last) else ())
 
 
 def _computing(members: tuple[Op, ...]) -> tuple[Op, ...]:
