@@ -61,8 +61,10 @@ class PartitionedModel:
     def save(self, path: str | PathLike[str], *, self_contained: bool = False) -> Path:
         """Write the bundle to ``path``; weights stay where they are unless ``self_contained``."""
         from hetpart.plan.bundle import write_bundle
+        from hetpart.plan.cut_models import streamed_model
 
-        return write_bundle(Path(path), self.plan, self._models(), self_contained=self_contained)
+        streamed = streamed_model(self.imported.proto, self.plan)
+        return write_bundle(Path(path), self.plan, self._models(), streamed=streamed, self_contained=self_contained)
 
     def session(
         self,
@@ -88,6 +90,7 @@ class PartitionedModel:
     def bundle(self) -> Bundle:
         """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged."""
         from hetpart.plan.bundle import Bundle
+        from hetpart.plan.cut_models import streamed_model
         from hetpart.plan.fingerprint import verify_files
 
         reference = self.plan.model
@@ -95,7 +98,8 @@ class PartitionedModel:
         if folder is not None:
             verify_files(folder, reference.files)
         models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
-        return Bundle(self.plan, models, folder)
+        streamed = streamed_model(self.imported.proto, self.plan)
+        return Bundle(self.plan, models, folder, streamed.SerializeToString(deterministic=True) if streamed else None)
 
 
 def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape: ShapeOption = None) -> Graph:
@@ -155,6 +159,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     access: AccessOption = None,
     time_limit: float = TIME_LIMIT,
     overlap: bool = False,
+    stream: bool | None = None,
     verify: str = "sampled",
     progress: Progress | None = None,
 ) -> PartitionedModel:
@@ -183,6 +188,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
         time_limit: Seconds after which the search returns the best it has.
         overlap: Cut and lay out for devices and copies that work at the same time: more partitions where an early copy
             pays, and more memory between them where the budget has it. No op moves.
+        stream: Whether weights may be copied to the accelerator in every run instead of being held there; ``None``
+            where a byte of its memory is worth more than copying one takes.
         verify: ``"full"`` records a digest of every byte of the weight files, ``"sampled"`` of some blocks.
         progress: Called with the name of every stage as it begins.
 
@@ -197,7 +204,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     options = RequestOptions(
         shape=shape, pin=pin, colocate=colocate, host_budget=host_budget, headroom=headroom, io=io, state=state,
         max_partitions=max_partitions, min_gain=min_gain, threads=threads, trip_count=trip_count, access=access,
-        time_limit=time_limit,
+        time_limit=time_limit, stream=stream,
     )  # fmt: skip
     request = Request.of(budget, options)
     machine = request.machine(hardware)

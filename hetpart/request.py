@@ -31,13 +31,14 @@ from hetpart.partitioner.fewer import place_within
 from hetpart.partitioner.formulate import formulate
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.partitioner.place import place
+from hetpart.partitioner.streamable import with_streaming
 from hetpart.units import OPEN, format_bytes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from hetpart.constraints import Headroom
+    from hetpart.constraints import Headroom, Limits
     from hetpart.cost_model.annotate import Costs
     from hetpart.devices import Machine
     from hetpart.graph.from_onnx import ImportedModel
@@ -66,6 +67,7 @@ class RequestOptions(TypedDict, total=False):
     trip_count: TripOption
     access: AccessOption
     time_limit: float
+    stream: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Request:
     assumptions: Assumptions
     threads: int
     time_limit: float
+    stream: bool | None = None
+    """Whether weights may be streamed; ``None`` where a byte of memory is worth more than copying it takes."""
 
     @classmethod
     def of(cls, budget: BudgetOption, options: RequestOptions) -> Request:
@@ -90,6 +94,7 @@ class Request:
         threads, time_limit = options.get("threads", 0), options.get("time_limit", TIME_LIMIT)
         require(threads >= 0, "threads", threads, "it is a number from 0, which leaves it to the machine")
         require(time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0")
+        limits = parse_limits(options.get("max_partitions"), options.get("min_gain"))
         return cls(
             budgets=_budgets(budget, options.get("host_budget")),
             pins=parse_pins(options.get("pin")),
@@ -97,13 +102,14 @@ class Request:
                 parse_colocations(options.get("colocate")),
                 parse_bindings(options.get("io")),
                 parse_states(options.get("state")),
-                parse_limits(options.get("max_partitions"), options.get("min_gain")),
+                limits,
                 parse_headroom(options.get("headroom")),
             ),
             shapes=parse_shapes(options.get("shape")),
             assumptions=parse_assumptions(options.get("trip_count"), options.get("access")),
             threads=threads,
             time_limit=time_limit,
+            stream=_stream(options.get("stream"), limits),
         )
 
     def texts(self) -> dict[str, str]:
@@ -115,6 +121,7 @@ class Request:
             "threads": str(self.threads),
             **self.constraints.options(),
             **self.assumptions.options(),
+            **({} if self.stream is None else {"stream": str(self.stream).lower()}),
         }
 
     def machine(self, hardware: str | PathLike[str] | None) -> Machine:
@@ -149,7 +156,11 @@ class Priced:
     def formulated(self, budgets: Mapping[str, int]) -> Formulation:
         """The placement problem under ``budgets`` and every constraint."""
         found = formulate(self.graph, self.costs, self.pins, budgets)
-        return colocated(found, self.graph, self.request.constraints)
+        found = colocated(found, self.graph, self.request.constraints)
+        stream = self.request.stream
+        if stream is False or self.request.constraints.limits:
+            return found
+        return with_streaming(found, self.graph, self.costs, asked=bool(stream))
 
     def placed(
         self, formulation: Formulation, source: str | Placement = "optimal", time_limit: float | None = None
@@ -165,6 +176,15 @@ class Priced:
             return place(self.graph, self.costs, formulation, source, self.pins, limit)
 
         return place_within(formulation, self.request.constraints.limits, source, solved, limit)
+
+
+def _stream(wanted: bool | None, limits: Limits) -> bool | None:
+    if wanted and limits:
+        raise InvalidOptionError(
+            "weights are streamed through partitions of their own, and the cut is limited",
+            hint="leave out --max-partitions and --min-gain, or --stream",
+        )
+    return wanted
 
 
 def require(holds: bool, name: str, given: object, hint: str) -> None:

@@ -34,7 +34,7 @@ ROOMS = (
     ("bounds",),
     ("search",),
     ("formulate",),
-    ("colocate", "source"),
+    ("colocate", "source", "streamable"),
     ("timeline",),
     ("assembly",),
     ("counterfactual", "fewer", "overlap", "place", "tradeoff"),

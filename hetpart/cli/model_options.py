@@ -54,6 +54,9 @@ _REQUEST: Mapping[str, Callable[..., Any]] = {
         metavar="IN=OUT",
         help="An input and its new value share a device; auto finds such pairs.",
     ),
+    "stream": click.option(
+        "--stream/--no-stream", default=None, help="Copy weights in every run; by default where that seems to pay."
+    ),
     "time_limit": click.option(
         "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement."
     ),

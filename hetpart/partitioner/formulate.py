@@ -15,6 +15,7 @@ from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
 from hetpart.partitioner.problem import NO_BUDGET, NO_FORM, NO_OP, PlacementProblem, Reuse, Uses
+from hetpart.partitioner.scores.streaming import with_streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,13 @@ class Formulation:
     values: tuple[Value, ...]
     """The values of the problem, in its order."""
     weights: tuple[Value, ...]
+
+    def with_streamed(self, streamed: NDArray[np.bool_] | None) -> Formulation:
+        """The problem in which the (W,) ``streamed`` weights are values, behind all others."""
+        if streamed is None or not streamed.any():
+            return replace(self, problem=replace(self.problem, streaming=None))
+        more = tuple(self.weights[index] for index in np.flatnonzero(streamed).tolist())
+        return replace(self, problem=with_streamed(self.problem, streamed), values=(*self.values, *more))
 
 
 def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapping[str, int]) -> Formulation:

@@ -15,6 +15,7 @@ from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
 from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
+from hetpart.partitioner.search.three_states import solve_three_states
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _Task:
         """
         problem, laid_out = formulation.problem, packing(self.graph, self.costs, formulation)
         try:
-            found = solve(problem, source=self.source, time_limit=time_limit, packing=laid_out)
+            found = solve_three_states(problem, source=self.source, time_limit=time_limit, packing=laid_out)
         except NothingFitsError as error:
             least = self._assembled(formulation, _unlimited(problem, error.shortage.placement))
             if not _excess(least).any():  # values that take each other's place can need less than what is alive
@@ -75,7 +76,8 @@ class _Task:
 
     def _assembled(self, formulation: Formulation, solution: Solution) -> Assembly:
         rule = self.source if isinstance(self.source, str) else "the placement file"
-        return Assembly.of(self.graph, self.costs, formulation, self.pins, rule, solution)
+        seen = formulation.with_streamed(solution.streamed)
+        return Assembly.of(self.graph, self.costs, seen, self.pins, rule, solution)
 
 
 def place(

@@ -67,6 +67,22 @@ class Reuse:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Streaming:
+    """What it takes to copy weights to the accelerator in every run rather than to hold them there."""
+
+    seconds: NDArray[np.float64]
+    """(W,) Infinite where a weight may not be streamed."""
+    nbytes: NDArray[np.int64]
+    """(W,) Of the buffer that a streamed weight is copied to."""
+    asked: bool = False
+    """Whether it is tried also where a byte is worth less than copying it takes."""
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.seconds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlacementProblem:
     """Devices ``D``, ops ``N``, values ``V``, weights ``W``. Seconds are floats, bytes int64."""
 
@@ -97,6 +113,12 @@ class PlacementProblem:
     """(D,) Per partition."""
     reuse: Reuse | None = None
     """None where values are only known to be held while they are alive."""
+    streaming: Streaming | None = None
+    """None where weights lie where they are used for as long as the plan is loaded."""
+    streamed: NDArray[np.bool_] | None = None
+    """(V,) Values that are streamed weights: the host holds them as such, and they come one partition early."""
+    stands_for_weight: NDArray[np.bool_] | None = None
+    """(V,) Values whose producers are no ops, but say where a weight is held."""
 
     @property
     def ops(self) -> int:
@@ -105,6 +127,12 @@ class PlacementProblem:
     @property
     def values(self) -> int:
         return len(self.value_producer)
+
+    @property
+    def made(self) -> NDArray[np.bool_]:
+        """(V,) Values that ops make."""
+        made = self.value_producer != NO_OP
+        return made if self.stands_for_weight is None else made & ~self.stands_for_weight
 
     def legal(self) -> NDArray[np.bool_]:
         """(D, N) Where each op may run, its whole group considered."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hetpart.errors import HetpartError, InvalidBundleError
 from hetpart.plan.fingerprint import verify_files
 from hetpart.plan.io import PLAN_FILE, is_plan, load_plan, write_plan
+from hetpart.plan.streamed import streamed_weights
 from hetpart.plan.swap import put_in_place
 from hetpart.plan.weights import GATHERED_FILE, gather_weights, weight_files
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
     from hetpart.plan.model import Plan
 
-_BUNDLE_FILE = re.compile(rf"{re.escape(PLAN_FILE)}|partition-\d+\.onnx|{re.escape(GATHERED_FILE)}")
+STREAMED_FILE = "streamed.onnx"
+_BUNDLE_FILE = re.compile(
+    rf"{re.escape(PLAN_FILE)}|partition-\d+\.onnx|{re.escape(STREAMED_FILE)}|{re.escape(GATHERED_FILE)}"
+)
 _STAGING_PREFIX = ".hetpart-"
 _NAMES_SHOWN = 3
 _MAKE_ONE = "make one with `hetpart partition MODEL -o BUNDLE`"
@@ -42,15 +46,25 @@ class Bundle:
     """Serialized ONNX model of every partition."""
     weights: Path | None
     """Folder that the models' external references are relative to."""
+    streamed: bytes | None = None
+    """Serialized ONNX model that returns the weights the plan streams; ``None`` where it streams none."""
 
 
-def write_bundle(path: Path, plan: Plan, models: Iterable[onnx.ModelProto], *, self_contained: bool = False) -> Path:
+def write_bundle(
+    path: Path,
+    plan: Plan,
+    models: Iterable[onnx.ModelProto],
+    *,
+    streamed: onnx.ModelProto | None = None,
+    self_contained: bool = False,
+) -> Path:
     """Write a bundle to ``path``, replacing a bundle that is there.
 
     Args:
         path: The bundle's folder.
         plan: Its ``model.folder`` is absolute.
         models: One per partition, in order.
+        streamed: The model of the weights that the plan streams.
         self_contained: Copy the weights that are used into the bundle.
 
     Raises:
@@ -67,7 +81,7 @@ def write_bundle(path: Path, plan: Plan, models: Iterable[onnx.ModelProto], *, s
         staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=target.parent))
         new, old = staging / "new", staging / "old"
         new.mkdir()  # in here, for the permissions that the user's umask gives
-        _fill(new, target, plan, models, self_contained=self_contained)
+        _fill(new, target, plan, [*models, *([] if streamed is None else [streamed])], self_contained=self_contained)
         put_in_place(new, target, old)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
@@ -131,8 +145,9 @@ def _fill(new: Path, target: Path, plan: Plan, models: Iterable[onnx.ModelProto]
         plan = replace(plan, model=replace(plan.model, folder="", files=weight_files(protos, new, full=full)))
     elif source is not None:
         plan = replace(plan, model=replace(plan.model, folder=_relative(source, target)))
-    for partition, proto in zip(plan.partitions, protos, strict=True):
-        _write(new / partition.file, proto.SerializeToString(deterministic=True))
+    files = [partition.file for partition in plan.partitions] + ([STREAMED_FILE] if streamed_weights(plan) else [])
+    for file, proto in zip(files, protos, strict=True):
+        _write(new / file, proto.SerializeToString(deterministic=True))
     _write(new / PLAN_FILE, write_plan(plan))
 
 
@@ -161,7 +176,8 @@ def open_bundle(path: Path, *, verify_full: bool = False) -> Bundle:
         raise InvalidBundleError(f"the bundle {path} {what}", hint=_MAKE_ONE)
     plan = load_plan(path)
     models = tuple(_read_model(path / partition.file) for partition in plan.partitions)
-    return Bundle(plan, models, _weights_folder(plan, path, verify_full=verify_full))
+    streamed = _read_model(path / STREAMED_FILE) if streamed_weights(plan) else None
+    return Bundle(plan, models, _weights_folder(plan, path, verify_full=verify_full), streamed)
 
 
 def _read_model(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidModelError
+from hetpart.plan.streamed import streamed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,18 @@ def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
         yield _extract(whole, partition)
 
 
+def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None:
+    """A model that returns every weight that ``plan`` streams, made from others where it is; ``None`` for none."""
+    import onnx_ir as ir
+
+    if not streamed_weights(plan):
+        return None
+    whole = ir.from_proto(proto)
+    graph = ir.convenience.extract(whole.graph, inputs=[], outputs=list(streamed_weights(plan)))
+    graph.name = f"{whole.graph.name or 'graph'}/streamed"
+    return _proto(whole, graph)
+
+
 def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
     import onnx_ir as ir
 
@@ -52,6 +65,14 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
     graph.doc_string = whole.graph.doc_string
     for node in graph:
         node.metadata_props[_DEVICE_KEY] = partition.device
+    for name in partition.inputs:  # a streamed weight is an input and no weight
+        graph.initializers.pop(name, None)
+    return _proto(whole, graph)
+
+
+def _proto(whole: onnx_ir.Model, graph: onnx_ir.Graph) -> onnx.ModelProto:
+    import onnx_ir as ir
+
     version = min(max(whole.ir_version, _LOWEST_IR_VERSION), _HIGHEST_IR_VERSION)
     proto = ir.to_proto(ir.Model(graph, ir_version=version, **_described(whole)))
     # The extraction gathers weights in a set: their order is that of addresses in memory.

@@ -15,6 +15,7 @@ from hetpart.devices import Provider
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.plan import verify_timeline
 from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
+from hetpart.plan.streamed import streamed_weights
 
 Offenders = Callable[[Plan], Iterable[str]]
 
@@ -54,7 +55,7 @@ def _values_used(plan: Plan) -> Iterator[str]:
 
 
 def _unmade_inputs(plan: Plan) -> Iterator[str]:
-    made = {spec.name for spec in plan.inputs}
+    made = {spec.name for spec in plan.inputs} | set(streamed_weights(plan))
     for partition in plan.partitions:
         yield from _outside(partition.inputs, made)
         made.update(partition.outputs)
@@ -108,7 +109,7 @@ def _contradictions(plan: Plan) -> Iterator[str]:
 def _absent(plan: Plan) -> Iterator[str]:
     """What a partition or copy reads from a device that the value is not on by then, in the order of a run."""
     host = next((use.device for use in plan.devices), "")
-    present = {(spec.name, host) for spec in plan.inputs}
+    present = {(name, host) for name in (*(spec.name for spec in plan.inputs), *streamed_weights(plan))}
     waiting = list(reversed(plan.transfers))
     for step in range(len(plan.partitions) + 1):
         while waiting and waiting[-1].step <= step:

@@ -12,6 +12,7 @@ from math import isfinite
 
 from hetpart.plan.model import Buffer, Partition, Plan
 from hetpart.plan.occupancy import Occupancy
+from hetpart.plan.streamed import streamed_weights
 from hetpart.plan.timeline import Task, TaskKind
 
 _Place = tuple[str, str]
@@ -61,7 +62,7 @@ def read_too_early(plan: Plan) -> Iterator[str]:
     run = _Run.of(plan)
     if run is None:
         return
-    given = {(spec.name, plan.devices[0].device) for spec in plan.inputs}
+    given = {(name, plan.devices[0].device) for name in (*(spec.name for spec in plan.inputs), *streamed_weights(plan))}
     for place, readers in run.reads.items():
         writers = run.writes.get(place, 0)
         if place not in given and any(not run.before[task] & writers for task in _members(readers & ~writers)):

@@ -17,6 +17,7 @@ from hetpart.devices import HOST, Provider
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
 from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
+from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
 from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
 from hetpart.runtime.values import allocate
 
@@ -46,9 +47,19 @@ class Layout:
     """Bytes/s of an emulated link; ``None`` lets copies go as fast as memory does."""
     states: tuple[State, ...] = ()
     """What lies on its device from run to run. It is none of the plan's inputs and outputs here."""
+    streamed: StreamedWeights = NO_WEIGHTS
+    """Weights on the host that runs copy."""
 
     @classmethod
-    def of(cls, plan: Plan, *, emulate: bool, link: float | None = None, states: tuple[State, ...] = ()) -> Layout:
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        emulate: bool,
+        link: float | None = None,
+        states: tuple[State, ...] = (),
+        streamed: StreamedWeights = NO_WEIGHTS,
+    ) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
         ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
@@ -58,7 +69,7 @@ class Layout:
             if use.device in used
         }
         offsets = {(buffer.value, buffer.device): buffer.offset for buffer in plan.buffers}
-        return cls(plan, plan.devices[HOST].device, specs, memories, offsets, link, states)
+        return cls(plan, plan.devices[HOST].device, specs, memories, offsets, link, states, streamed)
 
     @property
     def given(self) -> list[Place]:
@@ -118,6 +129,7 @@ class Frame:
     def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
         blocks = {device: memory.allocate(layout.arena_bytes(device)) for device, memory in layout.memories.items()}
         addresses = {place: blocks[place[1]].address + offset for place, offset in layout.offsets.items()}
+        addresses |= {(name, layout.host): address for name, address in layout.streamed.addresses.items()}
         stages = [
             Stage.of(layout, partition, session, addresses)
             for partition, session in zip(layout.plan.partitions, sessions, strict=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.plan.model import Buffer, Transfer
 from hetpart.plan.occupancy import Occupancy
+from hetpart.plan.streamed import streamed_weights
 from hetpart.plan.timeline import TaskKind
 from hetpart.runtime.tasks import Task, TaskGraph
 
@@ -134,7 +135,8 @@ def _task(layout: Layout, item: Item, numbers: dict[Place, int]) -> Task:
 
 def _uses(layout: Layout, work: list[Item]) -> tuple[dict[Place, _Use], list[set[int]]]:
     """Makers and readers of every place, and the tasks that each task waits for because of them."""
-    uses = {place: _Use(None) for place in layout.given}
+    weights = [(name, layout.host) for name in streamed_weights(layout.plan)]
+    uses = {place: _Use(None) for place in (*layout.given, *weights)}
     after: list[set[int]] = [set() for _ in work]
     for task, (_, record) in enumerate(work):
         for place in _reads(layout, record):

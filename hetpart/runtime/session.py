@@ -31,6 +31,7 @@ from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
 from hetpart.runtime.sessions import SessionSettings, open_sessions
 from hetpart.runtime.states import States
+from hetpart.runtime.streaming import StreamedWeights
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -91,7 +92,8 @@ class Session(DescribedSession):
         self._sessions = open_sessions(opened, settings, self._weights, progress)
         states = read_states(opened, state)
         link = parse_link(emulate_link, emulate=emulate)
-        self._layout = Layout.of(without_copies(self.plan, states), emulate=emulate, link=link, states=states)
+        plan, streamed = without_copies(self.plan, states), StreamedWeights.of(opened)
+        self._layout = Layout.of(plan, emulate=emulate, link=link, states=states, streamed=streamed)
         self._overlap = overlap
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}

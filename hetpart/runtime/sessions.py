@@ -210,6 +210,11 @@ def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxrunt
     return _session(str(path), wanted, use.device, session_options(settings, None))
 
 
+def host_session(model: bytes, weights: Path | None) -> onnxruntime.InferenceSession:
+    """A session of ``model``, as it stands, on the host."""
+    return _session(model, Provider.CPU, "", session_options(SessionSettings(optimize=False), weights))
+
+
 def _session(
     model: bytes | str, wanted: Provider, device: str, options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:

@@ -113,10 +113,11 @@ def packing(graph: Graph, costs: Costs, formulation: Formulation) -> Packing:
     problem, sessions = formulation.problem, Sessions.of(graph, costs, formulation)
     limited = problem.budgets != NO_BUDGET
 
-    def packed(placement: Placement, cut: Cut) -> Packed:
-        crossing = crossing_values(problem, cut)
-        held = arenas(formulation, buffers(problem, placement, cut, crossing))
+    def packed(placement: Placement, cut: Cut, streamed: NDArray[np.bool_] | None) -> Packed:
+        seen = formulation if streamed is None else formulation.with_streamed(streamed)
+        crossing = crossing_values(seen.problem, cut)
+        held = arenas(seen, buffers(seen.problem, placement, cut, crossing))
         taken = np.array([arena.held_bytes for arena in held], np.int64)
-        return Packed(sessions.in_use(cut, crossing, limited), np.where(limited, taken, 0))
+        return Packed(sessions.in_use(cut, crossing[: problem.values], limited), np.where(limited, taken, 0))
 
     return packed

@@ -54,7 +54,7 @@ def arenas(formulation: Formulation, held: Buffers, spans: Spans | None = None) 
 
 
 def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | None) -> Arena:
-    mine = [int(row) for row in np.flatnonzero(held.device == device)]
+    mine = [int(row) for row in np.flatnonzero(held.device == device) if not _is_weight(formulation, held, int(row))]
     inside = [row for row in mine if _is_planned(formulation, int(held.value[row]), device)]
     outside = sorted(set(mine) - set(inside))
     placed = tuple(_interval(formulation, held, row) for row in inside)
@@ -74,6 +74,12 @@ def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | 
         packing.nbytes,
         most_alive(beside),
     )
+
+
+def _is_weight(formulation: Formulation, held: Buffers, row: int) -> bool:
+    """Whether it is a streamed weight where it lies as such."""
+    streamed = formulation.problem.streamed
+    return streamed is not None and held.device[row] == HOST and bool(streamed[held.value[row]])
 
 
 def _is_planned(formulation: Formulation, index: int, device: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.devices import HOST
+from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.assembly.activations import activation_bytes, expected_activation_bytes
 from hetpart.partitioner.assembly.arenas import Arena, arenas
 from hetpart.partitioner.assembly.specs import value_spec
@@ -99,13 +99,21 @@ def residencies(assembly: Assembly) -> tuple[Residency, ...]:
     """Where every weight is held."""
     held = assembly.formulation.problem.held(assembly.solution.placement)
     return tuple(
-        Residency(
-            weight.name,
-            name,
-            ResidencyState.HOST if device == HOST else ResidencyState.RESIDENT,
-            weight.nbytes,
-        )
+        Residency(weight.name, assembly.device_names[device], state, weight.nbytes)
         for index, weight in enumerate(assembly.formulation.weights)
-        for device, name in enumerate(assembly.device_names)
-        if held[device, index]
+        for device, state in _states(assembly, held[:, index], index)
     )
+
+
+def _states(assembly: Assembly, held: NDArray[np.bool_], weight: int) -> list[tuple[int, ResidencyState]]:
+    """Devices that a weight is held on, or streamed to. Of a streamed one the host's copy is said where ops use it."""
+    found = [
+        (device, ResidencyState.HOST if device == HOST else ResidencyState.RESIDENT)
+        for device in np.flatnonzero(held).tolist()
+    ]
+    streamed, solution = assembly.solution.streamed, assembly.solution
+    if streamed is None or not streamed[weight]:
+        return found
+    uses = assembly.formulation.problem.weight_uses
+    users = solution.placement[uses.ops[uses.offsets[weight] : uses.offsets[weight + 1]]]
+    return [*(found if (users == HOST).any() else []), (ACCELERATOR, ResidencyState.STREAMED)]

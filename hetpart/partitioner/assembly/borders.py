@@ -54,11 +54,19 @@ def _inputs(assembly: Assembly, count: int) -> list[_Border]:
     uses = problem.value_uses
     read: list[_Border] = [{} for _ in range(count)]
     for row, op, on_host in zip(uses.rows, uses.ops, uses.on_host, strict=True):
+        if _is_weight_at_home(assembly, int(row), int(op)):
+            continue
         producer, partition = problem.value_producer[row], int(cut.partition[op])
         if producer == NO_OP or cut.partition[producer] != partition:
             name = assembly.formulation.values[int(row)].name
             read[partition][name] = read[partition].get(name, True) and bool(on_host)
     return read
+
+
+def _is_weight_at_home(assembly: Assembly, value: int, op: int) -> bool:
+    """Whether the value is a streamed weight, and the op, on the host, has it as the weight it is."""
+    streamed = assembly.formulation.problem.streamed
+    return streamed is not None and bool(streamed[value]) and assembly.solution.placement[op] == HOST
 
 
 def _outputs(assembly: Assembly, count: int) -> list[_Border]:
@@ -72,8 +80,9 @@ def _outputs(assembly: Assembly, count: int) -> list[_Border]:
 
 
 def _weights(assembly: Assembly, count: int) -> list[list[Value]]:
-    uses = assembly.formulation.problem.weight_uses
+    uses, streamed = assembly.formulation.problem.weight_uses, assembly.solution.streamed
     held: list[dict[int, None]] = [{} for _ in range(count)]
     for row, op in zip(uses.rows, uses.ops, strict=True):
-        held[int(assembly.solution.cut.partition[op])][int(row)] = None
+        if streamed is None or not streamed[row] or assembly.solution.placement[op] == HOST:
+            held[int(assembly.solution.cut.partition[op])][int(row)] = None
     return [[assembly.formulation.weights[row] for row in rows] for rows in held]

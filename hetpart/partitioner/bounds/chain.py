@@ -51,7 +51,7 @@ def _edges(problem: PlacementProblem) -> tuple[list[int], list[int]]:
     """(producers, users), sorted by user."""
     uses = problem.value_uses
     producers = problem.value_producer[uses.rows]
-    made = producers != NO_OP
+    made = problem.made[uses.rows]
     users, producers = unique_pairs(uses.ops[made].astype(np.int64), producers[made].astype(np.int64))
     return producers.tolist(), users.tolist()
 

@@ -148,7 +148,7 @@ def edges_of(program: Program) -> list[tuple[int, int]]:
     """Every (maker, user) of ops, once."""
     uses, problem = program.problem.value_uses, program.problem
     makers = problem.value_producer[uses.rows]
-    made = makers != NO_OP
+    made = problem.made[uses.rows]
     first, second = unique_pairs(makers[made].astype(np.int64), uses.ops[made].astype(np.int64))
     return list(zip(first.tolist(), second.tolist(), strict=True))
 

@@ -15,6 +15,11 @@ from hetpart.devices import HOST
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
     from hetpart.partitioner.scores.cut import Cut
 
@@ -48,11 +53,14 @@ def speaks_of(*, by_moments: bool) -> str:
     return f"{SERIAL}; {MOMENTS if by_moments else WEIGHTS}"
 
 
-def check(problem: PlacementProblem, placement: Placement, cut: Cut) -> Verdict:
-    """Cost, peaks and legality of ``placement`` run as ``cut`` says."""
-    run = _Run.of(problem, placement, cut)
-    illegal = [*_ops_out_of_place(run), *_split_groups(run), *_bad_cut(run)]
+def check(
+    problem: PlacementProblem, placement: Placement, cut: Cut, streamed: NDArray[np.bool_] | None = None
+) -> Verdict:
+    """Cost, peaks and legality of ``placement`` run as ``cut`` says, with (W,) ``streamed`` weights."""
+    run = _Run.of(problem, placement, cut, streamed)
+    illegal = [*_ops_out_of_place(run), *_split_groups(run), *_bad_cut(run), *_not_streamable(run)]
     cost = _compute(run) + sum(run.copy_seconds(value) for value in run.values)
+    cost += sum(weight.seconds for weight in run.streamed)
     peaks = tuple(_peak(run, device) for device in range(len(problem.devices)))
     over = list(_over_budget(problem, peaks))
     sessions = sum(float(problem.session_seconds[device]) for device in run.devices)
@@ -107,6 +115,22 @@ class _Value:
 
 
 @dataclass(frozen=True, slots=True)
+class _StreamedWeight:
+    """A weight that is copied to the accelerator in every run."""
+
+    weight: int
+    nbytes: int
+    seconds: float
+    used: tuple[int, ...]
+    """Partitions there that use it."""
+
+    def held(self, here: list[int]) -> range:
+        """Steps at which the accelerator, whose partitions are ``here``, has a buffer for it."""
+        first = here.index(min(self.used))
+        return range(here[max(0, first - 1)], max(self.used) + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     problem: PlacementProblem
     placement: tuple[int, ...]
@@ -114,13 +138,15 @@ class _Run:
     devices: tuple[int, ...]
     """Device of every partition."""
     values: tuple[_Value, ...]
+    streamed: tuple[_StreamedWeight, ...]
 
     @classmethod
-    def of(cls, problem: PlacementProblem, placement: Placement, cut: Cut) -> _Run:
+    def of(cls, problem: PlacementProblem, placement: Placement, cut: Cut, streamed: NDArray[np.bool_] | None) -> _Run:
         places, partition = tuple(placement.tolist()), tuple(cut.partition.tolist())
         rows = _rows(problem.value_uses)
         values = tuple(_value(problem, value, rows[value], places, partition) for value in range(problem.values))
-        return cls(problem, places, partition, tuple(cut.devices.tolist()), values)
+        weights = () if streamed is None else _streamed_weights(problem, places, partition, streamed.tolist())
+        return cls(problem, places, partition, tuple(cut.devices.tolist()), values, tuple(weights))
 
     def copy_seconds(self, value: _Value) -> float:
         return sum(value.seconds[value.home][device] for device in value.copied_to)
@@ -152,6 +178,21 @@ def _value(
         returned=bool(problem.value_returned[value]),
         seconds=tuple(tuple(float(problem.copy_seconds[a, b, value]) for b in devices) for a in devices),
     )
+
+
+def _streamed_weights(
+    problem: PlacementProblem, places: tuple[int, ...], partition: tuple[int, ...], streamed: list[bool]
+) -> Iterator[_StreamedWeight]:
+    for weight, uses in enumerate(_rows(problem.weight_uses)):
+        used = tuple(partition[op] for op, on_host in uses if places[op] != HOST and not on_host)
+        if streamed[weight] and used:
+            assert problem.streaming is not None
+            seconds, nbytes = float(problem.streaming.seconds[weight]), int(problem.streaming.nbytes[weight])
+            yield _StreamedWeight(weight, nbytes, seconds, used)
+
+
+def _not_streamable(run: _Run) -> list[str]:
+    return [f"weight {one.weight} may not be streamed" for one in run.streamed if not math.isfinite(one.seconds)]
 
 
 def _compute(run: _Run) -> float:
@@ -203,12 +244,18 @@ def _peak(run: _Run, device: int) -> int:
 
 
 def _weights(run: _Run, device: int) -> int:
+    """What is streamed the host holds, and the accelerator does not."""
     sizes: list[int] = run.problem.weight_bytes.tolist()
+    streamed = {one.weight for one in run.streamed}
     return sum(
         size
-        for size, uses in zip(sizes, _rows(run.problem.weight_uses), strict=True)
-        if any((HOST if on_host else run.placement[op]) == device for op, on_host in uses)
+        for weight, (size, uses) in enumerate(zip(sizes, _rows(run.problem.weight_uses), strict=True))
+        if (device == HOST if weight in streamed else _uses_there(run, uses, device))
     )
+
+
+def _uses_there(run: _Run, uses: list[tuple[int, bool]], device: int) -> bool:
+    return any((HOST if on_host else run.placement[op]) == device for op, on_host in uses)
 
 
 def _buffers(run: _Run, device: int) -> int:
@@ -218,6 +265,10 @@ def _buffers(run: _Run, device: int) -> int:
     for value in run.values:
         for step in value.held(device, steps):
             held[step] += value.nbytes
+    here = [step for step, where in enumerate(run.devices) if where == device]
+    for weight in run.streamed if device != HOST else ():
+        for step in weight.held(here):
+            held[step] += weight.nbytes
     return max(held)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, unique_pairs
+from hetpart.partitioner.problem import Placement, PlacementProblem, unique_pairs
 from hetpart.partitioner.scores.edge_sweeps import Sweeps
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def dependencies(problem: PlacementProblem) -> Sweeps:
     """The edges between ops."""
     uses = problem.value_uses
     producers = problem.value_producer[uses.rows]
-    made = producers != NO_OP
+    made = problem.made[uses.rows]
     users, producers = unique_pairs(uses.ops[made].astype(np.int64), producers[made].astype(np.int64))
     return Sweeps.of(producers.astype(np.int32), users.astype(np.int32), problem.ops)
 

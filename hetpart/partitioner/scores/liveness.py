@@ -117,6 +117,10 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     made = _made_at(problem, cut)
     first_read, last_read = _reads(problem, placement, cut)
     last_read[HOST, problem.value_returned] = steps
+    nbytes = np.broadcast_to(problem.value_bytes, first_read.shape)
+    if problem.streamed is not None:
+        first_read[:, problem.streamed] = _fetched(cut, first_read[:, problem.streamed])
+        nbytes = np.where(problem.streamed & (np.arange(len(nbytes)) == HOST)[:, None], 0, nbytes)
     copied = crossing & (last_read >= 0)
     copied[home, np.arange(problem.values)] = False
     owned = np.zeros_like(copied)
@@ -128,7 +132,17 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     arrival = np.where(copied[HOST], np.maximum(made + 1, arrival), arrival)
     last = np.where(owned, np.maximum(np.maximum(last_read, arrival), made), last_read)
     device, value = np.nonzero(owned | copied)
-    return Buffers(value, device.astype(np.int8), first[device, value], last[device, value], problem.value_bytes[value])
+    return Buffers(value, device.astype(np.int8), first[device, value], last[device, value], nbytes[device, value])
+
+
+def _fetched(cut: Cut, first_read: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(D, S) When streamed weights begin to be copied: while the partition runs that comes before on their device."""
+    fetched = first_read.copy()
+    for device in range(len(first_read)):
+        steps = np.flatnonzero(cut.devices == device)
+        before = np.append(np.concatenate([steps[:1], steps[:-1]]), cut.partitions)
+        fetched[device] = before[np.searchsorted(steps, first_read[device])]
+    return fetched
 
 
 def _made_at(problem: PlacementProblem, cut: Cut) -> NDArray[np.int64]:

@@ -14,12 +14,14 @@ from hetpart.partitioner.scores.liveness import Usage, usage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.edge_sweeps import Sweeps
     from hetpart.partitioner.scores.liveness import Packed
 
-    Packing = Callable[[Placement, Cut], Packed]
-    """Lays out what a placement, cut so, holds in real memory."""
+    Packing = Callable[[Placement, Cut, NDArray[np.bool_] | None], Packed]
+    """Lays out what a placement, cut so, holds in real memory; (W,) of its weights some may be streamed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +77,14 @@ class Scorer:
         found = cut(self.problem, placement, self.edges)
         used = usage(self.problem, placement, found)
         if self.packing is not None and used.fits(self.problem):
-            used = used.at_least(self.packing(placement, found), found)
+            used = used.at_least(self.packing(placement, found, None), found)
         cost = self.problem.cost(placement)
         sessions = float(self.problem.session_seconds[found.devices].sum())
-        return Scored(placement, found, used, cost, cost + sessions, _excess(self.problem, used))
+        return Scored(placement, found, used, cost, cost + sessions, excess(self.problem, used))
 
 
-def _excess(problem: PlacementProblem, used: Usage) -> int:
+def excess(problem: PlacementProblem, used: Usage) -> int:
+    """Bytes over the budgets, all devices together."""
     limited = problem.budgets != NO_BUDGET
     return int(np.maximum(used.peak[limited] - problem.budgets[limited], 0).sum())
 

@@ -23,6 +23,8 @@ from hetpart.partitioner.search.optimise import Optimum, optimise
 from hetpart.partitioner.search.squeeze import squeezed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.scores.cut import Cut
     from hetpart.partitioner.scores.liveness import Usage
     from hetpart.partitioner.scores.scoring import Packing
@@ -68,6 +70,8 @@ class Solution:
     """``solver``, the name of the baseline that won, or the source that was asked for."""
     speaks_of: str
     """What no placement can be better than ``lower_bound`` in."""
+    streamed: NDArray[np.bool_] | None = None
+    """(W,) Weights that are copied to the accelerator in every run; None where none is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +126,7 @@ def solve(
         optimum = Optimum(found, search.bound, by_moments=False)
     if not optimum.found.fits:
         raise _nothing_fits(scorer, optimum.found)
-    return _solution(chosen, optimum, search.price, baselines)
+    return solution(chosen, optimum, search.price, baselines)
 
 
 def _require_solvable(problem: PlacementProblem) -> None:
@@ -215,7 +219,8 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
     )
 
 
-def _solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, Scored]) -> Solution:
+def solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, Scored]) -> Solution:
+    """The solution that ``optimum`` is."""
     found = optimum.found
     assert optimum.bound <= found.cost * (1 + ROUNDING), "a placement that fits beats the lower bound"
     bound = min(optimum.bound, found.cost)

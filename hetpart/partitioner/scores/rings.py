@@ -1,0 +1,101 @@
+"""Cuts for streamed weights: partitions so small that what streams through them fits in little memory.
+
+While a partition runs, its streamed weights lie on the accelerator, and those of the next are copied there. So the
+finer the cut, the less is held, and the more sessions there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.scores.cut import Cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.problem import PlacementProblem
+
+PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Parts of all that is streamed that a partition may take: what is tried, one after another."""
+
+
+def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[Cut]:
+    """``found``, and what it becomes with the accelerator's partitions in smaller and smaller pieces."""
+    yield found
+    if problem.streamed is None or not problem.streamed.any():
+        return
+    order = np.argsort(found.partition, kind="stable")
+    brought = _brought(problem, found)[order]
+    ends = _ends(problem, found, order)
+    total, before = int(brought.sum()), found.partitions
+    for pieces in PIECES[1:]:
+        piece = _pieced(brought, ends, -(-total // pieces))
+        finer = _numbered(found, order, piece)
+        if finer.partitions > before:
+            yield finer
+            before = finer.partitions
+
+
+def _brought(problem: PlacementProblem, found: Cut) -> NDArray[np.int64]:
+    """(N,) Bytes of the streamed weights that each op on the accelerator is the first of its partition to use."""
+    assert problem.streamed is not None
+    uses = problem.value_uses
+    there = problem.streamed[uses.rows] & ~uses.on_host & (found.devices[found.partition[uses.ops]] == ACCELERATOR)
+    values, ops = uses.rows[there], uses.ops[there].astype(np.int64)
+    # Of the uses of a weight in a partition the first op's comes first.
+    order = np.lexsort((ops, found.partition[ops], values))
+    values, ops = values[order], ops[order]
+    partition = found.partition[ops]
+    first = np.ones(len(ops), np.bool_)
+    first[1:] = (values[1:] != values[:-1]) | (partition[1:] != partition[:-1])
+    brought = np.zeros(problem.ops, np.int64)
+    np.add.at(brought, ops[first], problem.value_bytes[values[first]])
+    return brought
+
+
+def _ends(problem: PlacementProblem, found: Cut, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions in ``order`` before which a partition may be cut: no group of a partition lies on both sides.
+
+    The last is behind all ops.
+    """
+    count = len(order)
+    span = int(problem.groups.max(initial=0)) + 1
+    _, group = np.unique(found.partition[order].astype(np.int64) * span + problem.groups[order], return_inverse=True)
+    first = np.full(count, count, np.int64)
+    last = np.full(count, -1, np.int64)
+    np.minimum.at(first, group, np.arange(count))
+    np.maximum.at(last, group, np.arange(count))
+    inside = np.zeros(count + 2, np.int64)
+    here = last >= 0
+    np.add.at(inside, first[here] + 1, 1)
+    np.subtract.at(inside, last[here] + 1, 1)
+    return np.flatnonzero(inside.cumsum()[: count + 1] == 0)[1:]
+
+
+def _pieced(brought: NDArray[np.int64], ends: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Per position: a number that rises where the next stretch would bring more than ``most`` bytes to a piece."""
+    starts = np.concatenate([[0], ends[:-1]])
+    stretches: list[int] = np.add.reduceat(brought, starts).tolist() if len(starts) else []
+    piece, held, pieces = 0, 0, list[int]()
+    for nbytes in stretches:
+        if nbytes and held and held + nbytes > most:
+            piece, held = piece + 1, 0
+        held += nbytes
+        pieces.append(piece)
+    return np.repeat(np.array(pieces, np.int64), np.diff(np.concatenate([starts, ends[-1:]])))
+
+
+def _numbered(found: Cut, order: NDArray[np.int64], piece: NDArray[np.int64]) -> Cut:
+    """Partitions in the order they ran, each in its pieces."""
+    partition = found.partition[order]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = partition[1:] != partition[:-1]
+    fresh[1:] |= (piece[1:] != piece[:-1]) & (found.devices[partition[1:]] == ACCELERATOR)
+    number = np.empty(len(order), np.int32)
+    number[order] = fresh.cumsum() - 1
+    return Cut(number, found.devices[partition[fresh]])

@@ -1,0 +1,85 @@
+"""What a placement of three states costs and holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.scores.cut import Cut, cut
+from hetpart.partitioner.scores.liveness import usage
+from hetpart.partitioner.scores.rings import ring_cuts
+from hetpart.partitioner.scores.scoring import Scored, Scorer, excess
+from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.scores.scoring import Packing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamScored(Scored):
+    """A placement of ``ThreeStates``: ``placement`` and ``cut`` are of its problem, all figures of the true one."""
+
+    own: Scored
+    """The same in the problem in question: where ops run, and its cut."""
+    streamed: NDArray[np.bool_]
+    """(W,) Weights that the accelerator uses and does not hold."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamScorer(Scorer):
+    """Scores placements of ``states.problem``."""
+
+    states: ThreeStates = field(kw_only=True)
+    plain: Scorer = field(kw_only=True)
+    """Of the problem in question, for placements that stream nothing."""
+
+    @classmethod
+    def over(cls, problem: PlacementProblem, packing: Packing | None = None) -> StreamScorer:
+        """Of a problem whose weights may be streamed."""
+        states = ThreeStates.of(problem)
+        plain = Scorer.of(replace(problem, streaming=None), packing)
+        return cls(states.problem, plain.edges, packing, states=states, plain=plain)
+
+    def score(self, placement: Placement) -> Scored:
+        """As every scorer does; weights that the accelerator does not use are held on the host, and cost nothing."""
+        return Scorer.score(self, self.states.together(*self.states.apart(placement)))
+
+    def _score(self, placement: Placement) -> Scored:
+        ops, streamed = self.states.apart(placement)
+        own = self.plain.score(ops) if not streamed.any() else self._streaming(ops, streamed)
+        found = Cut(self._partition(own.cut), own.cut.devices)
+        return StreamScored(
+            placement, found, own.usage, own.cost, own.total_seconds, own.excess, own=own, streamed=streamed
+        )
+
+    def _streaming(self, ops: Placement, streamed: NDArray[np.bool_]) -> Scored:
+        """The coarsest cut that fits, or the one that comes nearest to it."""
+        problem = with_streamed(self.states.own, streamed)
+        found: list[Scored] = []
+        for finer in ring_cuts(problem, cut(problem, ops, self.plain.edges)):
+            found.append(self._cut_so(problem, ops, finer, streamed))
+            if found[-1].fits:
+                return found[-1]
+        return min(found, key=lambda one: one.fit_rank)
+
+    def _cut_so(self, problem: PlacementProblem, ops: Placement, finer: Cut, streamed: NDArray[np.bool_]) -> Scored:
+        used = usage(problem, ops, finer)
+        if self.packing is not None and used.fits(problem):
+            used = used.at_least(self.packing(ops, finer, streamed), finer)
+        cost = problem.cost(ops)
+        sessions = float(problem.session_seconds[finer.devices].sum())
+        return Scored(ops, finer, used, cost, cost + sessions, excess(problem, used))
+
+    def _partition(self, own: Cut) -> NDArray[np.int32]:
+        """A holder goes with the op after it, which uses its weight."""
+        states = self.states
+        partition = np.zeros(states.problem.ops, np.int32)
+        partition[states.ops] = own.partition
+        following = np.searchsorted(states.ops, states.holders)
+        partition[states.holders] = own.partition[following]
+        return partition

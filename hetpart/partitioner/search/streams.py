@@ -1,0 +1,91 @@
+"""Placements that stream: as much streamed as can be, then weights held as long as there is room; and last touches."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.scores.groups import Groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetpart.partitioner.problem import Placement
+    from hetpart.partitioner.scores.scoring import Scored
+    from hetpart.partitioner.scores.streamed import StreamScorer
+
+SCORED_OPS = 30_000
+"""Ops scored in last touches, all together."""
+MOST_PAIRED = 24
+"""Groups up to which pairs are moved too."""
+REFILLED = 12
+"""Placements scored for one of ops, to say which weights to stream."""
+
+
+def streaming_starts(scorer: StreamScorer, placements: Iterator[Placement]) -> Iterator[Scored]:
+    """Of every placement of ops: all that may be is streamed, then as many weights are held as fit.
+
+    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last.
+    """
+    states = scorer.states
+    assert states.own.streaming is not None
+    nbytes = np.maximum(states.own.weight_bytes[states.weights], 1)
+    dearest = np.argsort(-states.own.streaming.seconds[states.weights] / nbytes, kind="stable")
+    first = np.argsort(states.holders)
+    for placement in placements:
+        used = states.lifted(placement)[states.holders] == ACCELERATOR
+        for order in (dearest, first, first[::-1]):
+            yield _most_held(scorer, placement, states.weights[order[used[order]]])
+
+
+def _most_held(
+    scorer: StreamScorer, placement: Placement, weights: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Scored:
+    """As many of ``weights``, from the first on, are held as fit; the others are streamed."""
+
+    def held(count: int) -> Scored:
+        streamed = np.zeros(len(scorer.states.own.weight_bytes), np.bool_)
+        streamed[weights[count:]] = True
+        return scorer.score(scorer.states.together(placement, streamed))
+
+    fewest, most = 0, len(weights)
+    while fewest < most:
+        count = (fewest + most + 1) // 2
+        if held(count).fits:
+            fewest = count
+        else:
+            most = count - 1
+    return held(fewest)
+
+
+def touched_up(scorer: StreamScorer, best: Scored) -> Scored:
+    """``best`` with single groups, or pairs where there are few, moved as long as that helps."""
+    groups = Groups.of(scorer.problem)
+    moves = _moves(np.flatnonzero(groups.may_accelerate & ~groups.must_accelerate).tolist())
+    own = Groups.of(scorer.states.own)
+    own_moves = _moves(np.flatnonzero(own.may_accelerate & ~own.must_accelerate).tolist())
+    left = SCORED_OPS // max(1, scorer.problem.ops)
+    while left >= len(moves):
+        left -= len(moves)
+        turned = [scorer.score(_turned(groups, best.placement, move)) for move in moves]
+        if left >= len(own_moves) * REFILLED:
+            left -= len(own_moves) * REFILLED
+            ops = scorer.states.apart(best.placement)[0]
+            turned += streaming_starts(scorer, (_turned(own, ops, move) for move in own_moves))
+        better = min(turned, key=lambda found: found.fit_rank, default=best)
+        if better.fit_rank >= best.fit_rank:
+            break
+        best = better
+    return best
+
+
+def _moves(movable: list[int]) -> list[tuple[int, ...]]:
+    single: list[tuple[int, ...]] = [(group,) for group in movable]
+    return [*single, *combinations(movable, 2)] if len(movable) <= MOST_PAIRED else single
+
+
+def _turned(groups: Groups, placement: Placement, move: tuple[int, ...]) -> Placement:
+    return placement ^ np.isin(groups.of_op, move).astype(np.int8)

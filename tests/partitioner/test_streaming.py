@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.problem import PlacementProblem, Streaming
+from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.rings import ring_cuts
+from hetpart.partitioner.scores.streamed import StreamScorer
+from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
+from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve
+from hetpart.partitioner.search.three_states import solve_three_states
+from tests.partitioner.problems import chain
+from tests.partitioner.streams import all_scored, any_problem, layered_problem
+
+SECONDS_PER_BYTE = 0.01
+
+
+def layers(count: int, *, budget: int, nbytes: int = 100) -> PlacementProblem:
+    """Layers that take 10 s on the host, 1 on the accelerator and 1 to copy there."""
+    problem = chain([(10.0, 1.0)] * count, [nbytes] * count, budget=budget)
+    sizes = problem.weight_bytes
+    return replace(problem, streaming=Streaming(sizes * SECONDS_PER_BYTE, sizes, asked=True))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_figure_is_what_the_checker_finds(seed: int) -> None:
+    problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
+    states = ThreeStates.of(problem)
+    for found in all_scored(problem):
+        verdict = check(problem, found.own.placement, found.own.cut, found.streamed)
+        assert verdict.legal
+        assert verdict.cost == pytest.approx(found.cost)
+        assert verdict.total_seconds == pytest.approx(found.total_seconds)
+        assert list(verdict.peaks) == found.usage.peak.tolist()
+        in_two_states = states.problem.cost(found.placement)
+        assert in_two_states == pytest.approx(found.cost) or not found.fits
+
+
+def test_a_weight_that_may_not_be_streamed_is_noticed() -> None:
+    problem = layers(2, budget=200)
+    assert problem.streaming is not None
+    barred = replace(problem, streaming=replace(problem.streaming, seconds=np.array([1.0, np.inf])))
+    placement = np.ones(2, np.int8)
+    verdict = check(barred, placement, cut(barred, placement), np.array([True, True]))
+    assert verdict.violations == ("weight 1 may not be streamed",)
+
+
+def assert_sound(problem: PlacementProblem, solution: Solution) -> None:
+    verdict = check(problem, solution.placement, solution.cut, solution.streamed)
+    assert verdict.violations == ()
+    assert verdict.cost == pytest.approx(solution.cost)
+    assert list(verdict.peaks) == solution.usage.peak.tolist()
+    assert solution.lower_bound <= solution.cost
+
+
+def solved_ratio(problem: PlacementProblem) -> tuple[float, bool] | None:
+    """Ours over the optimum of three states, and whether that streams; nothing where nothing fits."""
+    fitting = [found for found in all_scored(problem) if found.fits]
+    if not fitting:
+        with pytest.raises(NothingFitsError):
+            solve_three_states(problem)
+        return None
+    solution = solve_three_states(problem)
+    assert_sound(problem, solution)
+    least, best = min(found.cost for found in fitting), min(fitting, key=lambda found: found.rank)
+    assert solution.lower_bound <= least * (1 + 1e-9) + 1e-9
+    assert solution.total_seconds >= best.total_seconds - 1e-9
+    return (solution.total_seconds + 1e-3) / (best.total_seconds + 1e-3), bool(best.streamed.any())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_layers_against_brute_force(part: int) -> None:
+    found = [solved_ratio(layered_problem(seed)) for seed in range(part * 8, part * 8 + 8)]
+    ratios = [ratio for ratio, _ in filter(None, found)]
+    assert any(streams for _, streams in filter(None, found))
+    assert np.mean(ratios) <= 1.01
+
+
+@pytest.mark.parametrize("budget", [0.15, 0.3, 0.6])
+def test_any_problem_against_brute_force(budget: float) -> None:
+    problems = (any_problem(seed, budget=budget, sessions=seed % 2 == 0) for seed in range(25))
+    ratios = [found[0] for problem in problems if (found := solved_ratio(problem)) is not None]
+    assert len(ratios) > 10
+    assert np.mean(ratios) <= 1.01
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_never_worse_than_without_streaming(seed: int) -> None:
+    problem = layered_problem(seed)
+    try:
+        without = solve(replace(problem, streaming=None))
+    except NothingFitsError:
+        return
+    assert solve_three_states(problem).total_seconds <= without.total_seconds + 1e-12
+
+
+def test_layers_stream_through_a_ring() -> None:
+    solution = solve_three_states(layers(8, budget=200))
+    assert solution.placement.tolist() == [1] * 8
+    assert solution.streamed is not None
+    assert solution.streamed.all()
+    assert solution.cut.partitions == 8
+    assert solution.cost == pytest.approx(16.0)
+    assert solution.usage.peak[ACCELERATOR] == 200
+    assert solution.usage.weights.tolist() == [800, 0]
+
+
+def test_what_there_is_room_for_is_held() -> None:
+    solution = solve_three_states(layers(8, budget=500))
+    assert solution.streamed is not None
+    assert int(solution.streamed.sum()) == 5
+    assert solution.cost == pytest.approx(13.0)
+
+
+def test_a_memory_cheaper_than_copies_streams_nothing_unless_asked() -> None:
+    problem = layers(4, budget=300)
+    assert problem.streaming is not None
+    dear = replace(problem.streaming, seconds=problem.weight_bytes * 1.0, asked=False)
+    assert solve_three_states(replace(problem, streaming=dear)).streamed is None
+    cheap = replace(problem.streaming, asked=False)
+    assert solve_three_states(replace(problem, streaming=cheap)).streamed is not None
+
+
+@pytest.mark.parametrize("source", ["all-cpu", "fill-in-order", "random:3"])
+def test_other_sources_hold_what_they_place(source: str) -> None:
+    problem = layers(4, budget=300)
+    assert problem.streaming is not None
+    quiet = replace(problem, streaming=replace(problem.streaming, asked=False))
+    assert solve_three_states(quiet, source=source).streamed is None
+
+
+def test_random_placements_stream_at_random_where_that_is_asked() -> None:
+    found = [solve_three_states(layers(6, budget=400), source=f"random:{seed}") for seed in range(8)]
+    for solution in found:
+        assert_sound(layers(6, budget=400), solution)
+    assert len({solution.streamed.tobytes() for solution in found if solution.streamed is not None}) > 2
+
+
+def test_pieces_get_finer_and_keep_groups_whole() -> None:
+    problem = layers(12, budget=400)
+    grouped = replace(problem, groups=(np.arange(12) // 3).astype(np.int32))
+    streaming = with_streamed(grouped, np.ones(12, np.bool_))
+    placement = np.ones(12, np.int8)
+    found = list(ring_cuts(streaming, cut(streaming, placement)))
+    assert [one.partitions for one in found] == sorted({one.partitions for one in found})
+    assert found[-1].partitions == 4
+    assert found[-1].partition.tolist() == (np.arange(12) // 3).tolist()
+
+
+def test_scores_are_of_the_coarsest_cut_that_fits() -> None:
+    problem = layers(8, budget=400)
+    scorer = StreamScorer.over(problem)
+    everything = scorer.states.together(np.ones(8, np.int8), np.ones(8, np.bool_))
+    found = scorer.score(everything)
+    assert found.fits
+    assert found.cut.partitions == 4
