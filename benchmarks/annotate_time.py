@@ -16,6 +16,7 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import Spread, emit, fresh_process, machine_facts, say
+from benchmarks.table import Cell, print_table
 
 if TYPE_CHECKING:
     import onnx
@@ -42,6 +43,22 @@ _LAYER = """
 _NODES_PER_LAYER = 29
 
 
+def _median(key: str) -> Cell:
+    return lambda row: f"{row[key].median:.3f}"
+
+
+COLUMNS: Mapping[str, Cell] = {
+    "layers": lambda row: row["model"],
+    "first s": _median("first_seconds"),
+    "first CPU s": _median("first_cpu_seconds"),
+    "later s": _median("later_seconds"),
+    "import s": _median("import_seconds"),
+    "rows s": _median("rows_seconds"),
+    "nodes": lambda row: f"{row['nodes_in_file']:,}",
+    "ops": lambda row: f"{row['ops']:,}",
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=10_000)
@@ -63,6 +80,8 @@ def _measure(nodes: int, processes: int) -> dict[str, Any]:
             children.append(fresh_process("benchmarks.annotate_time", "--nodes", str(nodes), "--child", name))
     rows = {name: _row(children) for name, children in found.items()}
     slowest = max(row["first_seconds"].median for row in rows.values())
+    by_time = sorted(rows.items(), key=lambda entry: -entry[1]["first_seconds"].median)
+    print_table(COLUMNS, [{"model": name, **row} for name, row in by_time])
     return {
         "hardware": HARDWARE,
         "reach_seconds": REACH_SECONDS,

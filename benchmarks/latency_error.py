@@ -40,6 +40,7 @@ from benchmarks import zoo
 from benchmarks.measure import emit, machine_facts, say
 from benchmarks.models.dlrm import CRITEO_KAGGLE
 from benchmarks.paired_kernels import Node, paired, profile_into, profiled_nodes, rank_correlation
+from benchmarks.table import figure, print_table
 from hetpart import PartitionedModel
 from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
@@ -51,6 +52,17 @@ from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
 
 REACH = {"calibrated": 0.10, "profile": 0.30, "rank_correlation": 0.9}
+COLUMNS = {
+    "case": figure("case"),
+    "threads": figure("threads"),
+    "error": figure("error", "{:+.1%}"),
+    "predicted ms": figure("predicted_seconds", "{:.3f}", 1e3),
+    "measured ms": figure("measured_seconds", "{:.3f}", 1e3),
+    "median ms": figure("median_seconds", "{:.3f}", 1e3),
+    "to least run": figure("error_to_least_run", "{:+.1%}"),
+    "ranks": figure("rank_correlation", "{:.3f}"),
+    "paired": figure("paired_share", "{:.1%}"),
+}
 CALIBRATED = "host"
 """The profile of the processor that hetpart runs on: calibrated, where it was."""
 SECONDS, ROUNDS = 2.0, 4
@@ -120,6 +132,7 @@ def main() -> None:
         threads: mean(abs(row["error_to_least_run"]) for row in rows if row["threads"] == threads)
         for threads in asked.threads
     }
+    print_table(COLUMNS, rows)
     reach = REACH["calibrated" if asked.profile == CALIBRATED else "profile"]
     emit(
         "latency_error",

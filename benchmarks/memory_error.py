@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import emit, machine_facts, say
+from benchmarks.table import figure, print_table
 from benchmarks.zoo import DEFAULT_FOLDER, ZOO, prepare, random_feeds
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ THREADS = 2
 HARDWARE = "l4+generic-2core"
 """Only the host takes part."""
 REACH = 0.05
+MIB = 1 / 2**20
+COLUMNS = {
+    "model": figure("model"),
+    "error": figure("error", "{:+.1%}"),
+    "predicted MiB": figure("predicted", "{:.2f}", MIB),
+    "measured MiB": figure("measured", "{:.2f}", MIB),
+    "asked for MiB": figure("requested", "{:.2f}", MIB),
+    "weights MiB": figure("weights", "{:.1f}", MIB),
+    "packed MiB": figure("packed", "{:.1f}", MIB),
+    "prepared MiB": figure("prepared", "{:.1f}", MIB),
+    "open sizes": figure("dynamic"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +183,7 @@ def main() -> None:
     rows = [row(name, arguments.models) for name in arguments.names or MODELS]
     rows.sort(key=lambda found: -abs(found.error))
     known = [abs(found.error) for found in rows if not found.dynamic]
+    print_table(COLUMNS, [asdict(found) for found in rows])
     emit(
         "memory_error",
         {

@@ -326,7 +326,18 @@ def test_hardware_shows_a_machine() -> None:
 def test_an_unknown_hardware_is_exit_code_2() -> None:
     result = invoke("hardware", "l5")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "hint: known: l4" in result.stderr
+    assert "hint: near: l4" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("pci4", "near: pcie4"), ("h10", "near: h100"), ("nosuch", "known: a10, a100-40, a100-80")],
+)
+def test_hardware_names_what_is_near(asked: str, said: str) -> None:
+    result = invoke("hardware", asked)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "`hetpart hardware` lists all" in " ".join(result.stderr.split())
 
 
 def run_process(*args: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:

@@ -37,7 +37,8 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(OSError, match="No such file") as caught:
         write_whole(tmp_path / "none" / "a.csv", b"")
+    assert caught.value.filename == str(tmp_path / "none" / "a.csv")
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, b"")

@@ -85,10 +85,15 @@ class Costs:
         return rows_of(self, by, depth)
 
     def to_frame(self, by: str = "op", depth: int | None = None) -> Any:
-        """``rows`` as a ``pandas.DataFrame``, a column for each figure. It needs pandas."""
+        """``rows`` as a ``pandas.DataFrame``, a column for each figure; types and modules the longest first.
+
+        Ops stand in the graph's order. It needs pandas.
+        """
+        from hetpart.cost_model.breakdown import By, ranked
         from hetpart.cost_model.frame import frame_of
 
-        return frame_of(self.rows(by, depth))
+        rows = self.rows(by, depth)
+        return frame_of(rows if by == By.OP else ranked(rows))
 
     def copy_seconds(self, nbytes: int, source: int, target: int) -> float:
         """Seconds to copy ``nbytes`` between two devices, by their index in the machine."""

@@ -85,6 +85,17 @@ class Calibration:
         return self.threads.get(str(threads or self.cores))
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a file says of itself."""
+
+    schema: str
+    version: int
+
+
+_READ = _Kind(SCHEMA, VERSION)
+
+
 def runtime_version() -> str:
     """Version of the ONNX Runtime that is installed; ``""`` where none is."""
     for name in RUNTIMES:
@@ -111,18 +122,26 @@ def load() -> Calibration | None:
     """This machine's calibration for the ONNX Runtime installed here; None where it was not calibrated.
 
     Raises:
-        HetpartError: the file is there and cannot be read.
+        HetpartError: the file is there and cannot be read, or another version of hetpart wrote it.
     """
     path = path_of(this_processor(), runtime_version())
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Calibration)
+        content = path.read_bytes()
+        kind = msgspec.json.decode(content, type=_Kind)
+        found = msgspec.json.decode(content, type=Calibration) if kind == _READ else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, msgspec.DecodeError) as error:
         raise HetpartError(
             f"the calibration {path} cannot be read: {error}", hint="delete it, or run `hetpart calibrate` again"
         ) from error
-    return found if (found.schema, found.version) == (SCHEMA, VERSION) else None
+    if found is None:
+        raise HetpartError(
+            f"the calibration {path} is {kind.schema!r} of version {kind.version}; this hetpart reads {SCHEMA!r} of"
+            f" version {VERSION}",
+            hint="run `hetpart calibrate` to measure this machine again",
+        )
+    return found
 
 
 def save(calibration: Calibration) -> Path:

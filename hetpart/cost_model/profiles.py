@@ -29,6 +29,10 @@ class Kind(StrEnum):
     LINK = "link"
 
 
+_SHOWN = 3
+"""Near names in a hint."""
+_LIKE = 0.5
+"""How alike a name has to be for that."""
 WORDS: Mapping[Kind, str] = {Kind.ACCELERATOR: "an accelerator", Kind.CPU: "a CPU", Kind.LINK: "a link"}
 HEADER = ("kind", "title", "aliases", "patterns", "provider", "link", "profile", "cpu", "name")
 """Keys of a profile that are words, not figures."""
@@ -116,13 +120,19 @@ def find_profile(name: str, kind: Kind) -> Profile:
 
 
 def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionError:
-    names = [known for profile in candidates if profile.kind is kind for known in (profile.name, *profile.aliases)]
-    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5) or sorted(names)
-    elsewhere = [profile.kind for profile in candidates if name.lower() in (profile.name, *profile.aliases)]
-    wanted = WORDS[kind]
-    what = f"{name!r} is {WORDS[elsewhere[0]]}, not {wanted}" if elsewhere else f"{name!r} is not the name of {wanted}"
+    names = {known: profile.kind for profile in candidates for known in (profile.name, *profile.aliases)}
+    asked = [known for known in names if names[known] is kind]
+    others = [] if name.lower() in names else list(names)
+    near = next(filter(None, (get_close_matches(name.lower(), of, _SHOWN, _LIKE) for of in (asked, others))), [])
+    what = f"is {WORDS[names[name.lower()]]}, not" if name.lower() in names else "is not the name of"
+    hint = (
+        f"near: {', '.join(near)}"
+        if near
+        else f"known: {', '.join(sorted(known.name for known in candidates if known.kind is kind))}"
+    )
     return InvalidOptionError(
-        what, hint=f"known: {', '.join(close)}. Write ACCELERATOR[+CPU[+LINK]] or the path of a TOML file"
+        f"{name!r} {what} {WORDS[kind]}",
+        hint=f"{hint}; `hetpart hardware` lists all. Write ACCELERATOR[+CPU[+LINK]] or the path of a TOML file",
     )
 
 

@@ -21,6 +21,7 @@ _TITLES = {By.OP: "Ops", By.TYPE: "Op types", By.SCOPE: "Modules"}
 _LEGEND = (
     "C compute-bound, M memory-bound, L launch-bound; share of the time with every op on its fastest device, no copies"
 )
+_LACKING = f"; {_NONE} no kernel on that device: --json has the reason"
 _MARKS = {Bound.COMPUTE: ("C", "red"), Bound.MEMORY: ("M", "cyan"), Bound.LAUNCH: ("L", "yellow")}
 
 
@@ -30,7 +31,8 @@ def costs_parts(costs: Costs, rows: Sequence[Row], by: str, top: int) -> Iterato
     yield labelled(_opening(costs, total))
     yield heading(_TITLES[By(by)], "predicted; each device's time as if all of the row ran there")
     yield table(_headers(costs, by), [_row(row, total.seconds, by) for row in rows[:top]])
-    yield line((_LEGEND, "dim"))
+    lacking = any(there.seconds is None for row in rows[:top] for there in row.devices)
+    yield line((_LEGEND + (_LACKING if lacking else ""), "dim"))
     if len(rows) > top:
         yield line((f"… and {format_count(len(rows) - top, 'row')} more: --top N, --csv FILE or --json", "dim"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from hetpart.cost_model import calibrated, machines
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, CopyRate
 from hetpart.cost_model.detect import DriverGpu, this_processor
 from hetpart.devices import Provider
-from hetpart.errors import DeviceUnavailableError
+from hetpart.errors import DeviceUnavailableError, HetpartError
 from hetpart.runtime.transport import HostMemory
 
 GPU = DriverGpu("NVIDIA Nothing 1", 10**10, 9 * 10**9)
@@ -101,3 +102,16 @@ def test_cuda_is_measured_where_it_is(models):
     found = measure_accelerator(place, models)
     assert {"gemm", "add", "convolution"} <= set(found.rates.tables)
     assert found.bandwidth(inwards=True, pinned=True) > found.bandwidth(inwards=True, pinned=False)
+
+
+def test_a_calibration_of_another_version_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path))
+    processor = this_processor()
+    own = Calibration(SCHEMA, VERSION, processor.name, processor.cores, calibrated.runtime_version(), {}, 1e10, 1e-6)
+    path = calibrated.save(own)
+    path.write_text(json.dumps({"schema": SCHEMA, "version": VERSION - 1, "peaks": {}}), encoding="utf-8")
+    with pytest.raises(
+        HetpartError, match=f"version {VERSION - 1}; this hetpart reads .* of version {VERSION}"
+    ) as caught:
+        machines.load_machine()
+    assert "hetpart calibrate" in caught.value.hint

@@ -120,7 +120,9 @@ def test_a_frame_has_a_line_for_every_row(costs: Costs) -> None:
     assert frame["flops"].sum() == total_of(costs).flops
     assert frame["cuda:0 seconds"].isna().sum() == total_of(costs).devices[1].ops_without_kernel
     by_type = frame.groupby("op_type")["cpu seconds"].sum()
-    types = costs.to_frame("type").set_index("name")["cpu seconds"]
+    whole = costs.to_frame("type")
+    assert whole["seconds"].is_monotonic_decreasing
+    types = whole.set_index("name")["cpu seconds"]
     assert by_type.to_dict() == pytest.approx(types.to_dict())
 
 
