@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.scores.scoring import Scorer
+from hetpart.partitioner.scores.streamed import RingScorer
 from hetpart.plan.explanation import CausedCopy, Side
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.problem import Placement
+    from hetpart.partitioner.scores.scoring import Scorer
 
 
 def together(assembly: Assembly, op: int) -> list[int]:
@@ -27,7 +28,7 @@ def sides(assembly: Assembly, op: int) -> tuple[Side, ...]:
     """``op`` on every device, the plan's first."""
     chosen = int(assembly.solution.placement[op])
     devices = range(len(assembly.device_names))
-    scorer = Scorer.of(assembly.formulation.problem)
+    scorer = RingScorer.of(assembly.formulation.problem)
     return tuple(_side(assembly, op, device, scorer) for device in sorted(devices, key=lambda d: (d != chosen, d)))
 
 

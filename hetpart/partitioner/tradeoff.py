@@ -155,7 +155,7 @@ class Tradeoff:
             return CurvePoint(budget, required_bytes=own.required_bytes)
         solution = found.assembly.solution
         bound = min(self._bound(budget), solution.cost)
-        problem = self._formulation.problem
+        problem = found.assembly.formulation.problem
         copies = problem.copies(solution.placement)
         return CurvePoint(
             budget_bytes=budget,

@@ -176,3 +176,12 @@ def test_streaming_and_limits_on_the_cut_contradict_each_other() -> None:
 def test_reports_say_what_is_streamed() -> None:
     model = planned(layers(8))
     assert "streamed to cuda:0 in every run" in model.report(width=100)
+
+
+def test_explain_says_what_is_streamed_and_what_the_plan_takes() -> None:
+    found = hetpart.explain(layers(8), "product3", hardware="emulated", budget=4 * WEIGHT, stream=True).explanation
+    assert "262 kB of weights streamed to it in every run" in found.reason
+    here = next(side for side in found.sides if side.chosen)
+    assert here.fits
+    assert here.total_seconds == pytest.approx(found.seconds)
+    assert "w3" in {copy.value for copy in here.copies}

@@ -9,6 +9,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.partitioner.search.solve import OPTIMAL
 from hetpart.plan.model import Decision
+from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
     from hetpart.partitioner.assembly.assemble import Assembly
@@ -30,7 +31,7 @@ def _decision(assembly: Assembly, op_id: int) -> Decision:
         scope=op.scope,
         device=device,
         partition=int(assembly.solution.cut.partition[op_id]),
-        reason=f"pinned to {device}" if pinned else _reason(assembly, op_id, device),
+        reason=(f"pinned to {device}" if pinned else _reason(assembly, op_id, device)) + _streamed(assembly, op_id),
         seconds={
             name: seconds
             for name, seconds in zip(assembly.device_names, cost.seconds, strict=True)
@@ -49,6 +50,16 @@ def _reason(assembly: Assembly, op_id: int, device: str) -> str:
     if cost.seconds[assembly.device_names.index(device)] <= min(cost.seconds):
         return cost.reason
     return f"{cost.reason}; {_outweighing(assembly, op_id, device)}"
+
+
+def _streamed(assembly: Assembly, op_id: int) -> str:
+    """How much of what the op reads is copied to it in every run."""
+    streamed, uses = assembly.solution.streamed, assembly.formulation.problem.weight_uses
+    if streamed is None or assembly.solution.placement[op_id] == HOST:
+        return ""
+    rows: list[int] = uses.rows[(uses.ops == op_id) & streamed[uses.rows]].tolist()
+    nbytes = sum(assembly.formulation.weights[row].nbytes for row in rows)
+    return f"; {format_bytes(nbytes)} of weights streamed to it in every run" if rows else ""
 
 
 def _outweighing(assembly: Assembly, op_id: int, device: str) -> str:

@@ -17,7 +17,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.scores.liveness import Packed
     from hetpart.partitioner.scores.scoring import Packing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RingScorer(Scorer):
+    """Scores placements of one problem, some of whose values are streamed weights."""
+
+    def _score(self, placement: Placement) -> Scored:
+        """The coarsest cut that fits, or the one that comes nearest to it."""
+        found: list[Scored] = []
+        for finer in ring_cuts(self.problem, cut(self.problem, placement, self.edges)):
+            found.append(self._cut_so(placement, finer))
+            if found[-1].fits:
+                return found[-1]
+        return min(found, key=lambda one: one.fit_rank)
+
+    def _cut_so(self, placement: Placement, finer: Cut) -> Scored:
+        problem = self.problem
+        used = usage(problem, placement, finer)
+        if self.packing is not None and used.fits(problem):
+            used = used.at_least(self.packing(placement, finer, None), finer)
+        cost = problem.cost(placement)
+        sessions = float(problem.session_seconds[finer.devices].sum())
+        return Scored(placement, finer, used, cost, cost + sessions, excess(problem, used))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,29 +75,21 @@ class StreamScorer(Scorer):
 
     def _score(self, placement: Placement) -> Scored:
         ops, streamed = self.states.apart(placement)
-        own = self.plain.score(ops) if not streamed.any() else self._streaming(ops, streamed)
+        own = self._streaming(streamed).score(ops) if streamed.any() else self.plain.score(ops)
         found = Cut(self._partition(own.cut), own.cut.devices)
         return StreamScored(
             placement, found, own.usage, own.cost, own.total_seconds, own.excess, own=own, streamed=streamed
         )
 
-    def _streaming(self, ops: Placement, streamed: NDArray[np.bool_]) -> Scored:
-        """The coarsest cut that fits, or the one that comes nearest to it."""
-        problem = with_streamed(self.states.own, streamed)
-        found: list[Scored] = []
-        for finer in ring_cuts(problem, cut(problem, ops, self.plain.edges)):
-            found.append(self._cut_so(problem, ops, finer, streamed))
-            if found[-1].fits:
-                return found[-1]
-        return min(found, key=lambda one: one.fit_rank)
+    def _streaming(self, streamed: NDArray[np.bool_]) -> Scorer:
+        packing = self.packing
 
-    def _cut_so(self, problem: PlacementProblem, ops: Placement, finer: Cut, streamed: NDArray[np.bool_]) -> Scored:
-        used = usage(problem, ops, finer)
-        if self.packing is not None and used.fits(problem):
-            used = used.at_least(self.packing(ops, finer, streamed), finer)
-        cost = problem.cost(ops)
-        sessions = float(problem.session_seconds[finer.devices].sum())
-        return Scored(ops, finer, used, cost, cost + sessions, excess(problem, used))
+        def packed(placement: Placement, finer: Cut, _: NDArray[np.bool_] | None) -> Packed:
+            assert packing is not None
+            return packing(placement, finer, streamed)
+
+        problem = with_streamed(self.states.own, streamed)
+        return RingScorer(problem, self.plain.edges, None if packing is None else packed)
 
     def _partition(self, own: Cut) -> NDArray[np.int32]:
         """A holder goes with the op after it, which uses its weight."""
