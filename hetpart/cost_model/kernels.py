@@ -117,6 +117,15 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     return _missing_on_cuda(facts, op, graph)
 
 
+def lacks_half(op: Op, graph: Graph) -> bool:
+    """Whether the CPU provider has a kernel for ``op`` in float32, and none for the half precision it stands in."""
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    if facts is None or op.bodies:
+        return False
+    kernels = (*facts.cpu, *facts.expands)
+    return _suited(kernels, op, graph, CASTS["CPU"]) and not _suited(kernels, op, graph, {})
+
+
 def host_inputs(op: Op, graph: Graph) -> frozenset[int]:
     """Positions of the inputs that the CUDA kernel of ``op`` reads from host memory."""
     facts = kernel_facts(op.domain, op.op_type, op.version)
@@ -191,11 +200,16 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
 
 def _missing(kernels: Kernels, provider: str, facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     instead = CASTS.get(provider, {})
-    if any(all(operand.suits(op, graph, instead) for operand in kernel) for kernel in kernels):
+    if _suited(kernels, op, graph, instead):
         return None
     dtypes = dict.fromkeys(graph.values[v].dtype for v in (*op.uses, *op.results))
     named = f" with {', '.join(dtype for dtype in dtypes if dtype)}" if kernels else ""
     return f"no {provider} kernel for {facts.name}{named}"
+
+
+def _suited(kernels: Kernels, op: Op, graph: Graph, instead: Mapping[str, str]) -> bool:
+    """Whether one of ``kernels`` takes the dtypes of ``op``."""
+    return any(all(operand.suits(op, graph, instead) for operand in kernel) for kernel in kernels)
 
 
 def _off_device(op: Op, graph: Graph) -> str | None:

@@ -123,11 +123,11 @@ def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionE
     names = {known: profile.kind for profile in candidates for known in (profile.name, *profile.aliases)}
     asked = [known for known in names if names[known] is kind]
     others = [] if name.lower() in names else list(names)
-    near = next(filter(None, (get_close_matches(name.lower(), of, _SHOWN, _LIKE) for of in (asked, others))), [])
+    near, far = (get_close_matches(name.lower(), of, _SHOWN, _LIKE) for of in (asked, others))
     what = f"is {WORDS[names[name.lower()]]}, not" if name.lower() in names else "is not the name of"
     hint = (
-        f"near: {', '.join(near)}"
-        if near
+        f"near: {', '.join(near or far)}"
+        if near or far
         else f"known: {', '.join(sorted(known.name for known in candidates if known.kind is kind))}"
     )
     return InvalidOptionError(

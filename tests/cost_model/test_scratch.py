@@ -304,6 +304,46 @@ def test_bodies_take_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
     assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
 
 
+def half(nodes: list[tuple[str, str, str]], weights: Weights, shape: Sizes, **options: Any) -> Any:
+    """Ops in half precision, each with the names it reads and the one it makes, from ``x`` to ``y``."""
+    made = [helper.make_node(kind, read.split(), [name], **options.get(name, {})) for kind, read, name in nodes]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape)] for name in "xy"]
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(made, "g", *ends, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+WIDER = {"w": np.zeros((320, 640), np.float16), "w2": np.zeros((640, 320), np.float16)}
+HALVES: dict[str, Any] = {
+    "no op has a kernel": half(
+        [
+            ("Add", "x b", "a"), ("MatMul", "a w", "m"), ("Relu", "m", "r"), ("MatMul", "r w2", "k"),
+            ("Sigmoid", "k", "y"),
+        ],
+        {**WIDER, "b": np.zeros(320, np.float16)}, (256, 320),
+    ),
+    "views between have one": half(
+        [
+            ("MatMul", "x w", "m"), ("Reshape", "m by_head", "r"), ("Transpose", "r", "t"), ("Erf", "t", "e"),
+            ("Reshape", "e flat", "f"), ("MatMul", "f w2", "y"),
+        ],
+        {**WIDER, "by_head": np.array([8, 32, 640]), "flat": np.array([256, 640])}, (256, 320),
+        t={"perm": [0, 2, 1]},
+    ),
+    "all have one": half(
+        [("Concat", "x x", "c"), ("Slice", "c from to", "y")],
+        {"from": np.array([128]), "to": np.array([384])}, (256, 320), c={"axis": 0},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_takes_the_room_of_float32_where_the_cpu_has_no_kernel(name: str, tmp_path: Path) -> None:
+    model = HALVES[name]
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
 def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
     types = {value.name: value.type.tensor_type for value in model.graph.input}
     return {

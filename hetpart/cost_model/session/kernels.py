@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from hetpart.cost_model.fusion import Fusions
@@ -12,6 +12,7 @@ from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, read
 from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified
+from hetpart.cost_model.session.widened import HALF, widened
 from hetpart.cost_model.sums import MATRIX
 from hetpart.cost_model.updates import UPDATES, VIEWS
 from hetpart.devices import Provider
@@ -48,7 +49,8 @@ def session_kernels(
         returned: Values that leave the session.
     """
     simple = simplified(graph, ops, returned)
-    session = _Session(graph, simple, lane)
+    wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
+    session = _Session(graph, simple, lane, wide)
     for members in merged(graph, simple, fusions, lane.provider, returned):
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):
@@ -77,11 +79,17 @@ def in_order(kernels: Sequence[Kernel], index: Sequence[int]) -> tuple[Kernel, .
 
 @dataclass(slots=True)
 class _Session:
-    """Kernels as they come to be. A value in blocks has the number ``-1 - id``: it lies beside the plain one."""
+    """Kernels as they come to be.
+
+    A value in blocks, or in float32 where the model has it in half precision, has the number ``-1 - id``: it lies
+    beside the plain one.
+    """
 
     graph: Graph
     simple: Simplified
     lane: Lane
+    wide: frozenset[int]
+    """Ops that compute in float32 though the model has half precision."""
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     index: list[int] = field(default_factory=list[int])
     """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
@@ -95,6 +103,9 @@ class _Session:
 
     def add(self, members: tuple[Op, ...]) -> None:
         """Append the kernel that ``members`` run as, and before it what brings its inputs into the form it reads."""
+        if members[-1].id in self.wide:
+            self._add_wide(members)
+            return
         head = _head(members)
         in_blocks = reads_blocked(head, self.graph, self._is_blocked) if self._on_cpu and head is not None else None
         if in_blocks is None or head is None:
@@ -144,6 +155,36 @@ class _Session:
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
         made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
         self._append(Kernel(numbers, made, ops=_ids(_computing(members))), last.id + 2 * len(self.graph.ops))
+
+    def _add_wide(self, members: tuple[Op, ...]) -> None:
+        reads = self._reads(members)
+        for value in dict.fromkeys(reads):
+            if not self._is_half(value):
+                self.need_plain(value)
+            elif -1 - value not in self.there:
+                made = _wide(_plain(self.graph.values[value]))
+                self._append(Kernel((value,), (made,)), 3 * len(self.graph.ops) + value)
+        computing = _computing(members)
+        made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
+        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
+        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
+        kernel = Kernel(
+            tuple(self._number(value) for value in reads),
+            tuple(self._widened(one) for one in made), scratch, _ids(computing), _views(computing, self.graph),
+        )  # fmt: skip
+        self._append(kernel, index)
+
+    def _is_half(self, value: int) -> bool:
+        return self.graph.values[value].dtype == HALF
+
+    def _number(self, value: int) -> int:
+        """Of the form of a value that kernels in float32 read."""
+        return -1 - value if self._is_half(value) else value
+
+    def _widened(self, made: Made) -> Made:
+        view = None if made.view_of is None else self._number(made.view_of)
+        made = replace(made, view_of=view, over=tuple(map(self._number, made.over)))
+        return _wide(made) if self._is_half(made.value) else made
 
     def _overwrites(self, op: Op) -> bool:
         return op.op_type in IN_PLACE or op.op_type in UPDATES[self.lane.provider]
@@ -201,6 +242,12 @@ def _head(members: tuple[Op, ...]) -> Op | None:
 def _plain(value: Value) -> Made:
     form = (*(size or 0 for size in value.shape or ()), DTYPE_BITS[value.dtype]) if value.is_static else None
     return Made(value.id, value.nbytes, form)
+
+
+def _wide(made: Made) -> Made:
+    """A value of half precision in float32."""
+    form = None if made.form is None else (*made.form[:-1], 2 * made.form[-1])
+    return replace(made, value=-1 - made.value, nbytes=2 * made.nbytes, form=form)
 
 
 def _blocked(value: Value, over: tuple[int, ...] = ()) -> Made:

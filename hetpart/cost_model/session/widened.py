@@ -1,0 +1,38 @@
+"""Which ops of a session compute in float32 what the model has in half precision, for want of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hetpart.cost_model.kernels import lacks_half
+from hetpart.graph.ir import Graph, Op
+
+HALF = "float16"
+
+
+def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
+    """Ids of the ops that the CPU provider runs in float32: ONNX Runtime casts what goes in, and back what comes out.
+
+    Between two of them no cast is left. An op that has a kernel, but stands among such ops alone, is one of them.
+    """
+    given = [op for op in ops if any(_is_half(v, graph) for v in (*op.uses, *op.results))]
+    wide = {op.id for op in given if lacks_half(op, graph)}
+    if not wide:
+        return frozenset()
+    maker = {value: op.id for op in given for value in op.results}
+    users: dict[int, list[int]] = {}
+    for op in given:
+        for value in op.uses:
+            users.setdefault(value, []).append(op.id)
+
+    def is_alone(op: Op) -> bool:
+        read = [v for v in op.uses if _is_half(v, graph) and not graph.values[v].is_constant]
+        made = [v for v in op.results if _is_half(v, graph)]
+        inside = not returned.intersection(made) and all(maker.get(v) in wide for v in read)
+        return inside and bool(read) and all(user in wide for v in made for user in users.get(v, ()))
+
+    return frozenset(wide | {op.id for op in given if op.id not in wide and is_alone(op)})
+
+
+def _is_half(value: int, graph: Graph) -> bool:
+    return graph.values[value].dtype == HALF
