@@ -83,15 +83,15 @@ def _epilogue(op: Op, consumer: Op, wiring: Wiring) -> frozenset[Provider]:
     if op.domain or consumer.domain:
         return NOWHERE
     if op.op_type == "DequantizeLinear":
-        return ON_CPU if _is_quantized(consumer, wiring) else NOWHERE
+        return ON_CPU if is_quantized(consumer, wiring) else NOWHERE
     if consumer.op_type == "QuantizeLinear":
-        return ON_CPU if _is_quantized(op, wiring) else NOWHERE
+        return ON_CPU if is_quantized(op, wiring) else NOWHERE
     rule = EPILOGUES.get((op.op_type, consumer.op_type))
     return NOWHERE if rule is None else rule(op, consumer, wiring)
 
 
-def _is_quantized(op: Op, wiring: Wiring) -> bool:
-    """Whether ``op`` stands between dequantized inputs and a quantized output."""
+def is_quantized(op: Op, wiring: Wiring) -> bool:
+    """Whether ``op`` stands between dequantized inputs and a quantized output, so that it is computed on integers."""
     if op.op_type not in QUANTIZED_ON_CPU or op.domain:
         return False
     first, consumer = wiring.producer(op.inputs[0] if op.inputs else None), wiring.sole_consumer(op)

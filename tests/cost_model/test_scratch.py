@@ -140,6 +140,23 @@ def quantized_product(op_type: str, domain: str, names: tuple[str, ...], given: 
     return quantized(node, given, (*given[:-1], 640), weights)
 
 
+def between_quantizers() -> Any:
+    """A product whose operands are dequantized and whose result is quantized."""
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["left"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "wz"], ["right"]),
+        helper.make_node("MatMul", ["left", "right"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    weights: Weights = {"w": np.ones((384, 640), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
+    return model_of(nodes, {"x": (256, 384)}, {"y": (256, 640)}, weights)
+
+
 def weighted(op_type: str, shape: Sizes, made: Sizes, weight: np.ndarray[Any, Any], **options: Any) -> Any:
     return between(helper.make_node(op_type, ["a", "w"], ["out"], **options), {"a": shape}, made, {"w": weight})
 
@@ -195,6 +212,7 @@ CASES: dict[str, Any] = {
     "QLinearSigmoid": quantized(
         helper.make_node("QLinearSigmoid", [*"qszsz"], ["out"], domain=CONTRIB), (96, 160), (96, 160), {}
     ),
+    "MatMul between quantizers": between_quantizers(),
     "DynamicQuantizeMatMul": between(
         helper.make_node("DynamicQuantizeMatMul", ["a", "w", "s", "z"], ["out"], domain=CONTRIB),
         {"a": (256, 384)}, (256, 640),

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, trips_of
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.fusion import find_fusions, is_quantized
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, Step, plan_buffers
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.scratch.table import Trace
+from hetpart.cost_model.wiring import Wiring
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
@@ -31,13 +32,22 @@ BEFORE_STATES = 2
 def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, Scratch]:
     """What kernels of ``graph`` take while they run, by op; the others take nothing."""
     found: dict[int, Scratch] = {}
+    on_integers = _on_integers(graph) if provider is Provider.CPU else frozenset[int]()
     for op in graph.ops:
         if op.bodies and op.op_type in BODIES and not op.domain:
             runs = [_Body.of(body, op, graph, provider, threads) for body in op.bodies]
             found[op.id] = BODIES[op.op_type](Operands.of(op, graph), runs)
-        elif (taken := scratch_of(op, graph, provider, threads)) is not NO_SCRATCH:
+        elif (taken := scratch_of(op, graph, provider, threads, quantized=op.id in on_integers)) is not NO_SCRATCH:
             found[op.id] = taken
     return found
+
+
+def _on_integers(graph: Graph) -> frozenset[int]:
+    """Ops that quantization around them makes integer kernels of."""
+    if not any(op.op_type == "QuantizeLinear" for op in graph.ops):
+        return frozenset()
+    wiring = Wiring.of(graph)
+    return frozenset(op.id for op in graph.ops if is_quantized(op, wiring))
 
 
 @dataclass(frozen=True, slots=True)

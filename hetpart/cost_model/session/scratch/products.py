@@ -6,7 +6,7 @@ from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
-from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, at_once, scratch
+from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, QUANTIZED, at_once, scratch
 
 SUM_BYTES = 4
 """Products of bytes are summed up as int32."""
@@ -21,6 +21,7 @@ INTEGERS = 4
 """Accuracy level from which MatMulNBits multiplies integers."""
 
 
+@scratch("Gemm", "MatMul", domain=QUANTIZED)
 @scratch("QLinearMatMul")
 def _quantized_product(o: Operands, _: int) -> Scratch:
     return at_once(SUM_BYTES * o.output_numel())
@@ -63,6 +64,7 @@ def _quantized_convolution(o: Operands, _: int) -> Scratch:
     return at_once(unfolded, SUM_BYTES * pixels * filters)
 
 
+@scratch("AveragePool", domain=QUANTIZED)
 @scratch("QLinearAveragePool", domain=CONTRIB)
 def _quantized_average(o: Operands, _: int) -> Scratch:
     """All of the input as floats."""

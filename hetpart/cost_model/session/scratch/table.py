@@ -11,6 +11,8 @@ from hetpart.devices import Provider
 
 ONNX = ""
 CONTRIB = "com.microsoft"
+QUANTIZED = "quantized"
+"""What stands for the domain of an op that the quantization around it makes an integer kernel of."""
 FLOAT_BYTES = 4
 """Most kernels count in float32, whatever they are given."""
 
