@@ -27,11 +27,14 @@ if TYPE_CHECKING:
         InvalidOptionError,
         MismatchError,
         UnboundDimensionsError,
+        UnmatchedPatternError,
     )
+    from hetpart.plan.findings import Finding
     from hetpart.plan.io import load_plan
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
     from hetpart.whatif.explain import ExplainedOp, explain
+    from hetpart.whatif.lint import lint
     from hetpart.whatif.sweep import SweptModel, sweep
 
 __version__ = "0.1.0"
@@ -40,6 +43,7 @@ __all__ = [
     "DeviceUnavailableError",
     "ExecutionError",
     "ExplainedOp",
+    "Finding",
     "HetpartError",
     "InfeasibleError",
     "InvalidBundleError",
@@ -52,9 +56,11 @@ __all__ = [
     "Session",
     "SweptModel",
     "UnboundDimensionsError",
+    "UnmatchedPatternError",
     "__version__",
     "annotate",
     "explain",
+    "lint",
     "load",
     "load_machine",
     "load_plan",
@@ -64,12 +70,14 @@ __all__ = [
 
 _HOMES = {
     "ExplainedOp": "hetpart.whatif.explain",
+    "Finding": "hetpart.plan.findings",
     "PartitionedModel": "hetpart.compiler",
     "Plan": "hetpart.plan.model",
     "Session": "hetpart.runtime.session",
     "SweptModel": "hetpart.whatif.sweep",
     "annotate": "hetpart.compiler",
     "explain": "hetpart.whatif.explain",
+    "lint": "hetpart.whatif.lint",
     "load": "hetpart.compiler",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",

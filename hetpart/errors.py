@@ -29,6 +29,10 @@ class InvalidOptionError(HetpartError):
     """An option's value cannot be understood, or contradicts the model."""
 
 
+class UnmatchedPatternError(InvalidOptionError):
+    """A pattern of an option matches no op of the model."""
+
+
 class InvalidBundleError(HetpartError):
     """A bundle or plan file cannot be opened, or no longer matches its weights."""
 

@@ -19,7 +19,7 @@ LAYERS = (
     ("constraints",),
     ("cost_model",),
     ("plan",),
-    ("partitioner", "runtime", "report", "lint"),
+    ("partitioner", "runtime", "report", "linter"),
     ("request",),
     ("compiler", "terminal"),
     ("whatif",),

@@ -10,6 +10,7 @@ from hetpart.cli.calibrate import calibrate
 from hetpart.cli.explain import explain
 from hetpart.cli.guard import Commands
 from hetpart.cli.hardware import hardware
+from hetpart.cli.lint import lint, rule
 from hetpart.cli.partition import partition
 from hetpart.cli.report import report
 from hetpart.cli.run import run
@@ -22,5 +23,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, calibrate, partition, run, report, sweep, explain, hardware):
+for command in (annotate, calibrate, partition, run, report, sweep, explain, lint, rule, hardware):
     main.add_command(command)

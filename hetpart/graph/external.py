@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LFS_POINTER = b"version https://git-lfs"
+LFS_HINT = "run `git lfs pull` in the repository it came from"
 _KEEP = "keep the external data files beside the model, whole, as the exporter wrote them"
 _SHOWN = 3
 _SHOWN_LETTERS = 100
@@ -28,7 +29,9 @@ def require_readable_weights(model: onnx.ModelProto, where: str, folder: Path | 
     Raises:
         InvalidModelError: a file is missing, too short, outside the folder or a git-LFS pointer; or there is no folder.
     """
-    problems = list(_problems(model, folder))
+    for pointer in lfs_pointers(model, folder):
+        refuse_lfs_pointer(pointer)
+    problems = [problem for _, problem in weight_problems(model, folder)]
     if problems:
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
         raise InvalidModelError(f"weights of {where} cannot be read: {'; '.join(problems[:_SHOWN])}{more}", hint=_KEEP)
@@ -36,12 +39,18 @@ def require_readable_weights(model: onnx.ModelProto, where: str, folder: Path | 
 
 def refuse_lfs_pointer(path: Path) -> None:
     """Refuse a file that only says where git-LFS keeps the real one."""
+    if is_lfs_pointer(path):
+        raise InvalidModelError(
+            f"{path} is a git-LFS pointer of {path.stat().st_size} bytes, not the file itself", hint=LFS_HINT
+        )
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether ``path`` is a file that only says where git-LFS keeps the real one."""
+    if not os.path.isfile(path):  # where a name is too long to be one, Path.is_file raises
+        return False
     with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise InvalidModelError(
-                f"{path} is a git-LFS pointer of {path.stat().st_size} bytes, not the file itself",
-                hint="run `git lfs pull` in the repository it came from",
-            )
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def external_locations(model: onnx.ModelProto) -> dict[str, list[onnx.TensorProto]]:
@@ -57,8 +66,17 @@ def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
-def _problems(model: onnx.ModelProto, folder: Path | None) -> Iterator[str]:
-    """Why tensors cannot be read, a line for each file."""
+def lfs_pointers(model: onnx.ModelProto, folder: Path | None) -> Iterator[Path]:
+    """Files in ``folder`` that should hold weights and only say where git-LFS keeps them."""
+    if folder is None:
+        return
+    for location in external_locations(model):
+        if _file_problem(folder, location, location) is None and is_lfs_pointer(folder / location):
+            yield folder / location
+
+
+def weight_problems(model: onnx.ModelProto, folder: Path | None) -> Iterator[tuple[str, str]]:
+    """Why tensors cannot be read, a line for each file, with the file's name."""
     for location, tensors in external_locations(model).items():
         shown = repr(location[:_SHOWN_LETTERS])
         problem = f"lies in {shown}, but a model in memory has no folder" if folder is None else None
@@ -71,7 +89,7 @@ def _problems(model: onnx.ModelProto, folder: Path | None) -> Iterator[str]:
         broken = [f"{name!r} {why}" for name, why in found.items() if why]
         if broken:
             more = len(broken) - 1
-            yield broken[0] + (f", and so {'does' if more == 1 else 'do'} {more} more" if more else "")
+            yield location, broken[0] + (f", and so {'does' if more == 1 else 'do'} {more} more" if more else "")
 
 
 def _file_problem(folder: Path, location: str, shown: str) -> str | None:
@@ -82,7 +100,6 @@ def _file_problem(folder: Path, location: str, shown: str) -> str | None:
         return f"needs {shown}, a link that leads out of the model's folder to {path}: copy that file in its place"
     if not os.path.isfile(path):  # where a name is too long to be one, Path.is_file raises
         return f"needs {shown}, which does not exist"
-    refuse_lfs_pointer(folder / location)
     return None
 
 

@@ -49,15 +49,24 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Loa
         InvalidModelError: the file is missing, truncated or not ONNX, or a weight's file is missing, too short or
             outside the model's folder.
     """
+    return _checked(read(model))
+
+
+def read(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> LoadedModel:
+    """The same of a model that need not be legal, nor have its weights.
+
+    Raises:
+        InvalidModelError: the file is missing, truncated or not ONNX.
+    """
     if isinstance(model, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
-        return _checked(LoadedModel(copy, copy.graph.name or "model", None, None))
-    return load_file(Path(model)) if isinstance(model, str | os.PathLike) else load_ir(model)
+        return LoadedModel(copy, copy.graph.name or "model", None, None)
+    return _read_file(Path(model)) if isinstance(model, str | os.PathLike) else _read_ir(model)
 
 
-def load_ir(model: object) -> LoadedModel:
-    """The same for an ``onnx_ir`` model in memory; its external tensors must share one folder."""
+def _read_ir(model: object) -> LoadedModel:
+    """The same of an ``onnx_ir`` model in memory; its external tensors must share one folder."""
     import onnx_ir as ir
 
     if not isinstance(model, ir.Model):
@@ -76,11 +85,11 @@ def load_ir(model: object) -> LoadedModel:
             hint="save the model with onnx_ir.save(), which gathers them, and pass the path",
         )
     proto = ir.to_proto(model)
-    return _checked(LoadedModel(proto, model.graph.name or "model", None, next(iter(folders), None)))
+    return LoadedModel(proto, model.graph.name or "model", None, next(iter(folders), None))
 
 
-def load_file(path: Path) -> LoadedModel:
-    """The same for a file."""
+def _read_file(path: Path) -> LoadedModel:
+    """The same of a file."""
     try:
         _check_file(path)
         real = Path(os.path.realpath(path))
@@ -91,7 +100,7 @@ def load_file(path: Path) -> LoadedModel:
         raise InvalidModelError(
             f"{path} cannot be read: {error.strerror}", hint="choose a file that you may read"
         ) from error
-    return _checked(LoadedModel(proto, path.stem, path, _folder(path, real, proto)))
+    return LoadedModel(proto, path.stem, path, _folder(path, real, proto))
 
 
 def _folder(path: Path, real: Path, proto: onnx.ModelProto) -> Path:

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from hetpart.config import OpPattern, Pin, PinKind, known_device
 from hetpart.devices import Machine
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidOptionError, UnmatchedPatternError
 from hetpart.graph.ir import Graph, Op
 
 _SUGGESTIONS = 5
@@ -43,11 +43,11 @@ def matched(pin: Pin | OpPattern, graph: Graph, what: str) -> Sequence[Op]:
     """The ops that ``pin`` speaks of; ``what`` names the option in words.
 
     Raises:
-        InvalidOptionError: there is none.
+        UnmatchedPatternError: there is none.
     """
     found = [op for op in graph.ops if matches(pin, op)]
     if not found:
-        raise InvalidOptionError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
+        raise UnmatchedPatternError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
     return found
 
 

@@ -1,0 +1,155 @@
+"""``hetpart lint`` and ``hetpart rule``: what is wrong with models, and what the rules are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hetpart.cli.model_options import budget_option, hardware_option, request_options, taken_request
+from hetpart.report.escape import printable
+from hetpart.terminal import StageBar, stdout_kept_free
+
+if TYPE_CHECKING:
+    from hetpart.plan.findings import Finding
+
+FOUND_EXIT = 1
+_FORMATS = ("text", "json", "github", "sarif", "markdown", "junit")
+
+
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """The options of ``hetpart lint`` that are not those of a plan."""
+
+    models: tuple[Path, ...]
+    budget: tuple[str, ...]
+    hardware: str | None
+    plan: Path | None
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    extend_select: tuple[str, ...]
+    form: str
+    output: Path | None
+    fail_on: str
+    exit_zero: bool
+    statistics: bool
+    baseline: Path | None
+    write_baseline: bool
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
+@budget_option
+@hardware_option
+@click.option(
+    "--plan", type=click.Path(path_type=Path), metavar="BUNDLE", help="A plan that was kept, to hold against."
+)
+@click.option("--select", multiple=True, metavar="RULES", help="Ask these alone: HPG,HPM002,dead-node or ALL.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Do not ask these.")
+@click.option("--extend-select", multiple=True, metavar="RULES", help="Ask these, too.")
+@click.option(
+    "--format", "--output-format", "form", type=click.Choice(_FORMATS), default="text", help="How findings are written."
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write them there.")
+@click.option(
+    "--fail-on", type=click.Choice(["error", "warning", "note"]), default="warning", help="The least that fails."
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--statistics", is_flag=True, help="Print how often every rule fired instead.")
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Findings that are accepted.")
+@click.option("--write-baseline", is_flag=True, help="Accept all that is found: write it to --baseline.")
+@request_options
+def lint(**given: Any) -> None:
+    """Look for what costs time, memory or trust in MODELS, ONNX files.
+
+    Exits with 0 where nothing is found, 1 where something is, 2 where a model or an option cannot be read.
+    """
+    placing = taken_request(given)
+    asked = LintOptions(**given)
+    if asked.write_baseline and asked.baseline is None:
+        raise click.UsageError("--write-baseline needs --baseline FILE to write to")
+    with stdout_kept_free(wanted=True), StageBar() as progress:
+        found = [finding for model in asked.models for finding in _findings(asked, model, placing, progress)]
+    if asked.write_baseline and asked.baseline is not None:
+        _accept(asked.baseline, found)
+        return
+    found = _without_accepted(asked, found)
+    _print(asked, found)
+    if _fails(asked, found):
+        sys.exit(FOUND_EXIT)
+
+
+def _findings(
+    asked: LintOptions, model: Path, placing: dict[str, Any], progress: Callable[[str], None]
+) -> Sequence[Finding]:
+    from hetpart.whatif.lint import lint as found_in
+
+    return found_in(
+        model,
+        budget=asked.budget or None,
+        hardware=asked.hardware,
+        plan=asked.plan,
+        select=asked.select,
+        ignore=asked.ignore,
+        extend_select=asked.extend_select,
+        progress=progress,
+        **placing,
+    )
+
+
+def _without_accepted(asked: LintOptions, found: list[Finding]) -> list[Finding]:
+    if asked.baseline is None:
+        return found
+    from hetpart.plan.accepted import new_findings, read_accepted
+
+    return new_findings(found, read_accepted(asked.baseline))
+
+
+def _accept(path: Path, found: Sequence[Finding]) -> None:
+    from hetpart.plan.accepted import write_accepted
+    from hetpart.units import format_count
+
+    write_accepted(path, found)
+    click.echo(f"{format_count(len(found), 'finding')} accepted in {printable(str(path))}")
+
+
+def _print(asked: LintOptions, found: Sequence[Finding]) -> None:
+    from hetpart.files import write_whole
+    from hetpart.report.findings import FORMATS
+    from hetpart.report.findings.text import statistics, summary
+
+    text = statistics(found) if asked.statistics else FORMATS[asked.form](found)
+    if asked.output is None:
+        click.echo(text, nl=False)
+        return
+    write_whole(asked.output, text.encode())
+    click.echo(f"{summary(found) if found else 'No findings.'} Written to {printable(str(asked.output))}")
+
+
+def _fails(asked: LintOptions, found: Sequence[Finding]) -> bool:
+    from hetpart.plan.findings import Severity
+
+    least = Severity(asked.fail_on)
+    return not asked.exit_zero and any(finding.severity.reaches(least) for finding in found)
+
+
+@click.command()
+@click.argument("name", required=False)
+def rule(name: str | None) -> None:
+    """List the rules of `hetpart lint`, or explain the rule NAME, a code or a name."""
+    from hetpart.linter.rule import all_rules
+    from hetpart.linter.select import Selection
+
+    rules = all_rules()
+    if name is None:
+        for known in rules:
+            off = "" if known.default else " (not by default)"
+            click.echo(f"{known.code}  {known.severity:7}  {known.name}{off}")
+            click.echo(f"    {known.summary}")
+        return
+    for known in Selection(select=(name,)).of(rules):
+        click.echo(f"# {known.name} ({known.code})\n\n{known.documentation}\n\nSeverity: {known.severity}.")

@@ -1,0 +1,1 @@
+"""Rules over models and plans: what costs time, memory or trust, and what will not run."""

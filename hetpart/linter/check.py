@@ -1,0 +1,92 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Ask rules about a model, and make findings of what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from hetpart.graph.build import scope_of
+from hetpart.linter.rule import Mark, Rule
+from hetpart.linter.select import entries
+from hetpart.plan.findings import Finding, Severity, SourceLine
+
+if TYPE_CHECKING:
+    import onnx
+
+    from hetpart.linter.subject import Subject
+
+IGNORE_KEY = "hetpart.ignore"
+"""Of ``metadata_props`` on the model or on a node: codes or names that are not to be reported there, or ``ALL``."""
+MOST_FINDINGS = 1000
+"""Of one rule in one model; a last one says how many more there are."""
+_STACK_KEY = "pkg.torch.onnx.stack_trace"
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d{1,9})')
+
+
+def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
+    """What ``rules`` find, the worst first; those that need a stage which ``subject`` lacks find nothing."""
+    ignored = _ignored(subject.proto.metadata_props)
+    asked = [rule for rule in rules if rule.stage <= subject.stage and not _is_ignored(rule, ignored)]
+    found = [finding for rule in asked for finding in _of_rule(rule, subject)]
+    order = tuple(Severity)
+    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.code))
+
+
+def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:
+    marks = (mark for mark in rule.check(subject) if not _is_suppressed(rule, mark, subject))
+    yield from (_finding(rule, mark, subject) for mark in islice(marks, MOST_FINDINGS))
+    left = sum(1 for _ in marks)
+    if left:
+        yield _finding(rule, Mark(f"and {left:,} more of this kind"), subject)
+
+
+def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
+    node = subject.nodes.get(mark.op)
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        severity=rule.severity,
+        path=subject.name,
+        message=mark.message,
+        hint=mark.hint or rule.hint,
+        anchor=mark.anchor or _anchor(mark.op, subject),
+        op=mark.op,
+        source=None if node is None else _source(node),
+    )
+
+
+def _anchor(op: str, subject: Subject) -> str:
+    """The module an op belongs to, which a re-export keeps; its name where none is known."""
+    if not op:
+        return ""
+    known, node = subject.ops.get(op), subject.nodes.get(op)
+    scope = known.scope if known is not None else scope_of(node) if node is not None else ""
+    return scope or op
+
+
+def _source(node: onnx.NodeProto) -> SourceLine | None:
+    """The innermost line of the exporter's stack that lies under the current folder."""
+    text = next((entry.value for entry in node.metadata_props if entry.key == _STACK_KEY), "")
+    here = Path.cwd()
+    for file, line in reversed(_STACK_LINE.findall(text)):
+        path = PurePath(file)
+        if path.is_relative_to(here) and "site-packages" not in path.parts:
+            return SourceLine(path.relative_to(here).as_posix(), int(line))
+    return None
+
+
+def _is_suppressed(rule: Rule, mark: Mark, subject: Subject) -> bool:
+    node = subject.nodes.get(mark.op)
+    return node is not None and _is_ignored(rule, _ignored(node.metadata_props))
+
+
+def _ignored(properties: Sequence[onnx.StringStringEntryProto]) -> tuple[str, ...]:
+    return entries(entry.value for entry in properties if entry.key == IGNORE_KEY)
+
+
+def _is_ignored(rule: Rule, ignored: Sequence[str]) -> bool:
+    return any(entry in ("ALL", rule.name) or rule.code.startswith(entry) for entry in ignored)

@@ -1,0 +1,121 @@
+"""What a rule is, and the table of all of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hetpart.plan.findings import Severity
+
+if TYPE_CHECKING:
+    from hetpart.linter.subject import Subject
+
+_CODE = re.compile(r"HP[GSDMCPN]\d{3}")
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "HPG": "graph", "HPS": "shapes", "HPD": "devices", "HPM": "memory", "HPC": "costs", "HPP": "plan",
+        "HPN": "numerics",
+    }
+)  # fmt: skip
+
+
+class Stage(IntEnum):
+    """What a rule looks at. Each is made from the one before, where that could be made."""
+
+    FILE = 0
+    """The file as it is, legal or not."""
+    GRAPH = 1
+    """The imported graph, dimensions bound."""
+    COSTS = 2
+    """Every op priced."""
+    PLAN = 3
+    """A placement under a budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a model that breaks a rule."""
+
+    message: str
+    """The finding's sentence: the op's or value's name in it, and the numbers."""
+    anchor: str = ""
+    """Name of a weight or value where no op is meant; the model where both are empty."""
+    op: str = ""
+    hint: str = ""
+    """Instead of the rule's own."""
+
+
+Check = Callable[["Subject"], Iterator[Mark]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of lint. Its documentation is its check's docstring."""
+
+    code: str
+    name: str
+    severity: Severity
+    stage: Stage
+    hint: str
+    check: Check
+    default: bool = True
+    """Whether it is selected where nobody selects."""
+    tries: Stage = Stage.FILE
+    """The stage to try to make: a check that looks at why that failed needs none of it."""
+
+    @property
+    def documentation(self) -> str:
+        return inspect.cleandoc(self.check.__doc__ or "")
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return self.documentation.partition("\n")[0]
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(  # noqa: PLR0913 - the columns of the table
+    code: str,
+    name: str,
+    severity: Severity,
+    stage: Stage,
+    *,
+    hint: str,
+    default: bool = True,
+    tries: Stage = Stage.FILE,
+) -> Callable[[Check], Check]:
+    """Enter the decorated check into the table of rules.
+
+    Args:
+        code: Family and number; a code is never used again for another rule.
+        name: In kebab case.
+        severity: Of its findings.
+        stage: What the check needs.
+        hint: What to do about a finding.
+        default: Whether it is selected by default.
+        tries: What to try to make for it, where the check speaks of why that failed.
+    """
+    assert _CODE.fullmatch(code), code
+    assert code not in _RULES, f"{code} is taken"
+    assert name not in {known.name for known in _RULES.values()}, f"{name} is taken"
+
+    def enter(check: Check) -> Check:
+        _RULES[code] = Rule(code, name, severity, stage, hint, check, default, max(stage, tries))
+        return check
+
+    return enter
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by code."""
+    import hetpart.linter.rules
+
+    hetpart.linter.rules.enter_all()
+    return tuple(_RULES[code] for code in sorted(_RULES))

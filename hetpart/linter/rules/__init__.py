@@ -1,0 +1,10 @@
+"""The rules, a module a family."""
+
+from __future__ import annotations
+
+
+def enter_all() -> None:
+    """Import every family, which enters its rules."""
+    from hetpart.linter.rules import costs, devices, graph, memory, numerics, plan, shapes
+
+    del costs, devices, graph, memory, numerics, plan, shapes

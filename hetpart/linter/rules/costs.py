@@ -1,0 +1,109 @@
+"""HPC: whether figures can be trusted, and whether cuts pay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetpart.linter.rule import Mark, Stage, rule
+from hetpart.plan.findings import Severity
+from hetpart.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetpart.linter.subject import Subject
+
+SMALL_SHARE = 0.01
+"""Of the latency: a partition that takes less was hardly worth its session."""
+FEW = 3
+"""Partitions of which none is too many: host, accelerator, host."""
+
+
+@rule(
+    "HPC001", "no-cost-formula", Severity.WARNING, Stage.COSTS,
+    hint="report the operator to hetpart; until then its cost is a guess on the safe side",
+)  # fmt: skip
+def no_cost_formula(subject: Subject) -> Iterator[Mark]:
+    """An op of which nobody knows what it costs.
+
+    ## What it does
+    Finds ops that no formula of the cost model speaks of.
+
+    ## Why is this bad
+    Their seconds, and with them the placement, rest on a guess.
+
+    ## Example
+    `com.example::Decode`
+
+    ## Use instead
+    An ONNX function of that name with a body of standard operators, which is priced by its body.
+    """
+    if subject.costs is not None:
+        for op in subject.graph.ops:
+            if not subject.costs.ops[op.id].known:
+                kind = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
+                yield Mark(f"the cost of {kind} {op.name!r} is a guess", op=op.name)
+
+
+@rule(
+    "HPC002", "copy-bound-partition", Severity.WARNING, Stage.PLAN,
+    hint="`hetpart explain` says what keeps its ops there; a pin or a larger budget joins it with its neighbours",
+)  # fmt: skip
+def copy_bound_partition(subject: Subject) -> Iterator[Mark]:
+    """A partition that waits longer for its inputs than it computes.
+
+    ## What it does
+    Compares every accelerator partition's seconds with those of the copies to it.
+
+    ## Why is this bad
+    The accelerator is idle for most of the time.
+
+    ## Example
+    A single `MatMul` there, of activations that the host makes.
+
+    ## Use instead
+    The ops that make them on the accelerator, too.
+    """
+    plan = subject.plan
+    for partition in () if plan is None else plan.partitions:
+        assert plan is not None
+        inputs = set(partition.inputs)
+        seconds = sum(
+            copy.seconds for copy in plan.transfers if copy.target == partition.device and copy.value in inputs
+        )
+        if seconds > partition.seconds and seconds > SMALL_SHARE * plan.prediction.seconds:
+            yield Mark(
+                f"partition {partition.id} on {partition.device} from {partition.ops[0]!r} computes for "
+                f"{format_seconds(partition.seconds)} and waits {format_seconds(seconds)} for copies",
+                op=partition.ops[0],
+            )
+
+
+@rule(
+    "HPC003", "tiny-partition", Severity.NOTE, Stage.PLAN,
+    hint="--max-partitions or --min-gain keeps cuts that gain little out",
+)  # fmt: skip
+def tiny_partition(subject: Subject) -> Iterator[Mark]:
+    """A partition that computes next to nothing.
+
+    ## What it does
+    Finds partitions of less than a hundredth of the latency, where there are more than three.
+
+    ## Why is this bad
+    Each is a session to load, to keep in memory and to start in every run.
+
+    ## Example
+    A partition of one `Reshape`.
+
+    ## Use instead
+    `--min-gain 1%`
+    """
+    plan = subject.plan
+    for partition in () if plan is None or len(plan.partitions) <= FEW else plan.partitions:
+        assert plan is not None
+        if partition.seconds < SMALL_SHARE * plan.prediction.seconds:
+            yield Mark(
+                f"partition {partition.id} on {partition.device}, {format_count(len(partition.ops), 'op')} from "
+                f"{partition.ops[0]!r}, computes for {format_seconds(partition.seconds)}",
+                op=partition.ops[0],
+            )

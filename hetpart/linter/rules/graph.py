@@ -1,0 +1,325 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""HPG: whether the graph is one, and holds what it needs and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hetpart.errors import InvalidModelError
+from hetpart.graph.external import LFS_HINT, lfs_pointers, weight_problems
+from hetpart.graph.ir import ValueRole
+from hetpart.graph.types import dtype_name, nbytes_of
+from hetpart.graph.walk import all_nodes, bodies_of
+from hetpart.linter.content import same_content
+from hetpart.linter.rule import Mark, Stage, rule
+from hetpart.plan.findings import Severity
+from hetpart.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import onnx
+
+    from hetpart.linter.subject import Subject
+
+LEAST_OPSET = 7
+"""ONNX Runtime promises to run models from this opset on (its document on compatibility)."""
+WORTH_FOLDING = 2**20
+"""Bytes of a result that is worth folding at export."""
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_STANDARD = ("", "ai.onnx")
+
+
+@rule(
+    "HPG001", "unnamed-node", Severity.NOTE, Stage.FILE, default=False,
+    hint="have the exporter name nodes, so that reports and pins can",
+)  # fmt: skip
+def unnamed_node(subject: Subject) -> Iterator[Mark]:
+    """Nodes without a name.
+
+    ## What it does
+    Counts the nodes of the file that have no name.
+
+    ## Why is this bad
+    Reports, pins and profiles call a node by its name. hetpart makes one up where there is none, and the next export
+    may make up another.
+
+    ## Example
+    `helper.make_node("Add", ["x", "y"], ["z"])`
+
+    ## Use instead
+    `helper.make_node("Add", ["x", "y"], ["z"], name="residual/add")`
+    """
+    nodes = list(all_nodes(subject.proto.graph.node))
+    unnamed = [node for node in nodes if not node.name]
+    if unnamed:
+        first = _named(unnamed[0])
+        yield Mark(f"{len(unnamed)} of {format_count(len(nodes), 'node')} have no name, the first being {first}")
+
+
+@rule(
+    "HPG002", "duplicate-node-name", Severity.WARNING, Stage.FILE,
+    hint="give every node a name of its own: ONNX Runtime refuses to load models where two share one",
+)  # fmt: skip
+def duplicate_node_name(subject: Subject) -> Iterator[Mark]:
+    """Two nodes of the same name.
+
+    ## What it does
+    Looks for names that several nodes of the graph have.
+
+    ## Why is this bad
+    ONNX Runtime refuses such a model ("two nodes with same node name"), though the ONNX checker passes it. hetpart
+    renames them, and a pin or a report then means one of them only.
+
+    ## Example
+    Two `Add` nodes that are both called `add`.
+
+    ## Use instead
+    `add` and `add_1`.
+    """
+    for name, times in Counter(node.name for node in subject.proto.graph.node if node.name).items():
+        if times > 1:
+            yield Mark(f"{times} nodes are called {name!r}", op=name)
+
+
+@rule(
+    "HPG003", "dead-node", Severity.WARNING, Stage.FILE,
+    hint="remove it, or return what it makes; `onnxsim` and exporters' optimisers remove dead nodes",
+)  # fmt: skip
+def dead_node(subject: Subject) -> Iterator[Mark]:
+    """A node whose results nobody reads.
+
+    ## What it does
+    Finds nodes none of whose outputs is an output of the graph or an input of another node, and says how many nodes
+    serve nothing but them.
+
+    ## Why is this bad
+    It takes time in every tool that reads the model, and where it was meant to be returned the model is wrong.
+
+    ## Example
+    An exported debugging statement: `ReduceMean` of a hidden state whose result goes nowhere.
+
+    ## Use instead
+    Remove it before the export.
+    """
+    graph = subject.proto.graph
+    live = _live(graph)
+    read = {name for node in graph.node for name in _uses(node)} | _returned(graph)
+    dead = [node for place, node in enumerate(graph.node) if place not in live]
+    ends = [node for node in dead if read.isdisjoint(node.output)]
+    for node in ends:
+        only = f"; {format_count(len(dead), 'node')} in all serve nothing else" if len(ends) == 1 < len(dead) else ""
+        yield Mark(f"{_named(node)} makes {_quoted(node.output)}, which nothing reads{only}", op=node.name)
+
+
+@rule(
+    "HPG004", "unused-initializer", Severity.WARNING, Stage.FILE,
+    hint="remove it: `onnx.utils.extract_model` or the exporter's optimiser leaves it out",
+)  # fmt: skip
+def unused_initializer(subject: Subject) -> Iterator[Mark]:
+    """A weight that no node reads.
+
+    ## What it does
+    Finds initializers that are neither read nor returned.
+
+    ## Why is this bad
+    It makes the file larger, and ONNX Runtime reads it when a session loads.
+
+    ## Example
+    The pooler's weight of a BERT that was exported without its pooler.
+
+    ## Use instead
+    Export only what the outputs need.
+    """
+    graph = subject.proto.graph
+    used = {name for node in graph.node for name in _uses(node)} | _returned(graph)
+    for tensor in graph.initializer:
+        if tensor.name not in used:
+            nbytes = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
+            yield Mark(f"no node reads the initializer {tensor.name!r} of {format_bytes(nbytes)}", anchor=tensor.name)
+
+
+@rule(
+    "HPG005", "outdated-opset", Severity.WARNING, Stage.FILE,
+    hint=f"export with opset {LEAST_OPSET} or later, or convert: `onnx.version_converter.convert_version`",
+)  # fmt: skip
+def outdated_opset(subject: Subject) -> Iterator[Mark]:
+    """An opset that ONNX Runtime does not promise to run.
+
+    ## What it does
+    Compares the version of the standard operators that the model imports with the oldest that ONNX Runtime supports.
+
+    ## Why is this bad
+    ONNX Runtime loads models from opset 7 on; an older one may load and mean something else.
+
+    ## Example
+    `opset_import { version: 6 }`
+
+    ## Use instead
+    `opset_import { version: 18 }`, from a new export.
+    """
+    for entry in subject.proto.opset_import:
+        if entry.domain in _STANDARD and entry.version < LEAST_OPSET:
+            yield Mark(f"the model is of opset {entry.version}, and ONNX Runtime promises {LEAST_OPSET} and later")
+
+
+@rule(
+    "HPG006", "external-data-missing", Severity.ERROR, Stage.FILE,
+    hint="keep the external data files beside the model, whole, as the exporter wrote them",
+)  # fmt: skip
+def external_data_missing(subject: Subject) -> Iterator[Mark]:
+    """Weights that lie in a file which is not there, or not whole.
+
+    ## What it does
+    Looks for every file that the model's tensors point into, and whether it reaches as far as they say.
+
+    ## Why is this bad
+    The model cannot be loaded.
+
+    ## Example
+    `model.onnx` in the repository, and `model.onnx.data` forgotten.
+
+    ## Use instead
+    Both files, in one folder.
+    """
+    for location, problem in weight_problems(subject.proto, subject.loaded.folder):
+        yield Mark(f"the weight {problem}", anchor=location)
+
+
+@rule("HPG007", "git-lfs-pointer", Severity.ERROR, Stage.FILE, hint=LFS_HINT)
+def git_lfs_pointer(subject: Subject) -> Iterator[Mark]:
+    """A file of weights that only says where git-LFS keeps it.
+
+    ## What it does
+    Recognises git-LFS pointers where files of weights should be. A model file that is one itself is refused.
+
+    ## Why is this bad
+    The weights are not here: the repository was cloned without git-LFS.
+
+    ## Example
+    `model.onnx.data` of 134 bytes that begins with `version https://git-lfs`.
+
+    ## Use instead
+    `git lfs pull`, and in CI `actions/checkout` with `lfs: true`.
+    """
+    for path in lfs_pointers(subject.proto, subject.loaded.folder):
+        yield Mark(f"{path.name!r} is a git-LFS pointer of {path.stat().st_size} bytes", anchor=path.name)
+
+
+@rule(
+    "HPG008", "unfolded-constant", Severity.NOTE, Stage.GRAPH, default=False,
+    hint="fold it when the model is exported",
+)  # fmt: skip
+def unfolded_constant(subject: Subject) -> Iterator[Mark]:
+    """A large tensor that is computed from weights alone.
+
+    ## What it does
+    Finds results of a megabyte and more that no input decides.
+
+    ## Why is this bad
+    Every session computes it when it loads, and holds both the weight and what is made of it until then.
+
+    ## Example
+    `Transpose` of a weight in front of a `MatMul`.
+
+    ## Use instead
+    The transposed weight.
+    """
+    graph = subject.graph
+    views = {name for node in subject.proto.graph.node if node.op_type in _VIEWS for name in node.output}
+    for value in graph.values:
+        if value.name in views:
+            continue
+        if value.role is ValueRole.DERIVED and value.nbytes >= WORTH_FOLDING and subject.readers[value.id]:
+            made = f" from {value.sources[0]!r}" if value.sources else ""
+            yield Mark(
+                f"{value.name!r} of {format_bytes(value.nbytes)} is computed{made} whenever a session loads",
+                anchor=value.name,
+            )
+
+
+@rule(
+    "HPG009", "duplicate-initializer-content", Severity.WARNING, Stage.FILE,
+    hint="share one initializer: tie the parameters in the model, or deduplicate the file",
+)  # fmt: skip
+def duplicate_initializer_content(subject: Subject) -> Iterator[Mark]:
+    """Weights of the same content under several names.
+
+    ## What it does
+    Compares the content of large initializers that agree in type and shape. Files are read in samples first; what
+    agrees in those is read whole, up to a limit.
+
+    ## Why is this bad
+    Each is loaded, and counted against the budget, on its own.
+
+    ## Example
+    A tied embedding that the exporter wrote twice, once for the lookup and once for the logits.
+
+    ## Use instead
+    One initializer that both nodes read.
+    """
+    for group in same_content(subject.loaded):
+        first, *others = group
+        nbytes = nbytes_of(dtype_name(first.data_type), first.dims)
+        yield Mark(
+            f"{_quoted([tensor.name for tensor in group])} hold the same {format_bytes(nbytes)}: "
+            f"{format_bytes(nbytes * len(others))} too much",
+            anchor=first.name,
+        )
+
+
+@rule(
+    "HPG010", "illegal-graph", Severity.ERROR, Stage.FILE, tries=Stage.GRAPH,
+    hint="the exporter or a later edit broke the graph; `onnx.checker.check_model` shows the same",
+)  # fmt: skip
+def illegal_graph(subject: Subject) -> Iterator[Mark]:
+    """A graph that breaks a rule of ONNX, so that nothing can be planned.
+
+    ## What it does
+    Says why hetpart cannot import the model, where it is not for its weights' files.
+
+    ## Why is this bad
+    No runtime loads it, or one does and computes something else.
+
+    ## Example
+    Two nodes that make the same value.
+
+    ## Use instead
+    A new export.
+    """
+    weights = any(True for _ in weight_problems(subject.proto, subject.loaded.folder))
+    pointers = any(True for _ in lfs_pointers(subject.proto, subject.loaded.folder))
+    if isinstance(subject.problem, InvalidModelError) and not weights and not pointers:
+        yield Mark(subject.problem.message, hint=subject.problem.hint)
+
+
+def _live(graph: onnx.GraphProto) -> set[int]:
+    """Positions of nodes that some output of the graph needs."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    waiting = [makers[output.name] for output in graph.output if output.name in makers]
+    live = set(waiting)
+    while waiting:
+        needed = {makers[name] for name in _uses(graph.node[waiting.pop()]) if name in makers} - live
+        live |= needed
+        waiting += needed
+    return live
+
+
+def _uses(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that the node and what is inside it read, outer ones among them."""
+    for inner in all_nodes([node]):
+        yield from inner.input
+        yield from (output.name for body in bodies_of(inner) for output in body.output)
+
+
+def _returned(graph: onnx.GraphProto) -> set[str]:
+    return {output.name for output in graph.output}
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"{node.op_type} {node.name!r}" if node.name else f"a {node.op_type} without a name"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in names if name)

@@ -1,0 +1,76 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""What rules look at: a model, as far as it could be read, priced and placed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hetpart.graph.walk import all_nodes
+from hetpart.linter.rule import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+
+    from hetpart.cost_model.annotate import Costs
+    from hetpart.errors import HetpartError
+    from hetpart.graph.from_onnx import ImportedModel
+    from hetpart.graph.ir import Graph, Op
+    from hetpart.graph.load import LoadedModel
+    from hetpart.plan.model import MachineReference, Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model and what is known of it. A stage that is missing could not be made, or was not asked for."""
+
+    name: str
+    """As the model was named."""
+    loaded: LoadedModel
+    imported: ImportedModel | None = None
+    costs: Costs | None = None
+    plan: Plan | None = None
+    """The best under the budget, or the one that was kept where no budget is given."""
+    kept_plan: Plan | None = None
+    """Made for an earlier version of the model."""
+    machine: MachineReference | None = None
+    """What the model is priced for."""
+    problem: HetpartError | None = None
+    """Why the next stage could not be made."""
+    budget_bytes: int | None = None
+    """Of the accelerator, where one was asked for."""
+
+    @property
+    def stage(self) -> Stage:
+        """The last that could be made."""
+        made = (self.imported, self.costs, self.plan)
+        return Stage(next((number for number, known in enumerate(made) if known is None), len(made)))
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The file as it is."""
+        return self.loaded.proto
+
+    @property
+    def graph(self) -> Graph:
+        """The imported graph; rules of the stage GRAPH and later may ask for it."""
+        assert self.imported is not None
+        return self.imported.graph
+
+    @cached_property
+    def nodes(self) -> Mapping[str, onnx.NodeProto]:
+        """The file's nodes by name, those inside others too."""
+        return {node.name: node for node in all_nodes(self.proto.graph.node) if node.name}
+
+    @cached_property
+    def ops(self) -> Mapping[str, Op]:
+        """The imported graph's ops by name."""
+        return {} if self.imported is None else {op.name: op for op in self.graph.ops}
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For every value of the imported graph, the ops that use it."""
+        return self.graph.consumers()

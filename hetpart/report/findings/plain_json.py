@@ -1,0 +1,17 @@
+"""Findings as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from hetpart.plan.findings import Finding
+
+SCHEMA = "hetpart.lint"
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """One JSON object, in ASCII, so that no terminal obeys a name in it."""
+    content = {"schema": SCHEMA, "version": 1, "findings": [asdict(found) for found in findings]}
+    return json.dumps(content, indent=2) + "\n"

@@ -1,0 +1,194 @@
+"""``hetpart lint`` and ``hetpart rule`` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+import hetpart
+from hetpart.cli import main
+from hetpart.errors import InvalidOptionError
+from hetpart.linter.rule import all_rules
+from hetpart.linter.select import Selection
+from tests.linter.models import NOISE, OTHER, PAIRS, TWICE, weighted
+from tests.runtime.models import model
+
+DEAD = "g (float[2] x) => (float[2] y) { [a] y = Neg (x) [b] h = Abs (x) [c] k = Exp (x) }"
+BUDGET = ("--hardware", "l4+epyc", "--budget", "1GB")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model(DEAD), "m.onnx")
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["lint", *arguments])
+
+
+def test_findings_exit_with_one_and_none_with_zero() -> None:
+    found = run("m.onnx")
+    assert found.exit_code == 1
+    assert found.stdout.count("HPG003 dead-node") == 2
+    assert run("m.onnx", "--ignore", "dead-node").exit_code == 0
+    assert run("m.onnx", "--exit-zero").exit_code == 0
+    assert run("m.onnx", "--fail-on", "error").exit_code == 0
+
+
+def test_what_cannot_be_read_exits_with_two_and_one_message() -> None:
+    Path("broken.onnx").write_bytes(b"{}")
+    for arguments in (("nowhere.onnx",), ("broken.onnx",), ("m.onnx", "--select", "HPX"), ("m.onnx", "--plan", "none")):
+        answer = run(*arguments)
+        assert answer.exit_code == 2
+        assert answer.stderr.startswith("error: ")
+        assert "hint: " in answer.stderr
+        assert "Traceback" not in answer.output
+
+
+def test_an_unknown_rule_names_the_nearest() -> None:
+    assert "did you mean dead-node" in run("m.onnx", "--select", "dead-nodes").stderr
+
+
+def test_a_baseline_accepts_what_is_there_and_nothing_new() -> None:
+    assert run("m.onnx", "--baseline", "lint.json", "--write-baseline").exit_code == 0
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 0
+    onnx.save(model(DEAD.replace("}", "[d] l = Cos (x) }")), "m.onnx")
+    found = run("m.onnx", "--baseline", "lint.json")
+    assert found.exit_code == 1
+    assert found.stdout.count("dead-node") == 1
+    assert "'d'" in found.stdout
+    Path("lint.json").write_text('{"accepted": 1}')
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 2
+    assert run("m.onnx", "--write-baseline").exit_code == 2
+
+
+def test_a_model_says_itself_what_is_not_to_be_reported() -> None:
+    proto = model(DEAD)
+    proto.graph.node[1].metadata_props.add(key="hetpart.ignore", value="HPG003")
+    assert [found.op for found in hetpart.lint(proto, select="dead-node")] == ["c"]
+    proto.metadata_props.add(key="hetpart.ignore", value="dead-node")
+    assert hetpart.lint(proto, select="dead-node") == []
+
+
+def test_findings_are_written_to_a_file() -> None:
+    answer = run("m.onnx", "--format", "json", "--output", "found.json")
+    assert answer.exit_code == 1
+    assert len(json.loads(Path("found.json").read_text())["findings"]) == 2
+    assert run("m.onnx", "--statistics").stdout.split() == ["2", "HPG003", "dead-node"]
+
+
+def test_the_line_of_python_is_that_of_the_exporter(folder: Path) -> None:
+    proto = model(DEAD)
+    stack = f'File "{folder}/src/net.py", line 12, in forward\n  File "/elsewhere/torch.py", line 3, in __call__'
+    proto.graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=stack)
+    first, second = hetpart.lint(proto, select="dead-node")
+    assert first.source is not None
+    assert (first.source.file, first.source.line) == ("src/net.py", 12)
+    assert second.source is None
+
+
+def test_an_anchor_is_the_module_where_it_is_known() -> None:
+    proto = model(DEAD)
+    proto.graph.node[1].metadata_props.add(
+        key="pkg.torch.onnx.name_scopes", value="['', 'encoder', 'encoder.act', 'b']"
+    )
+    assert [found.anchor for found in hetpart.lint(proto, select="dead-node")] == ["encoder.act", "c"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (Selection(), {rule.name for rule in all_rules() if rule.default}),
+        (Selection(select=("ALL",)), {rule.name for rule in all_rules()}),
+        (Selection(select=("HPG003",)), {"dead-node"}),
+        (Selection(select=("HPN",)), {"constant-near-exporter-epsilon", "half-precision-overflow-constant"}),
+        (Selection(select=("HPN",), ignore=("HPN001",)), {"half-precision-overflow-constant"}),
+        (Selection(select=("HPN001",), ignore=("HPN",)), {"constant-near-exporter-epsilon"}),
+        (Selection(select=("dead-node",), extend=("unnamed-node",)), {"dead-node", "unnamed-node"}),
+        (Selection(select=("ALL",), ignore=("ALL",)), set()),
+    ],
+)
+def test_of_two_selections_the_closer_one_wins(selection: Selection, taken: set[str]) -> None:
+    assert {rule.name for rule in selection.of(all_rules())} == taken
+
+
+def test_an_empty_selection_is_refused() -> None:
+    with pytest.raises(InvalidOptionError):
+        Selection(select=("nothing",)).of(all_rules())
+
+
+def test_every_rule_is_explained() -> None:
+    for rule in all_rules():
+        told = CliRunner().invoke(main, ["rule", rule.code]).stdout
+        assert told.startswith(f"# {rule.name} ({rule.code})")
+        assert "## Use instead" in told
+    listed = CliRunner().invoke(main, ["rule"]).stdout
+    assert all(rule.code in listed and rule.summary in listed for rule in all_rules())
+
+
+def test_a_plan_that_was_kept_is_held_against_its_model() -> None:
+    onnx.save(weighted(TWICE, v=NOISE, w=OTHER)(Path()), "m.onnx")
+    hetpart.partition("m.onnx", hardware="l4+epyc", budget="1GB").save("kept.hetpart")
+
+    def rules(*arguments: str) -> set[str]:
+        found = run("m.onnx", *arguments, "--plan", "kept.hetpart", "--select", "HPP", "--format", "json")
+        return {row["rule"] for row in json.loads(found.stdout)["findings"]}
+
+    assert rules(*BUDGET) == set()
+    assert rules("--hardware", "t4+epyc", "--budget", "1GB") >= {"profile-mismatch"}
+    onnx.save(weighted(TWICE, v=NOISE, w=NOISE)(Path()), "m.onnx")
+    assert "stale-plan" in rules(*BUDGET)
+
+
+def test_a_slower_model_fails_against_the_plan_that_was_kept() -> None:
+    onnx.save(weighted(TWICE, v=NOISE, w=OTHER)(Path()), "m.onnx")
+    hetpart.partition("m.onnx", hardware="l4+epyc", budget="1GB").save("kept.hetpart")
+    longer = TWICE.replace("[b] y = MatMul (h, w)", "[b] i = MatMul (h, w) [c] j = MatMul (i, w) [d] y = MatMul (j, w)")
+    onnx.save(weighted(longer, v=NOISE, w=OTHER)(Path()), "m.onnx")
+    found = run("m.onnx", *BUDGET, "--plan", "kept.hetpart", "--select", "plan-regressed")
+    assert found.exit_code == 1
+    assert "more than" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("placement", "rule"),
+    [("random:3", "baseline-better"), ("random:3", "ping-pong-copy"), ("random:3", "copy-bound-partition")],
+)
+def test_a_bad_plan_is_found_bad(placement: str, rule: str, zoo_model: Callable[[str], Path]) -> None:
+    planned = hetpart.partition(
+        zoo_model("bert-tiny"), hardware="l4+epyc", budget="1GB", placement=placement, shape={"batch": 1, "seq": 16}
+    )
+    found = hetpart.lint(
+        zoo_model("bert-tiny"), plan=planned.plan, hardware="l4+epyc", shape="batch=1,seq=16", select=rule
+    )
+    assert {finding.rule for finding in found} == {rule}
+
+
+@pytest.mark.parametrize("rule", ["baseline-better", "cpu-island", "peak-from-one-value"])
+def test_a_good_plan_is_not(rule: str, zoo_model: Callable[[str], Path]) -> None:
+    found = hetpart.lint(
+        zoo_model("bert-tiny"), budget="1GB", hardware="l4+epyc", shape="batch=1,seq=16", select=rule, time_limit=5
+    )
+    assert found == []
+
+
+def test_a_thin_headroom_is_a_note() -> None:
+    proto = weighted(TWICE, v=NOISE, w=OTHER)(Path())
+    planned = hetpart.partition(proto, hardware="l4+epyc", budget="1GB", pin="*=cuda:0")
+    needed = planned.plan.device("cuda:0").peak_bytes
+    assert hetpart.lint(proto, hardware="l4+epyc", budget=needed + 10, pin="*=cuda:0", select="thin-headroom")
+    assert not hetpart.lint(proto, hardware="l4+epyc", budget=2 * needed, pin="*=cuda:0", select="thin-headroom")
+
+
+def test_models_that_break_a_rule_exit_with_one() -> None:
+    proto = PAIRS["duplicate-initializer-content"].bad(Path())
+    assert isinstance(proto, onnx.ModelProto)
+    onnx.save(proto, "twice.onnx")
+    assert run("m.onnx", "twice.onnx", "--select", "HPG009").exit_code == 1
