@@ -47,9 +47,9 @@ def find_fusions(graph: Graph) -> Fusions:
     absorbed = [NOWHERE] * len(graph.ops)
     parents = list(range(len(graph.ops)))
     for members in patterns(wiring):
-        last = max(members)
-        for member in members:
-            absorbed[member] = EVERYWHERE if member != last else absorbed[member]
+        last, integers = max(members), any(graph.ops[member].op_type == "MatMulInteger" for member in members)
+        for member in members - {last}:
+            absorbed[member] = ON_CPU if integers else EVERYWHERE
             _join(parents, member, last)
     for op in graph.ops:
         consumer = wiring.sole_consumer(op)

@@ -38,6 +38,8 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
     for op in members:
         if op.op_type in HEAVY and not op.domain:
             return _called(HEAVY[op.op_type], op, graph)
+    if any(op.op_type in HEADS and not op.domain for op in members):
+        return None
     if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
         return _transposes(members, graph)
     fused = _fused_family(members)
@@ -257,6 +259,8 @@ _Rule = Callable[[Operands, str], KernelCall | None]
 MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather, _scatter, _update})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
+HEADS = frozenset({*HEAVY, "MatMulInteger"})
+"""The same, and those that no family speaks of."""
 _COPIES = (
     "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from functools import cache
 from math import exp
 
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.kernel_calls import BY_ELEMENTS, HEAVY, REORDER, STREAMED, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import BY_ELEMENTS, HEADS, REORDER, STREAMED, KernelCall, kernel_call
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Device
@@ -111,7 +111,7 @@ def _streamed_weights(graph: Graph) -> int:
 
 def _head(members: list[Op]) -> Op:
     """The op that the kernel is named after."""
-    return next((op for op in members if op.op_type in HEAVY), members[-1])
+    return next((op for op in members if op.op_type in HEADS), members[-1])
 
 
 def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> float | None:

@@ -1,4 +1,4 @@
-"""Whole groups of ops that ONNX Runtime runs as one kernel: decomposed Gelu and LayerNormalization."""
+"""Groups of ops that ONNX Runtime runs as one kernel: decomposed Gelu, LayerNormalization, products of integers."""
 
 from __future__ import annotations
 
@@ -88,6 +88,23 @@ def _layer_norm(root: Op, wiring: Wiring) -> frozenset[int]:
     return _behind_sum(members, mean.inputs[0] if mean else None, is_skip, wiring)
 
 
+def _integer_product(product: Op, wiring: Wiring) -> frozenset[int]:
+    """A product of integers that is scaled to floats behind it, and where that is for it alone, quantized before it."""
+    cast = _next(product, wiring, "Cast")
+    scaled = _next(cast, wiring, "Mul")
+    if cast is None or scaled is None:
+        return frozenset()
+    scale = wiring.producer(next(iter(wiring.others(scaled, cast.results[0])), None))
+    if scale is None or not is_op(scale, "Mul"):
+        return frozenset()
+    bias = _next(scaled, wiring, "Add")
+    behind = (bias,) if bias is not None and _has_constant(bias, wiring) else ()
+    members = frozenset(op.id for op in (product, cast, scale, scaled, *behind))
+    quantizer = wiring.producer(product.inputs[0])
+    whole = members | {quantizer.id} if quantizer is not None and is_op(quantizer, "DynamicQuantizeLinear") else members
+    return whole if _is_closed(whole, wiring) else members
+
+
 def _behind_sum(
     members: frozenset[int], source: int | None, rule: Callable[[Op, Wiring], bool], wiring: Wiring
 ) -> frozenset[int]:
@@ -118,6 +135,7 @@ def _affine(quotient: Op, wiring: Wiring) -> tuple[Op, ...]:
 
 PATTERNS: Mapping[str, Callable[[Op, Wiring], frozenset[int]]] = {
     "Erf": _erf_gelu,
+    "MatMulInteger": _integer_product,
     "Sqrt": _layer_norm,
     "Tanh": _tanh_gelu,
 }

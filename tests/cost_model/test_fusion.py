@@ -91,7 +91,33 @@ QUANTIZED: Nodes = [
 ]
 QUANTA = {"s": _scalar(0.02), "z": np.array(3, np.uint8), "wq": np.full((8, 6), 9, np.uint8)}
 
+
+def _of_integers(made: str, scale: str = "s", weight: str = "wi") -> Nodes:
+    """A product as dynamic quantization writes it, behind its quantizer."""
+    return [
+        ("MatMulInteger", ["q", weight, "qz", "wz"], [f"{made}i"], {}),
+        ("Cast", [f"{made}i"], [f"{made}f"], {"to": TensorProto.FLOAT}),
+        ("Mul", ["qs", scale], [f"{made}s"], {}),
+        ("Mul", [f"{made}f", f"{made}s"], [made], {}),
+    ]
+
+
+QUANTIZER: Nodes = [("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], {})]
+INTEGERS = {"wi": np.full((8, 6), 9, np.int8), "wz": np.array(0, np.int8), "s": _scalar(0.02), "b": _ones(6)}
+
 CASES = {
+    "product of integers": ([*QUANTIZER, *_of_integers("y")], MATRIX, INTEGERS),
+    "product of integers with bias": (
+        [*QUANTIZER, *_of_integers("m"), ("Add", ["m", "b"], ["y"], {})], MATRIX, INTEGERS
+    ),
+    "two products of integers": (
+        [
+            *QUANTIZER, *_of_integers("m"), ("Relu", ["m"], ["r"], {}), *_of_integers("n", "s2", "w2"),
+            ("Sub", ["r", "n"], ["y"], {}),
+        ],
+        MATRIX,
+        INTEGERS | {"s2": _scalar(0.03), "w2": np.full((8, 6), 7, np.int8)},
+    ),
     "linear": (LINEAR, MATRIX, WEIGHTS),
     "linear and relu": ([*LINEAR, ("Relu", ["y"], ["r"], {})], MATRIX, WEIGHTS),
     "gemm and tanh": (

@@ -157,6 +157,25 @@ def between_quantizers() -> Any:
     return model_of(nodes, {"x": (256, 384)}, {"y": (256, 640)}, weights)
 
 
+def quantizing(products: int) -> Any:
+    """Products of integers, as ``quantize_dynamic`` writes them, of one tensor that is quantized as it comes."""
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("DynamicQuantizeLinear", ["a"], ["q", "qs", "qz"]),
+    ]
+    for n in range(products):
+        nodes += [
+            helper.make_node("MatMulInteger", ["q", "w", "qz", "wz"], [f"i{n}"]),
+            helper.make_node("Cast", [f"i{n}"], [f"f{n}"], to=FLOAT),
+            helper.make_node("Mul", ["qs", f"s{n}"], [f"m{n}"]),
+            helper.make_node("Mul", [f"f{n}", f"m{n}"], [f"g{n}"]),
+            helper.make_node("Erf", [f"g{n}"], [f"y{n}"]),
+        ]
+    weights: Weights = {"w": np.ones((384, 640), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {f"s{n}": np.array(0.1 + n, np.float32) for n in range(products)}
+    return model_of(nodes, {"x": (256, 384)}, {f"y{n}": (256, 640) for n in range(products)}, weights)
+
+
 def weighted(op_type: str, shape: Sizes, made: Sizes, weight: np.ndarray[Any, Any], **options: Any) -> Any:
     return between(helper.make_node(op_type, ["a", "w"], ["out"], **options), {"a": shape}, made, {"w": weight})
 
@@ -213,6 +232,8 @@ CASES: dict[str, Any] = {
         helper.make_node("QLinearSigmoid", [*"qszsz"], ["out"], domain=CONTRIB), (96, 160), (96, 160), {}
     ),
     "MatMul between quantizers": between_quantizers(),
+    "MatMulInteger behind a quantizer": quantizing(1),
+    "two of one quantizer": quantizing(2),
     "DynamicQuantizeMatMul": between(
         helper.make_node("DynamicQuantizeMatMul", ["a", "w", "s", "z"], ["out"], domain=CONTRIB),
         {"a": (256, 384)}, (256, 640),

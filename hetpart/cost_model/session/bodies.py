@@ -43,11 +43,18 @@ def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, 
 
 
 def _on_integers(graph: Graph) -> frozenset[int]:
-    """Ops that quantization around them makes integer kernels of."""
-    if not any(op.op_type == "QuantizeLinear" for op in graph.ops):
-        return frozenset()
-    wiring = Wiring.of(graph)
-    return frozenset(op.id for op in graph.ops if is_quantized(op, wiring))
+    """Ops that quantization around them makes integer kernels of, or, of products of integers, before them alone."""
+    types = {op.op_type for op in graph.ops}
+    found: set[int] = set()
+    if "QuantizeLinear" in types:
+        wiring = Wiring.of(graph)
+        found.update(op.id for op in graph.ops if is_quantized(op, wiring))
+    if "DynamicQuantizeLinear" in types:
+        absorbed = find_fusions(graph).absorbed
+        makers = {op.results[0]: op.id for op in graph.ops if op.op_type == "DynamicQuantizeLinear"}
+        products = (op for op in graph.ops if op.op_type == "MatMulInteger" and op.inputs[0] in makers)
+        found.update(op.id for op in products if Provider.CPU in absorbed[makers[op.inputs[0] or 0]])
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ def _quantized_gemm(o: Operands, _: int) -> Scratch:
     return at_once(SUM_BYTES * o.output_numel() if made is not None and made.dtype != "float32" else 0)
 
 
+@scratch("MatMulInteger", domain=QUANTIZED)
 @scratch("DynamicQuantizeMatMul", domain=CONTRIB)
 def _quantizing_product(o: Operands, _: int) -> Scratch:
     return at_once(o.numel(0))
@@ -49,14 +50,23 @@ def _packed_product(o: Operands, _: int) -> Scratch:
     return at_once(rows * -(-inner // block) * (block + SCALED_BLOCK_BYTES))
 
 
+@scratch("Conv", domain=QUANTIZED)
+def _convolution_between_quantizers(o: Operands, _: int) -> Scratch:
+    return _convolution_of_bytes(o, o.shape(1), symmetric=True)
+
+
 @scratch("QLinearConv")
 def _quantized_convolution(o: Operands, _: int) -> Scratch:
-    """Symmetric weights are multiplied with pixels where they lie, by pointers; others with an unfolded image."""
     weight, zero = o.input(WEIGHT), o.input(WEIGHT_ZERO)
-    filters, inner, *kernel = (*o.shape(WEIGHT), 1, 1)[: max(2, len(o.shape(WEIGHT)))]
+    symmetric = weight is not None and weight.dtype == "int8" and (zero is None or zero.dtype == "int8")
+    return _convolution_of_bytes(o, o.shape(WEIGHT), symmetric=symmetric)
+
+
+def _convolution_of_bytes(o: Operands, weight: tuple[int, ...], *, symmetric: bool) -> Scratch:
+    """Symmetric weights are multiplied with pixels where they lie, by pointers; others with an unfolded image."""
+    filters, inner, *kernel = (*weight, 1, 1)[: max(2, len(weight))]
     pixels, taps = prod(o.output_shape()[2:]), prod(kernel)
     plain = taps == 1 and o.shape(0)[2:] == o.output_shape()[2:]
-    symmetric = weight is not None and weight.dtype == "int8" and (zero is None or zero.dtype == "int8")
     depthwise = inner == 1 and filters == o.integer("group", 1)
     if symmetric and (depthwise or inner % CHANNELS == 0):
         return at_once(0 if plain else pixels * taps * POINTER_BYTES)
