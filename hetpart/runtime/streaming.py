@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import ExecutionError, InvalidBundleError
+from hetpart.plan.bundle import STREAMED_FILE
 from hetpart.plan.streamed import streamed_weights
-from hetpart.runtime.refusals import ort_hint, ort_message
+from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.runtime.sessions import host_session
 from hetpart.runtime.values import extent
 
@@ -44,6 +45,11 @@ class StreamedWeights:
             session = host_session(bundle.streamed, bundle.weights)
             values = session.run_with_ort_values(names, {})
         except Exception as error:
+            if is_damage(error):
+                raise InvalidBundleError(
+                    f"the bundle is damaged: {STREAMED_FILE} is no whole model ({ort_message(error)})",
+                    hint=_REPARTITION,
+                ) from error
             raise ExecutionError(
                 f"ONNX Runtime cannot load the streamed weights: {ort_message(error)}",
                 hint=ort_hint(error, "partition the model again with --no-stream"),

@@ -148,6 +148,14 @@ def test_a_bundle_without_its_streamed_weights_is_refused(tmp_path: Path) -> Non
         hetpart.Session(bundle, emulate=True)
 
 
+def test_half_of_the_streamed_weights_is_refused(tmp_path: Path) -> None:
+    bundle = planned(layers(8)).save(tmp_path / "layers.hetpart")
+    whole = (bundle / STREAMED_FILE).read_bytes()
+    (bundle / STREAMED_FILE).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidBundleError, match=r"streamed\.onnx is no whole model"):
+        hetpart.Session(bundle, emulate=True)
+
+
 def test_a_streamed_weight_of_another_size_is_refused(tmp_path: Path) -> None:
     bundle = planned(layers(8)).save(tmp_path / "layers.hetpart")
     name = streamed_weights(load_plan(bundle))[0]

@@ -6,6 +6,7 @@ finer the cut, the less is held, and the more sessions there are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,21 +25,40 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Parts of all that is streamed that a partition may take: what is tried, one after another."""
 
 
-def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[Cut]:
+@dataclass(frozen=True, slots=True, eq=False)
+class RingCut:
+    """A cut, and what streamed weights and sessions take on the accelerator at least."""
+
+    cut: Cut
+    least_bytes: int
+
+
+def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[RingCut]:
     """``found``, and what it becomes with the accelerator's partitions in smaller and smaller pieces."""
-    yield found
     if problem.streamed is None or not problem.streamed.any():
+        yield RingCut(found, 0)
         return
     order = np.argsort(found.partition, kind="stable")
-    brought = _brought(problem, found)[order]
+    brought = _brought(problem, found)
+    yield RingCut(found, _least_bytes(problem, found, brought))
     ends = _ends(problem, found, order)
     total, before = int(brought.sum()), found.partitions
     for pieces in PIECES[1:]:
-        piece = _pieced(brought, ends, -(-total // pieces))
+        piece = _pieced(brought[order], ends, -(-total // pieces))
         finer = _numbered(found, order, piece)
         if finer.partitions > before:
-            yield finer
+            yield RingCut(finer, _least_bytes(problem, finer, brought))
             before = finer.partitions
+
+
+def _least_bytes(problem: PlacementProblem, found: Cut, brought: NDArray[np.int64]) -> int:
+    """Every session's bytes, and what is brought to two partitions that follow each other."""
+    here = found.devices == ACCELERATOR
+    each = np.zeros(found.partitions, np.int64)
+    np.add.at(each, found.partition, brought)
+    each = each[here]
+    pairs = each[1:] + each[:-1] if len(each) > 1 else each
+    return int(pairs.max(initial=0)) + len(each) * int(problem.session_bytes[ACCELERATOR])
 
 
 def _brought(problem: PlacementProblem, found: Cut) -> NDArray[np.int64]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.cut import Cut, cut
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.scores.rings import ring_cuts
-from hetpart.partitioner.scores.scoring import Scored, Scorer, excess
+from hetpart.partitioner.scores.scoring import Scored, Scorer, excess, weight_bytes
 from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
 
 if TYPE_CHECKING:
@@ -28,11 +30,19 @@ class RingScorer(Scorer):
     def _score(self, placement: Placement) -> Scored:
         """The coarsest cut that fits, or the one that comes nearest to it."""
         found: list[Scored] = []
-        for finer in ring_cuts(self.problem, cut(self.problem, placement, self.edges)):
+        for finer in self._promising(placement):
             found.append(self._cut_so(placement, finer))
             if found[-1].fits:
                 return found[-1]
         return min(found, key=lambda one: one.fit_rank)
+
+    def _promising(self, placement: Placement) -> list[Cut]:
+        """Those that may fit, the coarsest first; the one that is least far from it, where none may."""
+        known = list(ring_cuts(self.problem, cut(self.problem, placement, self.edges)))
+        budget = int(self.problem.budgets[ACCELERATOR])
+        room = budget - weight_bytes(self.problem, placement, ACCELERATOR)
+        fitting = [one.cut for one in known if budget == NO_BUDGET or one.least_bytes <= room]
+        return fitting or [min(known, key=lambda one: one.least_bytes).cut]
 
     def _cut_so(self, placement: Placement, finer: Cut) -> Scored:
         problem = self.problem

@@ -11,7 +11,7 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.scores.groups import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hetpart.partitioner.problem import Placement
     from hetpart.partitioner.scores.scoring import Scored
@@ -25,10 +25,13 @@ REFILLED = 12
 """Placements scored for one of ops, to say which weights to stream."""
 
 
-def streaming_starts(scorer: StreamScorer, placements: Iterator[Placement]) -> Iterator[Scored]:
+def streaming_starts(
+    scorer: StreamScorer, placements: Iterator[Placement], expired: Callable[[], bool]
+) -> Iterator[Scored]:
     """Of every placement of ops: all that may be is streamed, then as many weights are held as fit.
 
-    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last.
+    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last. Nothing
+    more once time is up.
     """
     states = scorer.states
     assert states.own.streaming is not None
@@ -36,6 +39,8 @@ def streaming_starts(scorer: StreamScorer, placements: Iterator[Placement]) -> I
     dearest = np.argsort(-states.own.streaming.seconds[states.weights] / nbytes, kind="stable")
     first = np.argsort(states.holders)
     for placement in placements:
+        if expired():
+            return
         used = states.lifted(placement)[states.holders] == ACCELERATOR
         for order in (dearest, first, first[::-1]):
             yield _most_held(scorer, placement, states.weights[order[used[order]]])
@@ -61,20 +66,20 @@ def _most_held(
     return held(fewest)
 
 
-def touched_up(scorer: StreamScorer, best: Scored) -> Scored:
-    """``best`` with single groups, or pairs where there are few, moved as long as that helps."""
+def touched_up(scorer: StreamScorer, best: Scored, expired: Callable[[], bool]) -> Scored:
+    """``best`` with single groups, or pairs where there are few, moved as long as that helps and there is time."""
     groups = Groups.of(scorer.problem)
     moves = _moves(np.flatnonzero(groups.may_accelerate & ~groups.must_accelerate).tolist())
     own = Groups.of(scorer.states.own)
     own_moves = _moves(np.flatnonzero(own.may_accelerate & ~own.must_accelerate).tolist())
     left = SCORED_OPS // max(1, scorer.problem.ops)
-    while left >= len(moves):
+    while left >= len(moves) and not expired():
         left -= len(moves)
         turned = [scorer.score(_turned(groups, best.placement, move)) for move in moves]
         if left >= len(own_moves) * REFILLED:
             left -= len(own_moves) * REFILLED
             ops = scorer.states.apart(best.placement)[0]
-            turned += streaming_starts(scorer, (_turned(own, ops, move) for move in own_moves))
+            turned += streaming_starts(scorer, (_turned(own, ops, move) for move in own_moves), expired)
         better = min(turned, key=lambda found: found.fit_rank, default=best)
         if better.fit_rank >= best.fit_rank:
             break

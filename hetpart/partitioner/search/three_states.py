@@ -114,12 +114,12 @@ def _searched(
     within = without_misfits(scorer.problem)
     search = search_price(within, CutNetwork.of(within))
     met = (scorer.states.apart(placement)[0] for placement in (search.above, search.below))
-    starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met))
+    starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met), clock.expired)
     more = {f"streaming {number}": found for number, found in enumerate(starts)}
     optimum = optimise(scorer, search, {**lifted, **more}, clock)
     rivals = {SOLVER: optimum.found, **lifted, **more}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
-    taken = _in_own_terms(touched_up(scorer, rivals[name]))
+    taken = _in_own_terms(touched_up(scorer, rivals[name], clock.expired))
     if not taken.fits:
         return None
     chosen = SOLVER if name in more or taken is not rivals[name] else name
