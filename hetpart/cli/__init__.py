@@ -7,6 +7,7 @@ import click
 from hetpart import __version__
 from hetpart.cli.annotate import annotate
 from hetpart.cli.calibrate import calibrate
+from hetpart.cli.emit import emit
 from hetpart.cli.explain import explain
 from hetpart.cli.guard import Commands
 from hetpart.cli.hardware import hardware
@@ -23,5 +24,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, calibrate, partition, run, report, sweep, explain, lint, rule, hardware):
+for command in (annotate, calibrate, partition, run, report, sweep, explain, emit, lint, rule, hardware):
     main.add_command(command)

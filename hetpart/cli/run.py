@@ -30,6 +30,7 @@ class RunOptions:
     emulate: bool
     emulate_link: str | None
     overlap: bool | None
+    native: bool
     output: Path | None
     verify: str
     threads: int
@@ -43,6 +44,7 @@ class RunOptions:
             "emulate": self.emulate,
             "emulate_link": self.emulate_link,
             "overlap": self.overlap,
+            "mode": "native" if self.native else "partitions",
             "feeds": read_inputs(self.inputs),
             "random_seed": self.seed if self.random else None,
             "repeat": self.repeat,
@@ -69,6 +71,7 @@ class RunOptions:
     default=None,
     help="Lanes work at the same time, or never; by default where the plan's figures promise a gain.",
 )
+@click.option("--native", is_flag=True, help="Leave it to one ONNX Runtime session to place nodes as planned.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
 @threads_option
 @verify_option

@@ -21,6 +21,11 @@ _KINDS = {
 }
 
 
+def element_type(dtype: str) -> int:
+    """``TensorProto.DataType`` of a dtype's name."""
+    return next(number for number, name in _DTYPE_NAMES.items() if name == dtype)
+
+
 def dtype_name(data_type: int) -> str:
     """``float32`` and the like for a number of ``TensorProto.DataType``; ``""`` for one that is unknown."""
     return _DTYPE_NAMES.get(data_type, "")

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -41,6 +41,7 @@ def run(  # noqa: PLR0913 - the options of the command
     threads: int = 0,
     overlap: bool | None = None,
     emulate_link: str | float | None = None,
+    mode: Literal["partitions", "native"] = "partitions",
     progress: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Run ``bundle`` ``repeat`` times on one set of inputs.
@@ -58,6 +59,7 @@ def run(  # noqa: PLR0913 - the options of the command
         threads: Threads of the host's sessions; 0 takes the plan's.
         overlap: As in ``Session``.
         emulate_link: As in ``Session``.
+        mode: As in ``Session``.
         progress: Called with the name of every stage as it begins.
 
     Raises:
@@ -74,6 +76,7 @@ def run(  # noqa: PLR0913 - the options of the command
         verify="full" if verify_full else "sampled",
         overlap=overlap,
         emulate_link=emulate_link,
+        mode=mode,
         progress=say,
     ) as session:
         loaded = _Loaded.since(start, before)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
 from hetpart.devices import HOST
@@ -23,13 +23,13 @@ from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterRuns
-from hetpart.runtime.mapped import mapped_weights
+from hetpart.runtime.loading import load
 from hetpart.runtime.options import refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.profiles import merged_profile
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
-from hetpart.runtime.sessions import SessionSettings, open_sessions
+from hetpart.runtime.sessions import SessionSettings
 from hetpart.runtime.states import States
 from hetpart.runtime.streaming import StreamedWeights
 
@@ -50,6 +50,7 @@ class Session(DescribedSession):
         optimize: ONNX Runtime's graph optimisations.
         threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes those of ``sess_options``
             and, where these leave it open, the plan's.
+        mode: ``"native"`` leaves it to one ONNX Runtime session to run the plan, by annotations.
         state: Inputs and the outputs that replace them, kept on their device from run to run: ``{"past": "present"}``,
             or ``"auto"`` for those that go by name; ``None`` takes the plan's, ``{}`` has none. A run need not be fed
             them, and returns them only where they are asked for.
@@ -70,6 +71,7 @@ class Session(DescribedSession):
         bundle: str | PathLike[str] | Bundle,
         sess_options: onnxruntime.SessionOptions | None = None,
         *,
+        mode: Literal["partitions", "native"] = "partitions",
         state: StateOption = None,
         emulate: bool = False,
         optimize: bool = True,
@@ -81,16 +83,16 @@ class Session(DescribedSession):
     ) -> None:
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
-        self.plan: Plan = opened.plan
-        self.weights = opened.weights
-        self.emulate = emulate
-        self.threads = _threads(self.plan, sess_options) if threads is None else threads
-        alone = len(self.plan.partitions) < 2
+        require_devices(opened.plan, emulate=emulate)
+        self.emulate, native = emulate, mode == "native"
+        self.threads = _threads(opened.plan, sess_options) if threads is None else threads
+        alone = native or len(opened.plan.partitions) < 2
         settings = SessionSettings(emulate, optimize, self.threads, alone=alone, given=sess_options)
-        require_devices(self.plan, emulate=emulate)
-        self._weights = mapped_weights(opened, emulate=emulate)
-        self._sessions = open_sessions(opened, settings, self._weights, progress)
-        states = read_states(opened, state)
+        loaded = load(opened, settings, native=native, progress=progress)
+        self.plan: Plan = loaded.bundle.plan
+        self.weights = opened.weights
+        self._sessions, self._weights = loaded.sessions, loaded.weights
+        states = read_states(loaded.bundle, state)
         link = parse_link(emulate_link, emulate=emulate)
         plan, streamed = without_copies(self.plan, states), StreamedWeights.of(opened)
         self._layout = Layout.of(plan, emulate=emulate, link=link, states=states, streamed=streamed)
@@ -99,8 +101,7 @@ class Session(DescribedSession):
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
-        sole = self._sole_session()
-        self._sole = sole
+        self._sole = sole = self._sole_session()
         self._direct: Any = None if sole is None else sole.run
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
@@ -278,7 +279,7 @@ class Session(DescribedSession):
             self._sole = self._direct = None
             self._states.free()
             self._sessions = []
-            self._weights = []
+            self._weights = ()
 
     def __enter__(self) -> Self:
         return self

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.bundle import Bundle
-    from hetpart.plan.model import Partition, Plan
+    from hetpart.plan.model import DeviceUse, Partition, Plan
 
 _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
@@ -213,6 +213,25 @@ def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxrunt
 def host_session(model: bytes, weights: Path | None) -> onnxruntime.InferenceSession:
     """A session of ``model``, as it stands, on the host."""
     return _session(model, Provider.CPU, "", session_options(SessionSettings(optimize=False), weights))
+
+
+def annotated_session(
+    one: Bundle, use: DeviceUse, settings: SessionSettings, entries: Mapping[str, str]
+) -> onnxruntime.InferenceSession:
+    """The session of a plan's one partition, on the host and on the device of ``use``, by the nodes' annotations.
+
+    Raises:
+        ExecutionError: ONNX Runtime refuses the model.
+    """
+    partition = one.plan.partitions[0]
+    options = session_options(settings, one.weights, part="native")
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    try:
+        wanted = Provider.CPU if settings.emulate else Provider(use.provider)
+        return _session(one.models[0], wanted, use.device, options)
+    except Exception as error:  # ONNX Runtime's kinds of error share no other class
+        raise _refused(partition, error) from error
 
 
 def _session(

@@ -1,0 +1,43 @@
+# pyright: reportMissingTypeStubs=false
+"""A bundle's sessions, opened: one of every partition, or one of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetpart.runtime.mapped import mapped_weights
+from hetpart.runtime.native import native_bundle, open_native
+from hetpart.runtime.sessions import open_sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnxruntime
+
+    from hetpart.plan.bundle import Bundle
+    from hetpart.runtime.sessions import SessionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a session runs."""
+
+    bundle: Bundle
+    """In native mode one of a single partition."""
+    sessions: list[onnxruntime.InferenceSession]
+    weights: Sequence[Mapping[str, Any]]
+    """What the sessions read where it lies: it must outlive them."""
+
+
+def load(bundle: Bundle, settings: SessionSettings, *, native: bool, progress: Callable[[str], None] | None) -> Loaded:
+    """Open the sessions of ``bundle``.
+
+    Raises:
+        HetpartError: a device does not answer, or ONNX Runtime refuses a partition.
+    """
+    if native:
+        one = native_bundle(bundle)
+        return Loaded(one, open_native(bundle, one, settings), ())
+    weights = mapped_weights(bundle, emulate=settings.emulate)
+    return Loaded(bundle, open_sessions(bundle, settings, weights, progress), weights)
