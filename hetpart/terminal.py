@@ -17,6 +17,8 @@ from hetpart.errors import HetpartError, InfeasibleError
 from hetpart.report.escape import printable
 
 if TYPE_CHECKING:
+    from logging import LogRecord
+
     from rich.console import RenderableType
     from rich.progress import Progress
 
@@ -33,6 +35,8 @@ _SYSTEM_HINTS = {
 _PATIENCE_SECONDS = 1.0
 _WIDEST = 140
 _STDOUT, _STDERR = 1, 2
+_GLOG_LINE = "%(levelname).1s%(asctime)s.%(msecs)03d %(process)d %(filename)s:%(lineno)d] %(message)s"
+_GLOG_TIME = "%m%d %H:%M:%S"
 
 
 def print_json(command: str, content: dict[str, object]) -> None:
@@ -89,6 +93,26 @@ def _flush_native() -> None:
     import ctypes
 
     ctypes.CDLL(None).fflush(None)
+
+
+def log_to_stderr(verbosity: int) -> None:
+    """Lines of ``hetpart``'s loggers on standard error, as glog writes them: INFO from 1 on, DEBUG from 2 on."""
+    if not verbosity:
+        return
+    import logging
+
+    logger = logging.getLogger("hetpart")
+    logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_GLOG_LINE, _GLOG_TIME))
+    handler.addFilter(_printable_record)
+    logger.handlers[:] = [handler]
+
+
+def _printable_record(record: LogRecord) -> bool:
+    """Names in a line are escaped: no terminal obeys them."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
 
 
 def describe_error(error: HetpartError) -> dict[str, object]:

@@ -10,7 +10,7 @@ import click
 
 from hetpart.cli.guard import end_with, json_option, threads_option, verify_option
 from hetpart.errors import MismatchError
-from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
+from hetpart.terminal import StageBar, log_to_stderr, print_json, show, stdout_kept_free
 
 if TYPE_CHECKING:
     from hetpart.plan.run import CheckResult, RunReport
@@ -31,6 +31,8 @@ class RunOptions:
     emulate_link: str | None
     overlap: bool | None
     native: bool
+    trace: Path | None
+    verbosity: int
     output: Path | None
     verify: str
     threads: int
@@ -44,6 +46,8 @@ class RunOptions:
             "emulate": self.emulate,
             "emulate_link": self.emulate_link,
             "overlap": self.overlap,
+            "trace": self.trace,
+            "verbosity": self.verbosity,
             "mode": "native" if self.native else "partitions",
             "feeds": read_inputs(self.inputs),
             "random_seed": self.seed if self.random else None,
@@ -72,6 +76,8 @@ class RunOptions:
     help="Lanes work at the same time, or never; by default where the plan's figures promise a gain.",
 )
 @click.option("--native", is_flag=True, help="Leave it to one ONNX Runtime session to place nodes as planned.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write the last run, for Perfetto.")
+@click.option("-v", "verbosity", count=True, help="Log what every partition cost; -vv every op.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
 @threads_option
 @verify_option
@@ -79,6 +85,7 @@ class RunOptions:
 def run(**given: Any) -> None:
     """Run BUNDLE and measure it beside its prediction."""
     asked = RunOptions(**given)
+    log_to_stderr(asked.verbosity)
     with stdout_kept_free(wanted=asked.as_json), StageBar() as progress:
         from hetpart.runtime import check
 

@@ -4,25 +4,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import HetpartError, InvalidFeedError
 from hetpart.plan.run import CheckResult, OutputSpec, RunReport
 from hetpart.runtime.arrays import write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.footprint import resident_bytes
+from hetpart.runtime.log import log_run
 from hetpart.runtime.session import Session
+from hetpart.runtime.sessions import require_runtime
 from hetpart.runtime.uncut import run_uncut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from hetpart.plan.model import Plan
 
@@ -42,6 +46,8 @@ def run(  # noqa: PLR0913 - the options of the command
     overlap: bool | None = None,
     emulate_link: str | float | None = None,
     mode: Literal["partitions", "native"] = "partitions",
+    trace: Path | None = None,
+    verbosity: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Run ``bundle`` ``repeat`` times on one set of inputs.
@@ -60,6 +66,8 @@ def run(  # noqa: PLR0913 - the options of the command
         overlap: As in ``Session``.
         emulate_link: As in ``Session``.
         mode: As in ``Session``.
+        trace: File to write the last run to, for Perfetto, with ONNX Runtime's profile of every node.
+        verbosity: 1 logs what partitions and copies of the last run cost, 2 every node too.
         progress: Called with the name of every stage as it begins.
 
     Raises:
@@ -68,22 +76,29 @@ def run(  # noqa: PLR0913 - the options of the command
     say = progress or _silent
     say("loading the partitions")
     before, start = resident_bytes(), perf_counter()
-    with Session(
-        bundle,
-        emulate=emulate,
-        optimize=not exact,
-        threads=threads or None,
-        verify="full" if verify_full else "sampled",
-        overlap=overlap,
-        emulate_link=emulate_link,
-        mode=mode,
-        progress=say,
-    ) as session:
+    profiled = trace is not None or verbosity > 1
+    with ExitStack() as stack:
+        options = _profiling(stack) if profiled else None
+        session = Session(
+            bundle,
+            options,
+            record=profiled or verbosity > 0,
+            emulate=emulate,
+            optimize=not exact,
+            threads=threads or None,
+            verify="full" if verify_full else "sampled",
+            overlap=overlap,
+            emulate_link=emulate_link,
+            mode=mode,
+            progress=say,
+        )
+        stack.enter_context(session)
         loaded = _Loaded.since(start, before)
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         results, seconds = _measure(session, fed, repeat)
         made, predicted, resident = session.last_copies(), _predicted(session), resident_bytes()
+        _tell(session, trace)
     verdict = None
     if check:
         say("running the uncut model")
@@ -91,6 +106,29 @@ def run(  # noqa: PLR0913 - the options of the command
     names = [spec.name for spec in session.plan.outputs]
     found = _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
     return replace(found, load_seconds=loaded.seconds, load_bytes=loaded.nbytes, resident_bytes=resident)
+
+
+def _profiling(stack: ExitStack) -> Any:
+    """Session options that ask for profiles, in a folder that goes with ``stack``."""
+    options = require_runtime().SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(stack.enter_context(TemporaryDirectory(prefix="hetpart-"))) / "profile")
+    return options
+
+
+def _tell(session: Session, trace: Path | None) -> None:
+    """What the last run did, where somebody wants to know."""
+    nodes = session.end_node_profiles()
+    log_run(session.times(), nodes)
+    if trace is None:
+        return
+    try:
+        session.write_trace(trace, nodes)
+    except OSError as error:
+        raise HetpartError(
+            f"cannot write the trace to {str(trace)!r}: {error.strerror}",
+            hint="give --trace another file",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hetpart.runtime.frame import Frame, Layout
 from hetpart.runtime.lanes import Lanes, Run
 from hetpart.runtime.perform import make_copy, result, run_stage
 from hetpart.runtime.precedence import loose_places, task_graph
+from hetpart.runtime.record import RunRecord, TaskTimes, told
 from hetpart.runtime.scheduler import makespan
 from hetpart.runtime.sessions import require_runtime
 
@@ -53,6 +55,8 @@ class Executor:
         self._places = tuple(loose_places(layout))
         self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
         self._states = states
+        self.record: RunRecord | None = None
+        """When the tasks of the last run began and ended, where somebody asks."""
         self.copied: Sequence[Transfer] = ()
         """The copies that the last run made; none where it failed."""
 
@@ -89,7 +93,11 @@ class Executor:
                 frame.arrays[name, frame.layout.host] = value
             if self._states is not None:
                 self._states.lend(frame)
+            if self.record is not None:
+                self.record.start()
             self._run(run_options)
+            if self.record is not None:
+                self.record.end = perf_counter()
             self.copied = plan.transfers
             if self._states is not None:
                 self._states.renew(frame)
@@ -109,16 +117,27 @@ class Executor:
             self._run_in_turn(run_options)
             return
         options = run_options or _new_options()
-        do = partial(do_task, self.frame, self._graph.tasks, options)
+        do = self._doing(options)
         stop = partial(_stop, self.frame, None if run_options else options)
         self._lanes.run(Run(self._graph, do, self._release, stop))
 
     def _run_in_turn(self, run_options: Any) -> None:
-        frame, tasks = self.frame, self._graph.tasks
+        do = self._doing(run_options)
         for task, gone in enumerate(self._gone):
-            do_task(frame, tasks, run_options, task)
+            do(task)
             for value in gone:
                 self._release(value)
+
+    def _doing(self, run_options: Any) -> Callable[[int], None]:
+        """What does the task of a number."""
+        do = partial(do_task, self.frame, self._graph.tasks, run_options)
+        return do if self.record is None else self.record.watched(do)
+
+    def times(self) -> list[TaskTimes]:
+        """What the last run did, where it was recorded."""
+        if self.record is None:
+            return []
+        return told(self.frame.layout, self._graph.tasks, self._graph.lanes, self.record)
 
     def _release(self, value: int) -> None:
         self.frame.arrays.pop(self._places[value], None)

@@ -27,6 +27,8 @@ from hetpart.runtime.loading import load
 from hetpart.runtime.options import refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.profiles import merged_profile
+from hetpart.runtime.record import RunRecord
+from hetpart.runtime.recorded import RecordedSession
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
 from hetpart.runtime.sessions import SessionSettings
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-class Session(DescribedSession):
+class Session(DescribedSession, RecordedSession):
     """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
@@ -60,6 +62,7 @@ class Session(DescribedSession):
         emulate_link: How fast copies to and from emulated accelerators are, ``"12GB/s"`` or bytes per second; ``None``
             as fast as memory is.
         progress: Told of every partition that is loaded.
+        record: Note when the tasks of a run begin and end, for ``write_trace``.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
@@ -80,6 +83,7 @@ class Session(DescribedSession):
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
         progress: Callable[[str], None] | None = None,
+        record: bool = False,
     ) -> None:
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
@@ -101,7 +105,8 @@ class Session(DescribedSession):
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
-        self._sole = sole = self._sole_session()
+        self._record = record
+        self._sole = sole = None if record else self._sole_session()
         self._direct: Any = None if sole is None else sole.run
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
@@ -209,6 +214,7 @@ class Session(DescribedSession):
         self._require_open()
         if self._executor is None:
             self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=self._states)
+            self._executor.record = RunRecord() if self._record else None
         return self._executor
 
     def _require_open(self) -> None:
@@ -255,16 +261,6 @@ class Session(DescribedSession):
     def end_profiling(self) -> str:
         """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""
         return merged_profile(self.plan, self._sessions)
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether devices and copies work at the same time in its runs; it is known from the first one on."""
-        return self._executor is not None and self._executor.overlaps
-
-    def last_copies(self) -> tuple[tuple[str, int], ...]:
-        """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
-        made = () if self._executor is None else self._executor.copied
-        return tuple((f"{copy.source}->{copy.target}", copy.nbytes) for copy in made)
 
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""

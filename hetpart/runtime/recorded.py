@@ -1,0 +1,57 @@
+# pyright: reportMissingTypeStubs=false
+"""What a session tells of its last run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetpart.runtime.profiles import node_events
+from hetpart.runtime.trace import write_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    import onnxruntime
+
+    from hetpart.runtime.executor import Executor
+    from hetpart.runtime.frame import Layout
+    from hetpart.runtime.record import TaskTimes
+
+
+class RecordedSession:
+    """A session whose runs can be looked at afterwards."""
+
+    _executor: Executor | None
+    _layout: Layout
+    _sessions: list[onnxruntime.InferenceSession]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether devices and copies work at the same time in its runs; it is known from the first one on."""
+        return self._executor is not None and self._executor.overlaps
+
+    def last_copies(self) -> tuple[tuple[str, int], ...]:
+        """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
+        made = () if self._executor is None else self._executor.copied
+        return tuple((f"{copy.source}->{copy.target}", copy.nbytes) for copy in made)
+
+    def times(self) -> list[TaskTimes]:
+        """What the last run did and when, by the begins; nothing unless the session was opened with ``record``."""
+        return [] if self._executor is None else self._executor.times()
+
+    def end_node_profiles(self) -> dict[int, list[dict[str, Any]]]:
+        """ONNX Runtime's events of nodes by partition, where the session options ask for profiles: they end here."""
+        return node_events(self._sessions)
+
+    def write_trace(
+        self, path: str | PathLike[str], nodes: Mapping[int, Sequence[dict[str, Any]]] | None = None
+    ) -> None:
+        """Write the last run to ``path`` in Chrome's trace format, for Perfetto.
+
+        Args:
+            path: The file.
+            nodes: What ``end_node_profiles`` gave, where it was called already.
+        """
+        write_trace(Path(path), self._layout, self.times(), self.end_node_profiles() if nodes is None else nodes)

@@ -1,0 +1,142 @@
+"""A run as a trace in Chrome's format, which Perfetto opens: what was measured, and beside it what was predicted."""
+
+from __future__ import annotations
+
+import json
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any
+
+from hetpart.plan.model import ResidencyState
+from hetpart.plan.timeline import TaskKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hetpart.plan.model import Plan
+    from hetpart.runtime.frame import Layout
+    from hetpart.runtime.record import TaskTimes
+
+Event = dict[str, Any]
+_MEASURED, _PREDICTED = 1, 2
+_PROCESSES = {_MEASURED: "measured", _PREDICTED: "predicted"}
+
+
+def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: Mapping[int, Sequence[Event]]) -> None:
+    """Write ``tasks`` of one run to ``path``.
+
+    Args:
+        path: The file.
+        layout: Of the plan that ran.
+        tasks: By their begins.
+        nodes: ONNX Runtime's events of every partition, by its place, in microseconds of ``perf_counter``.
+    """
+    start = min((task.begin for task in tasks), default=0.0)
+    lanes = list(dict.fromkeys(task.lane for task in sorted(tasks, key=lambda task: (task.is_copy, task.lane))))
+    threads = {lane: number for number, lane in enumerate(lanes, 1)}
+    events = [
+        *_names(threads),
+        *_measured(tasks, threads, start),
+        *_arrows(tasks, threads, start),
+        *_nodes(tasks, threads, nodes, start),
+        *_counters(layout, tasks, start),
+        *_predicted(layout.plan, tasks, threads),
+    ]
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _names(threads: Mapping[str, int]) -> Iterator[Event]:
+    for process, name in _PROCESSES.items():
+        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
+        for lane, thread in threads.items():
+            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": lane}}
+
+
+def _slice(process: int, thread: int, name: str, begin: float, seconds: float, kind: str) -> Event:
+    return {
+        "ph": "X", "pid": process, "tid": thread, "name": name, "cat": kind, "ts": 1e6 * begin, "dur": 1e6 * seconds,
+    }  # fmt: skip
+
+
+def _kind(task: TaskTimes) -> str:
+    return "copy" if task.is_copy else "partition"
+
+
+def _measured(tasks: Iterable[TaskTimes], threads: Mapping[str, int], start: float) -> Iterator[Event]:
+    for task in tasks:
+        event = _slice(_MEASURED, threads[task.lane], task.name, task.begin - start, task.seconds, _kind(task))
+        yield event | {"args": {**task.details, "predicted_us": 1e6 * task.predicted}}
+
+
+def _predicted(plan: Plan, tasks: Sequence[TaskTimes], threads: Mapping[str, int]) -> Iterator[Event]:
+    """The plan's timeline where the run overlapped, else the same tasks one after another."""
+    names = {(task.is_copy, task.index): task for task in tasks}
+    if plan.timeline is not None and _overlap(tasks):
+        for task in plan.timeline.tasks:
+            own = names.get((task.kind is TaskKind.COPY, task.index))
+            if own is not None:
+                yield _slice(_PREDICTED, threads[own.lane], own.name, task.start, task.seconds, _kind(own))
+        return
+    begin = 0.0
+    for task in tasks:
+        yield _slice(_PREDICTED, threads[task.lane], task.name, begin, task.predicted, _kind(task))
+        begin += task.predicted
+
+
+def _overlap(tasks: Sequence[TaskTimes]) -> bool:
+    return any(later.begin < earlier.end for earlier, later in pairwise(tasks))
+
+
+def _arrows(tasks: Sequence[TaskTimes], threads: Mapping[str, int], start: float) -> Iterator[Event]:
+    """From what makes a value to its copy, and from the copy to what reads that."""
+    makers = {place: task for task in tasks for place in task.makes}
+    numbers = count(1)
+    for task in tasks:
+        for place in task.reads:
+            maker = makers.get(place)
+            if maker is not None and (maker.is_copy or task.is_copy):
+                number = next(numbers)
+                head = {"cat": "flow", "name": place[0], "id": number, "pid": _MEASURED}
+                # An arrow belongs to the slice it lies in: it leaves before the end of one and arrives at a begin.
+                leaves = maker.begin + 0.999 * maker.seconds - start
+                yield head | {"ph": "s", "tid": threads[maker.lane], "ts": 1e6 * leaves}
+                yield head | {"ph": "f", "bp": "e", "tid": threads[task.lane], "ts": 1e6 * (task.begin - start)}
+
+
+def _nodes(
+    tasks: Iterable[TaskTimes], threads: Mapping[str, int], nodes: Mapping[int, Sequence[Event]], start: float
+) -> Iterator[Event]:
+    """ONNX Runtime's own events, each under the partition whose slice it lies in."""
+    for task in tasks:
+        if task.is_copy:
+            continue
+        for event in nodes.get(task.index, ()):
+            if 1e6 * task.begin <= event["ts"] and event["ts"] + event["dur"] <= 1e6 * task.end:
+                place = {"pid": _MEASURED, "tid": threads[task.lane], "ts": event["ts"] - 1e6 * start}
+                yield event | place
+
+
+def _counters(layout: Layout, tasks: Sequence[TaskTimes], start: float) -> Iterator[Event]:
+    """Bytes in use on every device: weights, and values from the begin of what makes them to their last use."""
+    changes: dict[str, list[tuple[float, int]]] = {}
+    last: dict[tuple[str, str], float] = {}
+    for task in tasks:
+        last |= dict.fromkeys((*task.reads, *task.makes), task.end)
+    for task in tasks:
+        for value, device in task.makes:
+            nbytes = layout.specs[value].nbytes
+            changes.setdefault(device, []).append((task.begin, nbytes))
+            changes[device].append((last[value, device], -nbytes))
+    for device, steps in sorted(changes.items()):
+        weights, values = _weight_bytes(layout.plan, device), 0
+        for at, change in sorted(steps):
+            values += change
+            args = {"weights": weights, "values": values}
+            name = f"bytes in use, {device}"
+            yield {"ph": "C", "pid": _MEASURED, "name": name, "ts": 1e6 * (at - start), "args": args}
+
+
+def _weight_bytes(plan: Plan, device: str) -> int:
+    kept = (r for r in plan.residencies if r.device == device and r.state is not ResidencyState.STREAMED)
+    return sum(residency.nbytes for residency in kept)

@@ -1,0 +1,112 @@
+"""A trace holds what ran, when and where, and every arrow ends in the slice that it is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+
+from hetpart.cli import main
+from tests.runtime.models import cut, model, placed
+
+CHAIN = model("""chain (float[64,64] x) => (float[64,64] z) {
+    [a] a = MatMul(x, x)
+    [b] b = MatMul(a, a)
+    [c] c = Tanh(b)
+    [d] z = MatMul(c, a)
+}""")
+FEED = {"x": np.eye(64, dtype=np.float32)}
+
+
+def _traced(tmp_path: Path, accelerated: tuple[str, ...], **options: Any) -> list[dict[str, Any]]:
+    settings = onnxruntime.SessionOptions()
+    settings.enable_profiling, settings.profile_file_prefix = True, str(tmp_path / "p")
+    with cut(CHAIN, accelerated, record=True, sess_options=settings, **options) as session:
+        for _ in range(3):
+            session.run(None, FEED)
+        session.write_trace(tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
+    return json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def _slices(events: list[dict[str, Any]], process: int, *kinds: str) -> list[dict[str, Any]]:
+    return [e for e in events if e["ph"] == "X" and e["pid"] == process and e["cat"] in kinds]
+
+
+PLACEMENTS = [("b", "c"), ("b",), ("a", "b", "c", "d"), ()]
+
+
+@pytest.mark.parametrize("accelerated", PLACEMENTS)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_trace_shows_the_last_run(tmp_path: Path, accelerated: tuple[str, ...], overlap: bool) -> None:
+    plan = placed(CHAIN, accelerated).plan
+    events = _traced(tmp_path, accelerated, overlap=overlap)
+    expected = sorted([f"partition {p.id}" for p in plan.partitions] + [f"copy {t.value}" for t in plan.transfers])
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for process in (1, 2):
+        slices = _slices(events, process, "partition", "copy")
+        assert sorted(e["name"] for e in slices) == expected
+        lanes = {names[process, e["tid"]] for e in slices}
+        assert lanes == {p.device for p in plan.partitions} | {f"{t.source}->{t.target}" for t in plan.transfers}
+        for thread in {e["tid"] for e in slices}:
+            mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in slices if e["tid"] == thread)
+            assert all(begin >= end - 1e-3 for (_, end), (begin, _) in pairwise(mine))
+
+
+@pytest.mark.parametrize("accelerated", PLACEMENTS)
+def test_nodes_lie_in_their_partitions(tmp_path: Path, accelerated: tuple[str, ...]) -> None:
+    plan = placed(CHAIN, accelerated).plan
+    events = _traced(tmp_path, accelerated)
+    parts = {e["name"]: e for e in _slices(events, 1, "partition")}
+    nodes = {e["name"]: e for e in _slices(events, 1, "Node")}
+    assert set(nodes) == {f"{op}_kernel_time" for p in plan.partitions for op in p.ops}
+    for partition in plan.partitions:
+        around = parts[f"partition {partition.id}"]
+        for op in partition.ops:
+            inside = nodes[f"{op}_kernel_time"]
+            assert inside["tid"] == around["tid"]
+            assert around["ts"] <= inside["ts"]
+            assert inside["ts"] + inside["dur"] <= around["ts"] + around["dur"] + 1e-3
+
+
+def test_arrows_and_counters(tmp_path: Path) -> None:
+    plan = placed(CHAIN, ("b", "c")).plan
+    events = _traced(tmp_path, ("b", "c"))
+    slices = {e["name"]: e for e in _slices(events, 1, "partition", "copy")}
+    heads = {e["id"]: e for e in events if e["ph"] == "s"}
+    tails = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert set(heads) == set(tails)
+    assert {e["name"] for e in heads.values()} == {copy.value for copy in plan.transfers}
+    for number, head in heads.items():
+        source = [s for s in slices.values() if s["tid"] == head["tid"] and s["ts"] <= head["ts"] <= s["ts"] + s["dur"]]
+        target = [s for s in slices.values() if s["tid"] == tails[number]["tid"] and s["ts"] == tails[number]["ts"]]
+        assert len(source) == len(target) == 1
+        assert "copy" in (source[0]["cat"], target[0]["cat"])
+    for device in ("cpu", "cuda:0"):
+        steps = [e["args"]["values"] for e in events if e["ph"] == "C" and e["name"].endswith(device)]
+        assert steps[-1] == 0
+        assert max(steps) >= 64 * 64 * 4
+
+
+@pytest.mark.parametrize("flags", [["-v"], ["-vv"], ["--trace", "t.json"], ["--trace", "t.json", "-v", "--native"]])
+def test_the_command_writes_traces_and_lines(
+    zoo_model: Callable[[str], Path], tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, bundle = zoo_model("control-flow-tiny"), tmp_path / "b.hetpart"
+    made = ["partition", str(path), "--hardware", "emulated", "--shape", "batch=2", "--placement", "random:1"]
+    assert CliRunner().invoke(main, [*made, "-o", str(bundle)]).exit_code == 0
+    ran = CliRunner().invoke(main, ["run", str(bundle), "--random", "--emulate", "--repeat", "3", *flags])
+    assert ran.exit_code == 0, ran.output
+    lines = [line for line in ran.stderr.splitlines() if "] partition " in line]
+    assert bool(lines) == any(flag.startswith("-v") for flag in flags)
+    assert all(line.startswith("I") and "predicted" in line for line in lines)
+    assert ("D1" in ran.stderr or "D0" in ran.stderr) == ("-vv" in flags)
+    assert (tmp_path / "t.json").exists() == ("--trace" in flags)
