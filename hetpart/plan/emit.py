@@ -14,6 +14,8 @@ import onnx
 from hetpart.devices import HOST
 from hetpart.errors import HetpartError, InvalidBundleError
 from hetpart.graph.types import element_type
+from hetpart.plan.bundle import STREAMED_FILE
+from hetpart.plan.streamed import streamed_weights
 from hetpart.plan.weights import GATHERED_FILE, external_tensors, gather_weights
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ def whole_model(bundle: Bundle) -> onnx.ModelProto:
     """The model that the partitions were cut from, its dimensions bound, every node annotated with where it belongs."""
     parts = [onnx.load_model_from_string(model) for model in bundle.models]
     plan, whole = bundle.plan, onnx.ModelProto()
+    if bundle.streamed is not None:
+        streamed = onnx.load_model_from_string(bundle.streamed)
+        for node in streamed.graph.node:
+            node.metadata_props.add(key=ANNOTATION, value=_ACCELERATOR_LAYER)
+        _join(whole, streamed)
     for partition, part in zip(plan.partitions, parts, strict=True):
         layer = _HOST_LAYER if partition.device == plan.devices[HOST].device else _ACCELERATOR_LAYER
         for node in part.graph.node:
@@ -108,10 +115,14 @@ def emit_stages(bundle: Bundle, folder: Path) -> list[Path]:
     _require_free([folder])
     folder.mkdir(parents=True)
     try:
-        models = [onnx.load_model_from_string(model) for model in bundle.models]
+        parts = [*bundle.models, *([] if bundle.streamed is None else [bundle.streamed])]
+        models = [onnx.load_model_from_string(model) for model in parts]
         written = [] if bundle.weights is None else _gathered(models, bundle.weights, folder)
-        for partition, model in zip(bundle.plan.partitions, models, strict=True):
-            written.append(folder / partition.file)
+        files = [partition.file for partition in bundle.plan.partitions] + [STREAMED_FILE] * (
+            len(models) > len(bundle.models)
+        )
+        for file, model in zip(files, models, strict=True):
+            written.append(folder / file)
             written[-1].write_bytes(model.SerializeToString(deterministic=True))
         manifest = folder / MANIFEST_FILE
         manifest.write_text(json.dumps(_manifest(bundle.plan), indent=2) + "\n")
@@ -151,6 +162,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
         "outputs": [spec.name for spec in plan.outputs],
         "passthrough": plan.passthrough,
         "states": plan.states,
+        "streamed": {"file": STREAMED_FILE, "weights": streamed_weights(plan)} if streamed_weights(plan) else None,
         "values": {name: {"dtype": specs[name].dtype, "shape": specs[name].shape} for name in used},
         "stages": [
             {

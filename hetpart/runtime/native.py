@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hetpart.devices import HOST
 from hetpart.errors import DeviceUnavailableError
 from hetpart.plan.bundle import Bundle
-from hetpart.plan.model import Partition
+from hetpart.plan.model import Partition, Residency, ResidencyState
 from hetpart.runtime.sessions import SessionSettings, annotated_session, require_runtime
 
 if TYPE_CHECKING:
@@ -44,10 +44,24 @@ def native_bundle(bundle: Bundle) -> Bundle:
         weight_bytes=sum(partition.weight_bytes for partition in plan.partitions),
         peak_bytes=max(partition.peak_bytes for partition in plan.partitions),
     )
+    held = tuple(replace(residency, state=_held(residency)) for residency in plan.residencies)
     one = replace(
-        plan, partitions=(whole,), values=(), transfers=(), buffers=(), timeline=None, passthrough={}, states={}
+        plan,
+        residencies=held,
+        partitions=(whole,),
+        values=(),
+        transfers=(),
+        buffers=(),
+        timeline=None,
+        passthrough={},
+        states={},
     )
     return Bundle(one, (whole_model(bundle).SerializeToString(),), bundle.weights)
+
+
+def _held(residency: Residency) -> ResidencyState:
+    """One session streams nothing."""
+    return ResidencyState.RESIDENT if residency.state is ResidencyState.STREAMED else residency.state
 
 
 def _require_annotations() -> None:

@@ -98,7 +98,7 @@ class Session(DescribedSession, RecordedSession):
         self._sessions, self._weights = loaded.sessions, loaded.weights
         states = read_states(loaded.bundle, state)
         link = parse_link(emulate_link, emulate=emulate)
-        plan, streamed = without_copies(self.plan, states), StreamedWeights.of(opened)
+        plan, streamed = without_copies(self.plan, states), StreamedWeights.of(loaded.bundle)
         self._layout = Layout.of(plan, emulate=emulate, link=link, states=states, streamed=streamed)
         self._overlap = overlap
         self._output_names = [spec.name for spec in self._layout.plan.outputs]

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 import hetpart
 from hetpart.cli import main
 from hetpart.plan.emit import emit_annotated, emit_stages, whole_model
+from hetpart.plan.streamed import streamed_weights
 from hetpart.runtime.feeds import random_feeds
 from tests.runtime.graphs import feeds, models
 from tests.runtime.models import assert_same, cut, model, placed, plain
+from tests.runtime.test_streaming import layers, planned
 
 TINY = ["gpt2-tiny", "dlrm-tiny", "control-flow-tiny", "vit-tiny"]
 
@@ -125,3 +127,23 @@ def test_the_command_emits_and_refuses_what_is_there(zoo_model: Callable[[str], 
     ran = CliRunner().invoke(main, ["run", str(bundle), "--random", "--emulate", "--native", "--check"])
     assert ran.exit_code == 0, ran.output
     assert "equal" in ran.output
+
+
+def test_streamed_weights_are_weights_again(tmp_path: Path) -> None:
+    partitioned = planned(layers(8))
+    assert streamed_weights(partitioned.plan)
+    bundle = partitioned.bundle()
+    fed = random_feeds(partitioned.plan.inputs, 1)
+    emit_stages(bundle, tmp_path / "stages")
+    assert json.loads((tmp_path / "stages" / "manifest.json").read_text())["streamed"]["file"] == "streamed.onnx"
+    assert (tmp_path / "stages" / "streamed.onnx").exists()
+    with (
+        hetpart.Session(bundle, emulate=True, optimize=False, threads=1, record=True) as ours,
+        hetpart.Session(bundle, emulate=True, optimize=False, threads=1, mode="native") as native,
+    ):
+        # Kernels pack weights that are constant, and add up in another order then.
+        np.testing.assert_allclose(native.run(None, fed)[0], ours.run(None, fed)[0], rtol=1e-4, atol=1e-5)
+        ours.write_trace(tmp_path / "trace.json")
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        copies = [event for event in events if event.get("cat") == "copy" and event["pid"] == 1]
+        assert len(copies) == len(ours.last_copies())
