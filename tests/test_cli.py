@@ -251,7 +251,8 @@ def test_every_option_of_run_reaches_the_runtime(fake_run: FakeRun, tmp_path: Pa
     result = invoke(
         *("run", "m.hetpart", "--random", "--seed", 7, "--input", f"ids={tmp_path / 'ids.npy'}", "--repeat", 20),
         *("--exact", "--emulate", "--output", "out", "--threads", 2, "--verify", "full"),
-        *("--emulate-link", "12GB/s", "--no-overlap"),
+        *("--emulate-link", "12GB/s", "--no-overlap", "--native", "--trace", "t.json", "-vv"),
+        *("--provider", "cpu=X", "--cuda-graph"),
     )  # fmt: skip
     assert result.exit_code == 0
     feeds = fake_run.asked.pop("feeds")
@@ -261,6 +262,7 @@ def test_every_option_of_run_reaches_the_runtime(fake_run: FakeRun, tmp_path: Pa
     assert fake_run.asked == {
         "bundle": Path("m.hetpart"), "random_seed": 7, "repeat": 20, "check": True, "exact": True, "emulate": True,
         "output": Path("out"), "threads": 2, "verify_full": True, "emulate_link": "12GB/s", "overlap": False,
+        "mode": "native", "trace": Path("t.json"), "verbosity": 2, "provider": ("cpu=X",), "cuda_graph": True,
     }  # fmt: skip
 
 

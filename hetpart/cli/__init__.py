@@ -6,6 +6,7 @@ import click
 
 from hetpart import __version__
 from hetpart.cli.annotate import annotate
+from hetpart.cli.bench import bench
 from hetpart.cli.calibrate import calibrate
 from hetpart.cli.emit import emit
 from hetpart.cli.explain import explain
@@ -24,5 +25,5 @@ def main() -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
 
 
-for command in (annotate, calibrate, partition, run, report, sweep, explain, emit, lint, rule, hardware):
+for command in (annotate, calibrate, partition, run, report, sweep, explain, emit, bench, lint, rule, hardware):
     main.add_command(command)

@@ -31,6 +31,8 @@ class RunOptions:
     emulate_link: str | None
     overlap: bool | None
     native: bool
+    provider: tuple[str, ...]
+    cuda_graph: bool
     trace: Path | None
     verbosity: int
     output: Path | None
@@ -46,6 +48,8 @@ class RunOptions:
             "emulate": self.emulate,
             "emulate_link": self.emulate_link,
             "overlap": self.overlap,
+            "provider": self.provider,
+            "cuda_graph": self.cuda_graph,
             "trace": self.trace,
             "verbosity": self.verbosity,
             "mode": "native" if self.native else "partitions",
@@ -76,6 +80,8 @@ class RunOptions:
     help="Lanes work at the same time, or never; by default where the plan's figures promise a gain.",
 )
 @click.option("--native", is_flag=True, help="Leave it to one ONNX Runtime session to place nodes as planned.")
+@click.option("--provider", multiple=True, metavar="DEVICE=NAME", help="cuda:0=TensorrtExecutionProvider. Repeatable.")
+@click.option("--cuda-graph", is_flag=True, help="Capture partitions on CUDA that can be.")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write the last run, for Perfetto.")
 @click.option("-v", "verbosity", count=True, help="Log what every partition cost; -vv every op.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")

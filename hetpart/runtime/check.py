@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetpart.plan.model import Plan
+    from hetpart.runtime.providers import ProviderOption
 
 
 def run(  # noqa: PLR0913 - the options of the command
@@ -46,6 +47,8 @@ def run(  # noqa: PLR0913 - the options of the command
     overlap: bool | None = None,
     emulate_link: str | float | None = None,
     mode: Literal["partitions", "native"] = "partitions",
+    provider: ProviderOption = None,
+    cuda_graph: bool = False,
     trace: Path | None = None,
     verbosity: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -66,6 +69,8 @@ def run(  # noqa: PLR0913 - the options of the command
         overlap: As in ``Session``.
         emulate_link: As in ``Session``.
         mode: As in ``Session``.
+        provider: As in ``Session``.
+        cuda_graph: As in ``Session``.
         trace: File to write the last run to, for Perfetto, with ONNX Runtime's profile of every node.
         verbosity: 1 logs what partitions and copies of the last run cost, 2 every node too.
         progress: Called with the name of every stage as it begins.
@@ -90,6 +95,8 @@ def run(  # noqa: PLR0913 - the options of the command
             overlap=overlap,
             emulate_link=emulate_link,
             mode=mode,
+            provider=provider,
+            cuda_graph=cuda_graph,
             progress=say,
         )
         stack.enter_context(session)

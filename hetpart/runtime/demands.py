@@ -6,18 +6,40 @@ from typing import TYPE_CHECKING
 
 from hetpart.devices import HOST, Provider
 from hetpart.errors import DeviceUnavailableError
+from hetpart.runtime.providers import (
+    ProviderChoice,
+    ProviderOption,
+    parse_providers,
+    require_cuda_graphs,
+    require_providers,
+)
 from hetpart.runtime.sessions import cuda_answers, require_runtime
 
 if TYPE_CHECKING:
     from hetpart.plan.model import Plan
 
 
-def require_devices(plan: Plan, *, emulate: bool) -> None:
+def checked_providers(plan: Plan, given: ProviderOption, *, emulate: bool) -> dict[str, ProviderChoice]:
+    """The providers that the user asks for, by device.
+
+    Raises:
+        InvalidOptionError: the option cannot be understood, or names a device that the plan has not.
+        DeviceUnavailableError: this ONNX Runtime lacks one.
+    """
+    chosen = parse_providers(given)
+    if chosen:
+        require_providers(plan, chosen, require_runtime().get_available_providers(), emulate=emulate)
+    return chosen
+
+
+def require_devices(plan: Plan, *, emulate: bool, cuda_graph: bool = False) -> None:
     """Every accelerator of the plan answers here.
 
     Raises:
         DeviceUnavailableError: one does not.
     """
+    if cuda_graph:
+        require_cuda_graphs(plan, emulate=emulate)
     host = plan.devices[HOST].device
     needed = [name for name in plan.used_devices if name != host]
     if not needed or emulate:

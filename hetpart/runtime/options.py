@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidBundleError, InvalidOptionError
 
 if TYPE_CHECKING:
     import onnxruntime
+
+    from hetpart.plan.model import Plan
 
 _FIELDS = (
     "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "enable_profiling", "execution_mode",
@@ -76,3 +78,19 @@ def entry(given: onnxruntime.SessionOptions, key: str) -> str | None:
         return given.get_session_config_entry(key)
     except RuntimeError:
         return None
+
+
+def asked_threads(plan: Plan, given: onnxruntime.SessionOptions | None) -> int:
+    """Threads of every session: those of ``given``, else the plan's.
+
+    Raises:
+        InvalidBundleError: the plan's are no number.
+    """
+    if given is not None and given.intra_op_num_threads:
+        return given.intra_op_num_threads
+    text = plan.options.get("threads", "0")
+    if not text.isdecimal():
+        raise InvalidBundleError(
+            f"the plan asks for {text!r} threads, which is not a number", hint="give threads= yourself, or --threads"
+        )
+    return int(text)

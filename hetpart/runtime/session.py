@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
 from hetpart.devices import HOST
-from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
+from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm
 from hetpart.runtime.binding import IOBinding
-from hetpart.runtime.demands import require_devices
+from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
@@ -24,9 +24,10 @@ from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterRuns
 from hetpart.runtime.loading import load
-from hetpart.runtime.options import refuse_providers
+from hetpart.runtime.options import asked_threads, refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.profiles import merged_profile
+from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
 from hetpart.runtime.refusals import ort_message
@@ -61,6 +62,8 @@ class Session(DescribedSession, RecordedSession):
             ``False`` never, ``True`` wherever the plan has more than one lane.
         emulate_link: How fast copies to and from emulated accelerators are, ``"12GB/s"`` or bytes per second; ``None``
             as fast as memory is.
+        provider: Other execution providers, by device: ``"cuda:0=TensorrtExecutionProvider,trt_fp16_enable=1"``.
+        cuda_graph: Capture partitions on CUDA whose values all have one size and one address in every run.
         progress: Told of every partition that is loaded.
         record: Note when the tasks of a run begin and end, for ``write_trace``.
 
@@ -82,32 +85,37 @@ class Session(DescribedSession, RecordedSession):
         verify: str = "sampled",
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
+        provider: ProviderOption = None,
+        cuda_graph: bool = False,
         progress: Callable[[str], None] | None = None,
         record: bool = False,
     ) -> None:
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
-        require_devices(opened.plan, emulate=emulate)
+        require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph)
         self.emulate, native = emulate, mode == "native"
-        self.threads = _threads(opened.plan, sess_options) if threads is None else threads
+        self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads
         alone = native or len(opened.plan.partitions) < 2
-        settings = SessionSettings(emulate, optimize, self.threads, alone=alone, given=sess_options)
+        chosen = checked_providers(opened.plan, provider, emulate=emulate)
+        settings = SessionSettings(emulate, optimize, self.threads, alone, sess_options, chosen, cuda_graph)
         loaded = load(opened, settings, native=native, progress=progress)
         self.plan: Plan = loaded.bundle.plan
         self.weights = opened.weights
         self._sessions, self._weights = loaded.sessions, loaded.weights
         states = read_states(loaded.bundle, state)
         link = parse_link(emulate_link, emulate=emulate)
-        plan, streamed = without_copies(self.plan, states), StreamedWeights.of(loaded.bundle)
-        self._layout = Layout.of(plan, emulate=emulate, link=link, states=states, streamed=streamed)
+        streamed = StreamedWeights.of(loaded.bundle)
+        self._layout = Layout.of(
+            without_copies(self.plan, states), emulate=emulate, link=link, states=states, streamed=streamed
+        )
         self._overlap = overlap
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
         self._record = record
-        self._sole = sole = None if record else self._sole_session()
-        self._direct: Any = None if sole is None else sole.run
+        self._sole = None if record else self._sole_session()
+        self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
         self._turn = Lock()
@@ -282,14 +290,3 @@ class Session(DescribedSession, RecordedSession):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _threads(plan: Plan, given: onnxruntime.SessionOptions | None) -> int:
-    if given is not None and given.intra_op_num_threads:
-        return given.intra_op_num_threads
-    text = plan.options.get("threads", "0")
-    if not text.isdecimal():
-        raise InvalidBundleError(
-            f"the plan asks for {text!r} threads, which is not a number", hint="give threads= yourself, or --threads"
-        )
-    return int(text)

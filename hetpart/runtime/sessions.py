@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 from hetpart.runtime.options import carry
+from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.units import format_count
 
@@ -31,12 +32,6 @@ _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
 _REPARTITION = "`hetpart partition` the model again"
 _CUDA_DRIVER = "libcuda.so.1"
-_CUDA_OPTIONS = {
-    # Workspaces are part of the budget: an exhaustive search allocates far more than it keeps.
-    "cudnn_conv_algo_search": "HEURISTIC",
-    # Grow by what is asked for, not by powers of two.
-    "arena_extend_strategy": "kSameAsRequested",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,10 @@ class SessionSettings:
     spin within a run alone there, which beats not spinning at all (181 ms against 241 in 15 partitions)."""
     given: onnxruntime.SessionOptions | None = None
     """The caller's own options, which go before all but what a plan needs."""
+    providers: Mapping[str, ProviderChoice] = field(default_factory=dict[str, ProviderChoice])
+    """What runs a device's partitions instead of the plan's provider."""
+    cuda_graph: bool = False
+    """Capture the partitions on CUDA that can be."""
     shared: bool = False
     """Whether it uses the threads of ``share_threads``, whose number goes for ``threads``."""
 
@@ -125,12 +124,11 @@ def open_sessions(
         DeviceUnavailableError: a partition's device does not answer here.
         ExecutionError: ONNX Runtime refuses a partition.
     """
-    providers = {use.device: use.provider for use in bundle.plan.devices}
 
     def opened(place: int) -> onnxruntime.InferenceSession:
         partition = bundle.plan.partitions[place]
-        model, provider = bundle.models[place], providers[partition.device]
-        return open_session(partition, model, bundle.weights, provider, settings, given[place])
+        listed = _listed(bundle.plan, partition, settings)
+        return open_session(partition, bundle.models[place], bundle.weights, listed, settings, given[place])
 
     number = len(bundle.plan.partitions)
     sessions: list[onnxruntime.InferenceSession] = []
@@ -155,7 +153,9 @@ def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.
         runtime.preload_dlls()
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     # The CPU provider must not be named beside that entry.
-    session = runtime.InferenceSession(model, options, providers=_providers(provider, device)[:1], enable_fallback=0)
+    session = runtime.InferenceSession(
+        model, options, providers=planned_providers(provider, device)[:1], enable_fallback=0
+    )
     if session.get_providers()[0] != provider:
         raise DeviceUnavailableError(f"{provider} does not start: ONNX Runtime offers {session.get_providers()}")
     return session
@@ -165,17 +165,17 @@ def open_session(
     partition: Partition,
     model: bytes,
     weights: Path | None,
-    provider: str,
+    listed: list[Any],
     settings: SessionSettings,
     given: Given = MappingProxyType({}),
 ) -> onnxruntime.InferenceSession:
-    """The session of one partition."""
-    wanted = Provider.CPU if settings.emulate else Provider(provider)
+    """The session of one partition, on the first of the providers that are listed."""
+    wanted = listed[0] if isinstance(listed[0], str) else listed[0][0]
     try:
         options = session_options(settings, weights, part=partition.file.removesuffix(".onnx"))
         for name, value in given.items():
             options.add_initializer(name, value)
-        session = _session(model, wanted, partition.device, options)
+        session = _session(model, wanted, partition.device, options, listed)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
     _require_borders(session, partition)
@@ -224,7 +224,7 @@ def annotated_session(
         ExecutionError: ONNX Runtime refuses the model.
     """
     partition = one.plan.partitions[0]
-    options = session_options(settings, one.weights, part="native")
+    options = session_options(settings, None, part="native")
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:
@@ -235,13 +235,18 @@ def annotated_session(
 
 
 def _session(
-    model: bytes | str, wanted: Provider, device: str, options: onnxruntime.SessionOptions
+    model: bytes | str,
+    wanted: str,
+    device: str,
+    options: onnxruntime.SessionOptions,
+    listed: list[Any] | None = None,
 ) -> onnxruntime.InferenceSession:
     runtime = require_runtime()
-    if wanted is Provider.CUDA:
+    if wanted != Provider.CPU:
         options.log_severity_level = min(options.log_severity_level, _ERROR)
         runtime.preload_dlls()
-    session = runtime.InferenceSession(model, options, providers=_providers(wanted, device), enable_fallback=0)
+    providers = listed or planned_providers(Provider(wanted), device)
+    session = runtime.InferenceSession(model, options, providers=providers, enable_fallback=0)
     session.disable_fallback()
     return session
 
@@ -277,8 +282,13 @@ def session_options(settings: SessionSettings, weights: Path | None, *, part: st
     return options
 
 
-def _providers(wanted: Provider, device: str) -> list[Any]:
-    if wanted is Provider.CPU:
-        return [Provider.CPU.value]
-    index = device.partition(":")[2] or "0"
-    return [(Provider.CUDA.value, {"device_id": index, **_CUDA_OPTIONS}), Provider.CPU.value]
+def _listed(plan: Plan, partition: Partition, settings: SessionSettings) -> list[Any]:
+    """The providers of a partition's session."""
+    choice = settings.providers.get(partition.device)
+    if choice is not None:
+        return provider_list(choice, partition.device)
+    wanted = Provider.CPU if settings.emulate else Provider(plan.device(partition.device).provider)
+    found = planned_providers(wanted, partition.device)
+    if settings.cuda_graph and is_capturable(plan, partition):
+        found[0][1]["enable_cuda_graph"] = "1"
+    return found

@@ -1,0 +1,212 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Plans of one model, measured in turns: ours, the simple rules', and ONNX Runtime's own ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from hetpart.compiler import PartitionedModel, partition
+from hetpart.errors import HetpartError, InfeasibleError, MismatchError
+from hetpart.plan.bench import BenchReport, Contender
+from hetpart.runtime.compare import compare
+from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.footprint import resident_bytes
+from hetpart.runtime.session import Session
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from hetpart.plan.model import Plan
+
+OURS = "hetpart"
+_RULES = ("all-cpu", "all-accelerator")
+_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("overlap", {"overlap": True}),
+    ("at most 2 partitions", {"max_partitions": 2}),
+    ("at most 4 partitions", {"max_partitions": 4}),
+    ("at most 8 partitions", {"max_partitions": 8}),
+    ("min gain 5 %", {"min_gain": "5%"}),
+    ("fill-in-order", {"placement": "fill-in-order"}),
+    ("density", {"placement": "density"}),
+)
+"""Other plans that ``autotune`` considers."""
+_SEED, _WARM_UP = 0, 2
+_MOST_SECONDS = 20.0
+"""Rounds end after as long, once there are three."""
+
+
+@dataclass(slots=True, eq=False)
+class _Runner:
+    """A session with its times."""
+
+    name: str
+    session: Session
+    plan: Plan
+    predicts: bool
+    load_bytes: int | None
+    seconds: list[float]
+    results: list[Any]
+
+    def contender(self) -> Contender:
+        plan, times = self.plan, self.seconds
+        overlapped = plan.timeline.seconds if plan.timeline and self.session.overlaps else plan.prediction.seconds
+        return Contender(
+            self.name,
+            median(times),
+            quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0],
+            min(times),
+            overlapped if self.predicts else None,
+            len(plan.partitions),
+            len(plan.transfers),
+            self.load_bytes,
+            {use.device: use.peak_bytes for use in plan.devices},
+        )
+
+
+def bench(
+    model: str | PathLike[str],
+    *,
+    emulate: bool = False,
+    rounds: int = 20,
+    autotune: int = 0,
+    output: str | PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> BenchReport:
+    """Measure how ``model`` runs when it is placed by us and by others, on one set of random inputs, in turns.
+
+    Args:
+        model: An ``.onnx`` file.
+        emulate: Run accelerator partitions on the CPU.
+        rounds: Runs of each contender, fewer where they take long.
+        autotune: Measure the best so many plans instead, by their predictions, and keep the fastest.
+        output: Where to write the bundle of the fastest plan.
+        progress: Called with the name of every stage as it begins.
+        options: Those of ``hetpart.partition``.
+
+    Raises:
+        HetpartError: our own plan cannot be made or run.
+        MismatchError: contenders do not give the same results.
+    """
+    say = progress or _silent
+    left_out: dict[str, str] = {}
+    plans = dict(_plans(Path(model), options, autotune, left_out, say))
+    with ExitStack() as stack:
+        runners = list(_runners(stack, plans, left_out, _How(emulate, not autotune, say)))
+        _measure(runners, random_feeds(runners[0].plan.inputs, _SEED), rounds, say)
+        found = sorted((runner.contender() for runner in runners), key=lambda one: one.median_seconds)
+    ours = plans[OURS].plan
+    report = BenchReport(ours.model.name, ours.machine.name, emulate, len(runners[0].seconds), tuple(found), left_out)
+    if output is None:
+        return report
+    kept = next(one.name for one in found if one.name in plans)
+    return replace(report, kept=kept, bundle=str(plans[kept].save(output)))
+
+
+def _silent(stage: str) -> None:
+    del stage
+
+
+def _plans(
+    model: Path, options: Mapping[str, Any], autotune: int, left_out: dict[str, str], say: Callable[[str], None]
+) -> Iterator[tuple[str, PartitionedModel]]:
+    """Ours, then those of others by name."""
+    say("making the plan")
+    ours = partition(model, **options)
+    yield OURS, ours
+    others = _CANDIDATES if autotune else tuple((rule, {"placement": rule}) for rule in _RULES)
+    found: list[tuple[str, PartitionedModel]] = []
+    for name, changes in others:
+        say(f"making the plan of {name}")
+        try:
+            found.append((name, partition(model, **{**options, **changes})))
+        except InfeasibleError as error:
+            left_out[name] = error.message
+    yield from _best(ours, found, autotune - 1) if autotune else found
+
+
+def _best(
+    ours: PartitionedModel, found: list[tuple[str, PartitionedModel]], most: int
+) -> list[tuple[str, PartitionedModel]]:
+    """The plans that are predicted to be fastest, of those that differ from ours and from each other."""
+    known = {_work(ours.plan)}
+    kept: list[tuple[str, PartitionedModel]] = []
+    for name, candidate in sorted(found, key=lambda item: item[1].plan.prediction.seconds):
+        if _work(candidate.plan) not in known and len(kept) < most:
+            known.add(_work(candidate.plan))
+            kept.append((name, candidate))
+    return kept
+
+
+def _work(plan: Plan) -> tuple[Any, ...]:
+    """What a run of ``plan`` does."""
+    return tuple((part.device, part.ops) for part in plan.partitions), plan.transfers
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How contenders are loaded."""
+
+    emulate: bool
+    native: bool
+    """Whether ONNX Runtime gets our plan too, to run in one session."""
+    say: Callable[[str], None]
+
+
+def _runners(
+    stack: ExitStack, plans: Mapping[str, PartitionedModel], left_out: dict[str, str], how: _How
+) -> Iterator[_Runner]:
+    """Every contender that can be loaded; each has run once."""
+    wanted = [(name, plan, False) for name, plan in plans.items()]
+    wanted += [("one annotated session", plans[OURS], True)] if how.native else []
+    for name, planned, native in wanted:
+        how.say(f"loading {name}")
+        before = resident_bytes()
+        try:
+            session = Session(planned.bundle(), emulate=how.emulate, mode="native" if native else "partitions")
+        except HetpartError as error:
+            if name == OURS:
+                raise
+            left_out[name] = error.message
+            continue
+        stack.enter_context(session)
+        outputs = [spec.name for spec in planned.plan.outputs]
+        results = session.run(outputs, random_feeds(planned.plan.inputs, _SEED))
+        after = resident_bytes()
+        grown = None if before is None or after is None else after - before
+        yield _Runner(name, session, planned.plan, not native, grown, [], results)
+    if how.native:
+        left_out["ONNX Runtime's own budget"] = "its partitioner counts memory of the CUDA provider alone"
+
+
+def _measure(runners: list[_Runner], feeds: Mapping[str, Any], rounds: int, say: Callable[[str], None]) -> None:
+    names = [spec.name for spec in runners[0].plan.outputs]
+    for runner in runners:
+        _require_same(runners[0], runner, names)
+        for _ in range(_WARM_UP):
+            runner.session.run(None, feeds)
+    begin = perf_counter()
+    for turn in range(rounds):
+        say(f"measuring: round {turn + 1} of {rounds}")
+        for runner in runners[turn % len(runners) :] + runners[: turn % len(runners)]:
+            start = perf_counter()
+            runner.session.run(None, feeds)
+            runner.seconds.append(perf_counter() - start)
+        if turn >= 2 and perf_counter() - begin > _MOST_SECONDS:
+            return
+
+
+def _require_same(first: _Runner, other: _Runner, names: list[str]) -> None:
+    verdict = compare(names, other.results, first.results, exact=False)
+    if not verdict.equal:
+        raise MismatchError(
+            f"{other.name} gives other results than {first.name}: {verdict.worst_output!r} differs by "
+            f"{verdict.largest_difference:g}",
+            hint="`hetpart run --check` tells which of them is the uncut model's",
+        )

@@ -1,0 +1,88 @@
+"""``hetpart bench`` measures the plans that it says, and keeps the fastest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hetpart
+from hetpart.cli import main
+from hetpart.errors import MismatchError
+from hetpart.plan.bench import BenchReport
+from hetpart.report.bench_text import bench_parts
+from hetpart.report.layout import plain
+from hetpart.whatif import bench as benching
+from hetpart.whatif.bench import bench
+
+OPTIONS = {"hardware": "emulated", "shape": "batch=2"}
+
+
+@pytest.fixture
+def path(zoo_model: Callable[[str], Path]) -> Path:
+    return zoo_model("control-flow-tiny")
+
+
+def _names(report: BenchReport) -> set[str]:
+    return {contender.name for contender in report.contenders}
+
+
+def test_contenders_are_measured_fastest_first(path: Path) -> None:
+    report = bench(path, emulate=True, rounds=4, **OPTIONS)
+    assert _names(report) == {"hetpart", "all-cpu", "all-accelerator", "one annotated session"}
+    assert report.rounds == 4
+    medians = [contender.median_seconds for contender in report.contenders]
+    assert medians == sorted(medians)
+    for contender in report.contenders:
+        assert 0 < contender.least_seconds <= contender.median_seconds <= contender.p95_seconds
+    ours = next(one for one in report.contenders if one.name == "hetpart")
+    plan = hetpart.partition(path, hardware="emulated", shape="batch=2").plan
+    assert ours.partitions == len(plan.partitions)
+    assert ours.peak_bytes == {use.device: use.peak_bytes for use in plan.devices}
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason(path: Path) -> None:
+    report = bench(path, emulate=True, rounds=2, budget=0, **OPTIONS)
+    assert "all-accelerator" not in _names(report)
+    assert "budget" in report.left_out["all-accelerator"]
+    shown = plain(bench_parts(report), 120)
+    assert "Left out: all-accelerator" in shown
+    assert all(name in shown for name in _names(report))
+
+
+def test_autotune_keeps_the_fastest(path: Path, tmp_path: Path) -> None:
+    report = bench(path, emulate=True, rounds=3, autotune=3, output=tmp_path / "best.hetpart", **OPTIONS)
+    assert 1 <= len(report.contenders) <= 3
+    assert report.kept == report.contenders[0].name
+    kept = hetpart.load_plan(tmp_path / "best.hetpart")
+    assert len(kept.partitions) == report.contenders[0].partitions
+
+
+def test_other_results_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seeds = benching.random_feeds, iter(range(100))
+    monkeypatch.setattr(benching, "random_feeds", lambda specs, _: real(specs, next(seeds)))
+    with pytest.raises(MismatchError, match="gives other results"):
+        bench(path, emulate=True, rounds=1, **OPTIONS)
+
+
+def test_the_command_prints_json(path: Path) -> None:
+    arguments = [
+        "bench",
+        str(path),
+        "--hardware",
+        "emulated",
+        "--shape",
+        "batch=2",
+        "--emulate",
+        "--repeat",
+        "2",
+        "--json",
+    ]
+    ran = CliRunner().invoke(main, arguments)
+    assert ran.exit_code == 0, ran.output
+    document = json.loads(ran.stdout)
+    assert document["schema"] == "hetpart.bench"
+    assert {one["name"] for one in document["contenders"]} >= {"hetpart", "all-cpu"}
