@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetpart.devices import Provider
+from hetpart.errors import InvalidBundleError
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.bundle import Bundle
+    from hetpart.plan.model import Partition
 
 _ROW_READERS = frozenset({"Gather", "GatherND", "GatherElements"})
 _LEAST_TABLE = 2**20
@@ -85,7 +87,11 @@ def _ort_value(array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:
 
 
 def mapped_weights(bundle: Bundle, *, emulate: bool) -> list[dict[str, onnxruntime.OrtValue]]:
-    """Per partition: the weights that its session is given, by name. They must stay alive as long as it does."""
+    """Per partition: the weights that its session is given, by name. They must stay alive as long as it does.
+
+    Raises:
+        InvalidBundleError: a partition's file is cut short.
+    """
     found: list[dict[str, onnxruntime.OrtValue]] = [{} for _ in bundle.plan.partitions]
     shared = _shared(bundle)
     if bundle.weights is None or not (shared or _has_tables(bundle)):
@@ -94,7 +100,7 @@ def mapped_weights(bundle: Bundle, *, emulate: bool) -> list[dict[str, onnxrunti
     for place, partition in enumerate(bundle.plan.partitions):
         if emulate or bundle.plan.device(partition.device).provider == Provider.CPU:
             together = {weight for device, weight in shared if device == partition.device}
-            for tensor, by_row in _wanted(bundle.models[place], together):
+            for tensor, by_row in _wanted(_parsed(partition, bundle.models[place]), together):
                 value = maps.value(tensor, by_row=by_row)
                 found[place] |= {} if value is None else {tensor.name: value}
     return found
@@ -113,13 +119,23 @@ def _has_tables(bundle: Bundle) -> bool:
     )
 
 
-def _wanted(model: bytes, shared: set[str]) -> Iterator[tuple[onnx.TensorProto, bool]]:
-    """Weights in files that are shared or read by row, and whether they are that."""
+def _parsed(partition: Partition, model: bytes) -> onnx.ModelProto:
     import onnx
+    from google.protobuf.message import DecodeError
 
+    try:
+        return onnx.load_model_from_string(model)
+    except DecodeError as error:
+        raise InvalidBundleError(
+            f"the bundle is damaged: {partition.file} is no whole model ({error})",
+            hint="`hetpart partition` the model again",
+        ) from error
+
+
+def _wanted(proto: onnx.ModelProto, shared: set[str]) -> Iterator[tuple[onnx.TensorProto, bool]]:
+    """Weights in files that are shared or read by row, and whether they are that."""
     from hetpart.plan.weights import external_tensors
 
-    proto = onnx.load_model_from_string(model)
     nodes = list(_nodes(proto.graph))
     for tensor in external_tensors([proto]):
         by_row = _nbytes(tensor) >= _LEAST_TABLE and _is_table(tensor.name, nodes)
