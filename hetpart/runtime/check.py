@@ -16,6 +16,7 @@ import numpy as np
 
 from hetpart.errors import HetpartError, InvalidFeedError
 from hetpart.plan.run import CheckResult, OutputSpec, RunReport
+from hetpart.plan.streamed import streamed_weights
 from hetpart.runtime.arrays import write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
@@ -189,10 +190,14 @@ def _measure(session: Session, feeds: Mapping[str, Any], repeat: int) -> tuple[l
 
 
 def check_results(session: Session, feeds: Mapping[str, Any], results: list[Any], *, exact: bool) -> CheckResult:
-    """Compare ``results`` with the uncut model's on the same feeds, run on the provider the plan ran on."""
+    """Compare ``results`` with the uncut model's on the same feeds, run on the provider the plan ran on.
+
+    Kernels pack a constant weight and add in another order than with a streamed one: no comparison holds that to the
+    bit.
+    """
     names = [spec.name for spec in session.plan.outputs]
     uncut = run_uncut(session, feeds, exact=exact)
-    return compare(names, results, uncut, exact=exact)
+    return compare(names, results, uncut, exact=exact and not streamed_weights(session.plan))
 
 
 def _report(  # noqa: PLR0913 - one record from its parts

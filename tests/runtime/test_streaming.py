@@ -16,6 +16,7 @@ from hetpart.plan.bundle import STREAMED_FILE
 from hetpart.plan.io import load_plan
 from hetpart.plan.model import ResidencyState
 from hetpart.plan.streamed import streamed_weights
+from hetpart.runtime.check import run
 from hetpart.runtime.transport import HostMemory
 from tests.runtime.models import plain
 
@@ -146,6 +147,16 @@ def test_a_bundle_without_its_streamed_weights_is_refused(tmp_path: Path) -> Non
     (bundle / STREAMED_FILE).unlink()
     with pytest.raises(InvalidBundleError, match=r"lacks streamed\.onnx"):
         hetpart.Session(bundle, emulate=True)
+
+
+def test_a_check_holds_streamed_plans_to_their_tolerance(tmp_path: Path) -> None:
+    path = tmp_path / "layers.onnx"
+    onnx.save(layers(8), path)
+    bundle = hetpart.partition(path, hardware="emulated", budget=4 * WEIGHT).save(tmp_path / "layers.hetpart")
+    found = run(bundle, emulate=True, random_seed=0, check=True, exact=True).check
+    assert found is not None
+    assert found.equal
+    assert not found.exact
 
 
 def test_half_of_the_streamed_weights_is_refused(tmp_path: Path) -> None:
