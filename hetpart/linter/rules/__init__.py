@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def enter_all() -> None:
     """Import every family, which enters its rules."""
-    from hetpart.linter.rules import costs, devices, graph, memory, numerics, plan, shapes
+    from hetpart.linter.rules import costs, devices, files, graph, memory, numerics, plan, shapes
 
-    del costs, devices, graph, memory, numerics, plan, shapes
+    del costs, devices, files, graph, memory, numerics, plan, shapes

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hetpart.errors import InvalidModelError
-from hetpart.graph.external import LFS_HINT, lfs_pointers, weight_problems
 from hetpart.graph.ir import ValueRole
 from hetpart.graph.types import dtype_name, nbytes_of
 from hetpart.graph.walk import all_nodes, bodies_of
@@ -23,12 +21,9 @@ if TYPE_CHECKING:
 
     from hetpart.linter.subject import Subject
 
-LEAST_OPSET = 7
-"""ONNX Runtime promises to run models from this opset on (its document on compatibility)."""
 WORTH_FOLDING = 2**20
 """Bytes of a result that is worth folding at export."""
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
-_STANDARD = ("", "ai.onnx")
 
 
 @rule(
@@ -141,73 +136,6 @@ def unused_initializer(subject: Subject) -> Iterator[Mark]:
 
 
 @rule(
-    "HPG005", "outdated-opset", Severity.WARNING, Stage.FILE,
-    hint=f"export with opset {LEAST_OPSET} or later, or convert: `onnx.version_converter.convert_version`",
-)  # fmt: skip
-def outdated_opset(subject: Subject) -> Iterator[Mark]:
-    """An opset that ONNX Runtime does not promise to run.
-
-    ## What it does
-    Compares the version of the standard operators that the model imports with the oldest that ONNX Runtime supports.
-
-    ## Why is this bad
-    ONNX Runtime loads models from opset 7 on; an older one may load and mean something else.
-
-    ## Example
-    `opset_import { version: 6 }`
-
-    ## Use instead
-    `opset_import { version: 18 }`, from a new export.
-    """
-    for entry in subject.proto.opset_import:
-        if entry.domain in _STANDARD and entry.version < LEAST_OPSET:
-            yield Mark(f"the model is of opset {entry.version}, and ONNX Runtime promises {LEAST_OPSET} and later")
-
-
-@rule(
-    "HPG006", "external-data-missing", Severity.ERROR, Stage.FILE,
-    hint="keep the external data files beside the model, whole, as the exporter wrote them",
-)  # fmt: skip
-def external_data_missing(subject: Subject) -> Iterator[Mark]:
-    """Weights that lie in a file which is not there, or not whole.
-
-    ## What it does
-    Looks for every file that the model's tensors point into, and whether it reaches as far as they say.
-
-    ## Why is this bad
-    The model cannot be loaded.
-
-    ## Example
-    `model.onnx` in the repository, and `model.onnx.data` forgotten.
-
-    ## Use instead
-    Both files, in one folder.
-    """
-    for location, problem in weight_problems(subject.proto, subject.loaded.folder):
-        yield Mark(f"the weight {problem}", anchor=location)
-
-
-@rule("HPG007", "git-lfs-pointer", Severity.ERROR, Stage.FILE, hint=LFS_HINT)
-def git_lfs_pointer(subject: Subject) -> Iterator[Mark]:
-    """A file of weights that only says where git-LFS keeps it.
-
-    ## What it does
-    Recognises git-LFS pointers where files of weights should be. A model file that is one itself is refused.
-
-    ## Why is this bad
-    The weights are not here: the repository was cloned without git-LFS.
-
-    ## Example
-    `model.onnx.data` of 134 bytes that begins with `version https://git-lfs`.
-
-    ## Use instead
-    `git lfs pull`, and in CI `actions/checkout` with `lfs: true`.
-    """
-    for path in lfs_pointers(subject.proto, subject.loaded.folder):
-        yield Mark(f"{path.name!r} is a git-LFS pointer of {path.stat().st_size} bytes", anchor=path.name)
-
-
-@rule(
     "HPG008", "unfolded-constant", Severity.NOTE, Stage.GRAPH, default=False,
     hint="fold it when the model is exported",
 )  # fmt: skip
@@ -267,31 +195,6 @@ def duplicate_initializer_content(subject: Subject) -> Iterator[Mark]:
             f"{format_bytes(nbytes * len(others))} too much",
             anchor=first.name,
         )
-
-
-@rule(
-    "HPG010", "illegal-graph", Severity.ERROR, Stage.FILE, tries=Stage.GRAPH,
-    hint="the exporter or a later edit broke the graph; `onnx.checker.check_model` shows the same",
-)  # fmt: skip
-def illegal_graph(subject: Subject) -> Iterator[Mark]:
-    """A graph that breaks a rule of ONNX, so that nothing can be planned.
-
-    ## What it does
-    Says why hetpart cannot import the model, where it is not for its weights' files.
-
-    ## Why is this bad
-    No runtime loads it, or one does and computes something else.
-
-    ## Example
-    Two nodes that make the same value.
-
-    ## Use instead
-    A new export.
-    """
-    weights = any(True for _ in weight_problems(subject.proto, subject.loaded.folder))
-    pointers = any(True for _ in lfs_pointers(subject.proto, subject.loaded.folder))
-    if isinstance(subject.problem, InvalidModelError) and not weights and not pointers:
-        yield Mark(subject.problem.message, hint=subject.problem.hint)
 
 
 def _live(graph: onnx.GraphProto) -> set[int]:
