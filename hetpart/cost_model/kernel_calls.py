@@ -26,13 +26,7 @@ class KernelCall:
 
 
 def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) -> KernelCall | None:
-    """The call that ``members``, which share a kernel, amount to; None where no family speaks of it.
-
-    Args:
-        members: In order; the kernel is named after the first product or convolution, else the last.
-        graph: What they are of.
-        in_place: Whether the last writes over its first input, and copies none of it.
-    """
+    """The call of ``members``, which share a kernel and may work ``in_place``; None where no family speaks of it."""
     if in_place:
         return _called(_update, members[-1], graph, "scatter")
     for op in members:
@@ -237,8 +231,7 @@ def _scatter(o: Operands, family: str) -> KernelCall | None:
 
 def _update(o: Operands, family: str) -> KernelCall | None:
     """Each update is written where it belongs."""
-    updates = max(1, min(o.numel(1), o.numel(2)) if o.numel(2) else o.numel(1))
-    return KernelCall(family, (updates, updates))
+    return KernelCall(family, (max(1, o.numel(1)), max(1, o.numel(1))))
 
 
 def _window(o: Operands, family: str) -> KernelCall | None:
@@ -261,9 +254,7 @@ HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convoluti
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
-_COPIES = (
-    "DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile",
-)  # fmt: skip
+_COPIES = ("DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile")
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(
         ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign"), ("relu", _each_element)
@@ -302,10 +293,8 @@ STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
 REORDER = "reorder"
 """The family of what brings an image's channels into blocks and back."""
-BY_ELEMENTS = frozenset(
-    {
-        "add", "add_row", "bias_gelu", "concat", "div", "erf", "exp", "fast_gelu", "gelu", "pow", "relu", "scatter",
-        "sigmoid", "tanh", "transpose",
-    }
-)  # fmt: skip
+BY_ELEMENTS = frozenset({
+    "add", "add_row", "bias_gelu", "concat", "div", "erf", "exp", "fast_gelu", "gelu", "pow", "relu", "scatter",
+    "sigmoid", "tanh", "transpose",
+})  # fmt: skip
 """Families whose first size is elements, up to more than any cache holds."""
