@@ -9,7 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-BENCH ?= help_time plan_time annotate_time latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes zoo_gaps
+BENCH ?= help_time plan_time annotate_time latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps
 SAY := @printf '==> %s\n'
 comma := ,
 

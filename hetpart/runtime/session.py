@@ -161,8 +161,9 @@ class Session(DescribedSession, RecordedSession):
             executor = self._own_executor()
             if not self._layout.states:
                 return executor.run(feeds, run_options, **how)
-            executor.settle()
-            self._states.feed(old)
+            if old:
+                executor.settle()
+                self._states.feed(old)
             results = executor.run(feeds, run_options, **how)
             return results | self._states.returned(output_names, boxed="give" in how) if output_names else results
 
