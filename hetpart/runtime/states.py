@@ -102,7 +102,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def apart(self, feeds: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """``feeds`` of inputs that are no states, and of those that are."""
-        if self._states.keys().isdisjoint(feeds):
+        if not self._states or not hasattr(feeds, "items") or self._states.keys().isdisjoint(feeds):
             return feeds, {}
         fed = {name: value for name, value in feeds.items() if name not in self._states}
         return fed, {name: value for name, value in feeds.items() if name in self._states}
