@@ -220,15 +220,20 @@ def partition(  # noqa: PLR0913 - the options are what users type
         say("cutting them for overlap")
         assembly = overlapped(assembly, request.constraints.limits)
     say("fingerprinting the weights")
-    texts = request.texts() | {
-        "hardware": str(hardware or "default"),
-        "placement": "mapping" if isinstance(placement, Mapping) else str(placement),
-    }
-    texts |= {"overlap": "true"} if overlap else {}
+    texts = request.texts() | _texts(hardware, placement, overlap=overlap)
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
     notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
     states = {state.given: state.returned for state in known_states(request.constraints.states, imported.graph)}
     return PartitionedModel(replace(plan, notes=notes, states=states), imported.graph, priced.costs, imported)
+
+
+def _texts(
+    hardware: str | PathLike[str] | None, placement: str | PathLike[str] | Mapping[str, str], *, overlap: bool
+) -> dict[str, str]:
+    """Options that are not the request's, as the plan holds them."""
+    asked = {"overlap": "true"} if overlap else {}
+    source = "mapping" if isinstance(placement, Mapping) else str(placement)
+    return {"hardware": str(hardware or "default"), "placement": source, **asked}
 
 
 def _silent(stage: str) -> None:

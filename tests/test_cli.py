@@ -261,7 +261,7 @@ def test_every_option_of_run_reaches_the_runtime(fake_run: FakeRun, tmp_path: Pa
     del fake_run.asked["progress"]
     assert fake_run.asked == {
         "bundle": Path("m.hetpart"), "random_seed": 7, "repeat": 20, "check": True, "exact": True, "emulate": True,
-        "output": Path("out"), "threads": 2, "verify_full": True, "emulate_link": "12GB/s", "overlap": False,
+        "output": Path("out"), "threads": 2, "verify": "full", "emulate_link": "12GB/s", "overlap": False,
         "mode": "native", "trace": Path("t.json"), "verbosity": 2, "provider": ("cpu=X",), "cuda_graph": True,
     }  # fmt: skip
 

@@ -59,8 +59,8 @@ class RunOptions:
             "check": self.check or self.exact,
             "exact": self.exact,
             "output": self.output,
-            "verify_full": self.verify == "full",
-            "threads": self.threads,
+            "verify": self.verify,
+            "threads": self.threads or None,
         }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
@@ -33,48 +33,47 @@ if TYPE_CHECKING:
     from hetpart.runtime.providers import ProviderOption
 
 
+class Opening(TypedDict, total=False):
+    """Keywords of ``Session`` that a run passes on; they mean what they mean there."""
+
+    emulate: bool
+    threads: int | None
+    verify: str
+    overlap: bool | None
+    emulate_link: str | float | None
+    mode: Literal["partitions", "native"]
+    provider: ProviderOption
+    cuda_graph: bool
+
+
 def run(  # noqa: PLR0913 - the options of the command
     bundle: Path,
     *,
-    emulate: bool = False,
     feeds: Mapping[str, Any] | None = None,
     random_seed: int | None = None,
     repeat: int = 1,
     check: bool = False,
     exact: bool = False,
     output: Path | None = None,
-    verify_full: bool = False,
-    threads: int = 0,
-    overlap: bool | None = None,
-    emulate_link: str | float | None = None,
-    mode: Literal["partitions", "native"] = "partitions",
-    provider: ProviderOption = None,
-    cuda_graph: bool = False,
     trace: Path | None = None,
     verbosity: int = 0,
     progress: Callable[[str], None] | None = None,
+    **opening: Unpack[Opening],
 ) -> RunReport:
     """Run ``bundle`` ``repeat`` times on one set of inputs.
 
     Args:
         bundle: The bundle's folder.
-        emulate: Run accelerator partitions on the CPU provider.
         feeds: Arrays by input name.
         random_seed: Make up the inputs that ``feeds`` leaves out.
         repeat: Runs to measure, after one that is not, where there are several.
         check: Compare with the uncut model in one session of the same provider and options.
         exact: Compare bit for bit, ONNX Runtime's optimisations off in both.
         output: Folder to write the results to, as ``.npy`` files.
-        verify_full: Hash all of the weight files.
-        threads: Threads of the host's sessions; 0 takes the plan's.
-        overlap: As in ``Session``.
-        emulate_link: As in ``Session``.
-        mode: As in ``Session``.
-        provider: As in ``Session``.
-        cuda_graph: As in ``Session``.
         trace: File to write the last run to, for Perfetto, with ONNX Runtime's profile of every node.
         verbosity: 1 logs what partitions and copies of the last run cost, 2 every node too.
         progress: Called with the name of every stage as it begins.
+        **opening: As in ``Session``.
 
     Raises:
         HetpartError: a bundle, feed or device is not what the plan needs, or a partition fails.
@@ -82,24 +81,10 @@ def run(  # noqa: PLR0913 - the options of the command
     say = progress or _silent
     say("loading the partitions")
     before, start = resident_bytes(), perf_counter()
-    profiled = trace is not None or verbosity > 1
     with ExitStack() as stack:
-        options = _profiling(stack) if profiled else None
-        session = Session(
-            bundle,
-            options,
-            record=profiled or verbosity > 0,
-            emulate=emulate,
-            optimize=not exact,
-            threads=threads or None,
-            verify="full" if verify_full else "sampled",
-            overlap=overlap,
-            emulate_link=emulate_link,
-            mode=mode,
-            provider=provider,
-            cuda_graph=cuda_graph,
-            progress=say,
-        )
+        options = _profiling(stack) if trace is not None or verbosity > 1 else None
+        record = options is not None or verbosity > 0
+        session = Session(bundle, options, record=record, optimize=not exact, progress=say, **opening)
         stack.enter_context(session)
         loaded = _Loaded.since(start, before)
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
