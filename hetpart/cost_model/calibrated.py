@@ -118,6 +118,14 @@ def path_of(processor: Processor, runtime: str) -> Path:
     return folder() / f"{_SAFE.sub('-', stem.lower()).strip('-')}.json"
 
 
+def outdated() -> tuple[Path, ...]:
+    """Calibrations of this machine for other versions of ONNX Runtime, where there is none for the one installed."""
+    processor, runtime = this_processor(), runtime_version()
+    if path_of(processor, runtime).exists():
+        return ()
+    return tuple(sorted(folder().glob(path_of(processor, "*").name.replace("onnxruntime", "onnxruntime-*"))))
+
+
 def load() -> Calibration | None:
     """This machine's calibration for the ONNX Runtime installed here; None where it was not calibrated.
 

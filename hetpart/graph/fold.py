@@ -8,31 +8,26 @@ alone is *derived*: constant, of known type, and never computed here.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
-from onnx.checker import ValidationError
-from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from hetpart.errors import InvalidModelError
 from hetpart.graph.body_types import control_flow_types
+from hetpart.graph.contents import EVALUATED_LIMIT, constant_content, content_of, fingerprint
 from hetpart.graph.contrib_types import contrib_types
+from hetpart.graph.inference import InferredTypes, kind_of_node
 from hetpart.graph.legality import uses
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
 from hetpart.graph.walk import subgraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from numpy.typing import NDArray
 
-EVALUATED_LIMIT = 4096
-"""Elements up to which a constant's content is worth knowing: shapes, axes, indices, small masks."""
 _INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 _EVALUATED = frozenset(
     {
@@ -50,8 +45,6 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
 
-_INFERENCE_ERRORS = (InferenceError, RuntimeError, ValueError, TypeError, IndexError, MemoryError)
-"""What ``onnx`` raises where types do not fit an operator, or it has no answer."""
 _KEPT = frozenset({"DequantizeLinear"})
 """Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
 
@@ -72,11 +65,19 @@ class Facts:
     """For a derived weight, the large weights it is made from."""
     returned: frozenset[str] = frozenset()
     """Graph outputs: an op makes them, however constant they are."""
+    evaluated: dict[Hashable, NDArray[Any] | None] = field(default_factory=dict[Any, "NDArray[Any] | None"])
+    """Results by what they were computed from: layers that are alike compute the same."""
+    inferred: InferredTypes = field(default_factory=InferredTypes)
 
 
-def evaluate(model: onnx.ModelProto) -> Facts:
-    """Facts about every value of ``model``, whose nodes are sorted and whose input dimensions are bound."""
+def evaluate(model: onnx.ModelProto, earlier: Facts | None = None) -> Facts:
+    """Facts about every value of ``model``, whose nodes are sorted and whose input dimensions are bound.
+
+    ``earlier`` facts, of the same model before it was rewritten, save computing the same again.
+    """
     facts = Facts({entry.domain: entry.version for entry in model.opset_import})
+    if earlier is not None:
+        facts.evaluated, facts.inferred = earlier.evaluated, earlier.inferred
     facts.returned = frozenset(value.name for value in model.graph.output)
     facts.opsets.setdefault("", facts.opsets.get("ai.onnx", 1))
     declared = {info.name: info.type for info in (*model.graph.value_info, *model.graph.output)}
@@ -94,7 +95,7 @@ def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
     facts.constant.add(tensor.name)
     facts.origins[tensor.name] = frozenset((tensor.name,))
     if tensor.data_location != onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= EVALUATED_LIMIT:
-        content = _array(tensor)
+        content = content_of(tensor)
         if content is not None:
             facts.contents[tensor.name] = content
 
@@ -129,11 +130,14 @@ def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
     if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx") and node.input:
         return _FROM_TYPES[node.op_type](facts, node)
     if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
-        return _constant_content(node)
+        return constant_content(node)
     inputs = {name: facts.contents.get(name) for name in node.input if name}
     if node.op_type not in _EVALUATED or not inputs or any(content is None for content in inputs.values()):
         return None
-    return _run(facts, node, inputs)
+    key = (kind_of_node(node), tuple([fingerprint(inputs.get(name)) for name in node.input]))
+    if key not in facts.evaluated:
+        facts.evaluated[key] = _run(facts, node, inputs)
+    return facts.evaluated[key]
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
@@ -167,32 +171,6 @@ def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
 
 
 _FROM_TYPES = {"Shape": _shape_content, "Size": _size_content}
-
-
-def _constant_content(node: onnx.NodeProto) -> NDArray[Any] | None:
-    for attribute in node.attribute:
-        if attribute.name == "value" and prod(attribute.t.dims) <= EVALUATED_LIMIT:
-            return _array(attribute.t)
-        if attribute.name == "value_int":
-            return np.array(attribute.i, np.int64)
-        if attribute.name == "value_ints":
-            return np.array(attribute.ints, np.int64)
-        if attribute.name == "value_float":
-            return np.array(attribute.f, np.float32)
-        if attribute.name == "value_floats":
-            return np.array(attribute.floats, np.float32)
-    return None
-
-
-def _array(tensor: onnx.TensorProto) -> NDArray[Any] | None:
-    """The tensor's elements; ``None`` for strings, malformed tensors, and types NumPy lacks."""
-    if tensor.data_type == onnx.TensorProto.STRING:
-        return None
-    try:
-        content = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError):
-        return None
-    return content if content.dtype.kind in "biuf" else None
 
 
 def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
@@ -238,57 +216,8 @@ def output_types(
         known = {name: facts.contents[name] for name in outer if name in facts.contents}
         found = control_flow_types(node, outer, known, facts.opsets)
     else:
-        found = _schema_types(facts, node, inputs, contents) or contrib_types(node, inputs)
+        found = facts.inferred.of(node, inputs, contents, facts.opsets) or contrib_types(node, inputs)
     return {name: _better(found.get(name), declared.get(name)) for name in node.output if name}
-
-
-def _schema_types(
-    facts: Facts,
-    node: onnx.NodeProto,
-    inputs: dict[str, onnx.TypeProto],
-    contents: Mapping[str, NDArray[Any]],
-) -> dict[str, onnx.TypeProto]:
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = facts.opsets.get(domain, 1)
-    if not onnx.defs.has(node.op_type, version, domain):
-        return {}
-    schema = onnx.defs.get_schema(node.op_type, version, domain)
-    data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
-    imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in facts.opsets.items()]
-    try:
-        return infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
-    except ValidationError:
-        _require_form(schema, node, imports)
-    except InferenceError as error:
-        _require_shapes(node, inputs, error)
-    except _INFERENCE_ERRORS:
-        pass
-    return {}
-
-
-def _require_shapes(node: onnx.NodeProto, inputs: Mapping[str, onnx.TypeProto], error: InferenceError) -> None:
-    """Refuse a node whose input shapes, all known, contradict its operator: ONNX Runtime infers by the same rules."""
-    _, mark, said = str(error).partition("[ShapeInferenceError]")
-    if not mark or not all(map(is_static, inputs.values())):
-        return
-    listed = ", ".join(f"{name!r} {list(shape_of(kind) or ())}" for name, kind in inputs.items())
-    raise InvalidModelError(
-        f"node {node.name!r}: the inputs of {node.op_type} do not go together: {listed}:{said}",
-        hint="bind the dimensions otherwise with --shape, or export the model again",
-    ) from error
-
-
-def _require_form(schema: onnx.defs.OpSchema, node: onnx.NodeProto, imports: list[onnx.OperatorSetIdProto]) -> None:
-    """Refuse a node that its operator does not allow whatever the types: ONNX Runtime reports those that do not fit."""
-    unknown = {name: onnx.TypeProto() for name in node.input if name}
-    with suppress(*_INFERENCE_ERRORS):
-        try:
-            infer_node_outputs(schema, node, unknown, opset_imports=imports)
-        except ValidationError as error:
-            raise InvalidModelError(
-                f"node {node.name!r} is no {node.op_type} of opset {schema.since_version}: {error}",
-                hint="the exporter or a later edit broke the node; `onnx.checker.check_model` shows the same",
-            ) from error
 
 
 def _better(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto:

@@ -64,7 +64,7 @@ def import_onnx(
     passed = rewrite.detach_outputs(loaded.proto)
     facts = evaluate(loaded.proto)
     if unsequence(loaded.proto, facts):
-        facts = evaluate(loaded.proto)
+        facts = evaluate(loaded.proto, facts)
     before = len(loaded.proto.graph.node)
     removed = rewrite.apply(loaded.proto, facts)
     if removed:

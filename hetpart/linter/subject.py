@@ -38,6 +38,8 @@ class Subject:
     """Made for an earlier version of the model."""
     machine: MachineReference | None = None
     """What the model is priced for."""
+    own_processor: bool = False
+    """Whether that is the processor of this machine."""
     problem: HetpartError | None = None
     """Why the next stage could not be made."""
     budget_bytes: int | None = None

@@ -119,7 +119,8 @@ class _Question:
         machine = self.request.machine(self.hardware)
         budgets = self.request.resolved_budgets(machine).nbytes
         own = budgets.get(machine.devices[ACCELERATOR].name) if self.places and machine.accelerators else None
-        subject = replace(subject, machine=machine_reference(machine), budget_bytes=own)
+        here = _leaves_processor_open(self.hardware)
+        subject = replace(subject, machine=machine_reference(machine), own_processor=here, budget_bytes=own)
         yield subject
         if needed < Stage.GRAPH:
             return
@@ -136,6 +137,11 @@ class _Question:
             self.say("placing them")
             assembly = priced.placed(priced.formulated(budgets))
             yield replace(subject, plan=write_plan(assembly, imported, model_reference(imported), self.request.texts()))
+
+
+def _leaves_processor_open(hardware: str | PathLike[str] | None) -> bool:
+    """Whether the host is this machine's processor: neither a name nor a file says another."""
+    return hardware is None or ("+" not in str(hardware) and Path(hardware).suffix != ".toml")
 
 
 _FINDINGS = (UnboundDimensionsError, UnmatchedPatternError, InfeasibleError, InvalidModelError)

@@ -302,6 +302,8 @@ def bytes_of(op_type: str, inputs: list[tuple[tuple[int, ...], str]], shape: Any
         ("Gather", [((100_000, 8), "float32"), ((64,), "int64")], (64, 8), 64 * 8 + 64 * 32, 64 * 32),
         ("GatherElements", [((100_000, 8), "float32"), ((64, 8), "int64")], (64, 8), 512 * 8 + 512 * 4, 512 * 4),
         ("GatherND", [((100_000, 8), "float32"), ((64, 1), "int64")], (64, 8), 64 * 8 + 64 * 32, 64 * 32),
+        # Ten rows are read once, however often they are asked for.
+        ("Gather", [((10, 8), "float32"), ((6400,), "int64")], (6400, 8), 6400 * 8 + 320, 6400 * 32),
     ],
 )
 def test_bytes_by_hand(op_type, inputs, shape, read, written):

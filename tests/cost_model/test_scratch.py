@@ -230,6 +230,16 @@ CASES: dict[str, Any] = {
         {"a": (256, 384)}, (256, 640),
         {"w": np.ones((640, 12, 16), np.uint8), "s": np.ones(640 * 12, np.float32)},
     ),
+    **{
+        f"MatMulNBits of {bits} bits": between(
+            helper.make_node(
+                "MatMulNBits", ["a", "w", "s"], ["out"], domain=CONTRIB, K=384, N=640, bits=bits, block_size=32
+            ),
+            {"a": (256, 384)}, (256, 640),
+            {"w": np.ones((640, 12, 4 * bits), np.uint8), "s": np.ones(640 * 12, np.float32)},
+        )
+        for bits in (2, 4, 8)
+    },
     "ConvTranspose": weighted(
         "ConvTranspose", (2, 64, 28, 28), (2, 32, 56, 56), np.zeros((64, 32, 2, 2), np.float32), strides=[2, 2]
     ),

@@ -187,6 +187,19 @@ def test_a_thin_headroom_is_a_note() -> None:
     assert not hetpart.lint(proto, hardware="l4+epyc", budget=2 * needed, pin="*=cuda:0", select="thin-headroom")
 
 
+def test_a_calibration_of_another_runtime_is_stale(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hetpart.cost_model import calibrated
+
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(folder))
+    place = calibrated.path_of(calibrated.this_processor(), "1.2.3")
+    place.parent.mkdir(parents=True)
+    assert hetpart.lint("m.onnx", select="stale-calibration") == []
+    place.write_text("{}")
+    (found,) = hetpart.lint("m.onnx", select="stale-calibration", hardware="l4")
+    assert "1.2.3" in found.message
+    assert hetpart.lint("m.onnx", select="stale-calibration", hardware="l4+epyc") == []
+
+
 def test_models_that_break_a_rule_exit_with_one() -> None:
     proto = PAIRS["duplicate-initializer-content"].bad(Path())
     assert isinstance(proto, onnx.ModelProto)

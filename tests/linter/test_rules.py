@@ -14,7 +14,7 @@ from tests.linter.models import PAIRS
 PLANNED = {
     "cpu-island", "ping-pong-copy", "host-read-in-accelerator-region", "duplicate-initializer", "peak-from-one-value",
     "thin-headroom", "table-on-accelerator", "copy-bound-partition", "tiny-partition", "stale-plan", "profile-mismatch",
-    "gap-above-limit", "plan-regressed", "baseline-better",
+    "stale-calibration", "gap-above-limit", "plan-regressed", "baseline-better",
 }  # fmt: skip
 """Rules of plans, which tests of their own speak of."""
 

@@ -17,14 +17,19 @@ GATHERS = ("Gather", "GatherElements", "GatherND")
 SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 
 
+CACHED_BYTES = 2**20
+"""A table of this size stays in any processor's cache: a row that was read is not fetched again."""
+
+
 def gathered_bytes(o: Operands) -> int:
     """Rows are read as large as they are written, and the indices besides."""
-    return o.output_nbytes() + o.nbytes(1)
+    return gathered_rows(o) + o.nbytes(1)
 
 
 def gathered_rows(o: Operands) -> int:
-    """The rows lie anywhere in their table."""
-    return o.output_nbytes()
+    """The rows lie anywhere in their table; of a small one all are read once, however often they are asked for."""
+    table = o.nbytes(0)
+    return min(table, o.output_nbytes()) if table <= CACHED_BYTES else o.output_nbytes()
 
 
 for types, domain in ((GATHERS, ""), (("ArrayFeatureExtractor",), ML), (("GatherND", "TorchEmbedding"), CONTRIB)):

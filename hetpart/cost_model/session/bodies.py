@@ -51,9 +51,10 @@ def _on_integers(graph: Graph) -> frozenset[int]:
         found.update(op.id for op in graph.ops if is_quantized(op, wiring))
     if "DynamicQuantizeLinear" in types:
         absorbed = find_fusions(graph).absorbed
-        makers = {op.results[0]: op.id for op in graph.ops if op.op_type == "DynamicQuantizeLinear"}
-        products = (op for op in graph.ops if op.op_type == "MatMulInteger" and op.inputs[0] in makers)
-        found.update(op.id for op in products if Provider.CPU in absorbed[makers[op.inputs[0] or 0]])
+        quantizers = (op for op in graph.ops if op.op_type == "DynamicQuantizeLinear")
+        makers = {made: op.id for op in quantizers for made in op.results[:1]}
+        products = ((op, value) for op in graph.ops if op.op_type == "MatMulInteger" for value in op.inputs[:1])
+        found.update(op.id for op, value in products if value in makers and Provider.CPU in absorbed[makers[value]])
     return frozenset(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetpart.cost_model.calibrated import outdated, runtime_version
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.units import format_count, format_seconds
@@ -43,6 +44,32 @@ def no_cost_formula(subject: Subject) -> Iterator[Mark]:
             if not subject.costs.ops[op.id].known:
                 kind = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
                 yield Mark(f"the cost of {kind} {op.name!r} is a guess", op=op.name)
+
+
+@rule(
+    "HPC004", "stale-calibration", Severity.WARNING, Stage.FILE,
+    hint="run `hetpart calibrate` again",
+)  # fmt: skip
+def stale_calibration(subject: Subject) -> Iterator[Mark]:
+    """This machine was calibrated with another version of ONNX Runtime.
+
+    ## What it does
+    Looks for calibrations of this machine, where the model is priced for its processor and none is of the ONNX Runtime
+    that is installed.
+
+    ## Why is this bad
+    Kernels change from version to version: figures of the old ones are not used, and those of the processor's class
+    are off by 20 % and more.
+
+    ## Example
+    `pip install -U onnxruntime` after `hetpart calibrate`.
+
+    ## Use instead
+    `hetpart calibrate` after every upgrade.
+    """
+    if subject.own_processor:
+        for path in outdated():
+            yield Mark(f"no calibration for ONNX Runtime {runtime_version()} is here, but {path.name}")
 
 
 @rule(

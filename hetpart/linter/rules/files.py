@@ -106,7 +106,9 @@ def illegal_graph(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     A new export.
     """
-    weights = any(True for _ in weight_problems(subject.proto, subject.loaded.folder))
-    pointers = any(True for _ in lfs_pointers(subject.proto, subject.loaded.folder))
-    if isinstance(subject.problem, InvalidModelError) and not weights and not pointers:
+    if not isinstance(subject.problem, InvalidModelError):
+        return
+    missing = weight_problems(subject.proto, subject.loaded.folder)
+    pointers = lfs_pointers(subject.proto, subject.loaded.folder)
+    if next(missing, None) is None and next(pointers, None) is None:
         yield Mark(subject.problem.message, hint=subject.problem.hint)

@@ -19,6 +19,8 @@ SCALED_BLOCK_BYTES = 8
 """A scale and a sum beside each block of a row that is quantized as it is multiplied."""
 INTEGERS = 4
 """Accuracy level from which MatMulNBits multiplies integers."""
+PACKED_BITS = 4
+"""Bits of the weights that MatMulNBits multiplies with floats without unpacking them all first."""
 
 
 @scratch("Gemm", "MatMul", domain=QUANTIZED)
@@ -42,10 +44,14 @@ def _quantizing_product(o: Operands, _: int) -> Scratch:
 
 @scratch("MatMulNBits", domain=CONTRIB)
 def _packed_product(o: Operands, _: int) -> Scratch:
-    """Rows quantized block by block, with a scale and a sum of each."""
-    if o.integer("accuracy_level", 0) < INTEGERS:
-        return NO_SCRATCH
+    """Rows quantized block by block, with a scale and a sum of each.
+
+    All weights as floats where no kernel multiplies them as they are.
+    """
     block, inner = max(1, o.integer("block_size", 32)), o.integer("K", 1)
+    if o.integer("accuracy_level", 0) < INTEGERS:
+        unpacked = FLOAT_BYTES * inner * o.integer("N", 1)
+        return NO_SCRATCH if o.integer("bits", PACKED_BITS) == PACKED_BITS else at_once(unpacked)
     rows = o.numel(0) // max(1, inner)
     return at_once(rows * -(-inner // block) * (block + SCALED_BLOCK_BYTES))
 
