@@ -62,6 +62,12 @@ class Subject:
         assert self.imported is not None
         return self.imported.graph
 
+    @property
+    def planned(self) -> Plan:
+        """The placement; rules of the stage PLAN may ask for it."""
+        assert self.plan is not None
+        return self.plan
+
     @cached_property
     def nodes(self) -> Mapping[str, onnx.NodeProto]:
         """The file's nodes by name, those inside others too."""

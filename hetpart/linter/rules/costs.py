@@ -91,9 +91,8 @@ def copy_bound_partition(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     The ops that make them on the accelerator, too.
     """
-    plan = subject.plan
-    for partition in () if plan is None else plan.partitions:
-        assert plan is not None
+    plan = subject.planned
+    for partition in plan.partitions:
         inputs = set(partition.inputs)
         seconds = sum(
             copy.seconds for copy in plan.transfers if copy.target == partition.device and copy.value in inputs
@@ -125,9 +124,8 @@ def tiny_partition(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `--min-gain 1%`
     """
-    plan = subject.plan
-    for partition in () if plan is None or len(plan.partitions) <= FEW else plan.partitions:
-        assert plan is not None
+    plan = subject.planned
+    for partition in plan.partitions if len(plan.partitions) > FEW else ():
         if partition.seconds < SMALL_SHARE * plan.prediction.seconds:
             yield Mark(
                 f"partition {partition.id} on {partition.device}, {format_count(len(partition.ops), 'op')} from "

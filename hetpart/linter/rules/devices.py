@@ -72,13 +72,13 @@ def cpu_island(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     An equivalent that has one.
     """
-    plan = _planned(subject)
+    plan = subject.planned
     for partition in _between(plan):
         seconds = sum(copy.seconds for copy in _around(plan, partition))
         if seconds > max(partition.seconds, NOTICED * plan.prediction.seconds / len(plan.partitions)):
             yield Mark(
-                f"{format_count(len(partition.ops), 'op')} from {partition.ops[0]!r} take {_time(partition.seconds)} "
-                f"on the CPU amid the accelerator's, and copies for them {_time(seconds)}",
+                f"{format_count(len(partition.ops), 'op')} from {partition.ops[0]!r} on the CPU amid the accelerator's "
+                f"take {format_seconds(partition.seconds)}, and copies for them {format_seconds(seconds)}",
                 op=partition.ops[0],
             )
 
@@ -102,14 +102,14 @@ def ping_pong_copy(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     The first half of the layers there, the second half on the host.
     """
-    plan = _planned(subject)
+    plan = subject.planned
     sides = [partition.device for partition in plan.partitions]
     trips = sum(before != after for before, after in pairwise(sides)) // 2
     share = plan.prediction.transfer_seconds / plan.prediction.seconds if plan.prediction.seconds else 0.0
     if trips > MOST_ROUND_TRIPS and share > NOTICED:
         yield Mark(
             f"a run goes back and forth between devices {trips} times; its {len(plan.transfers)} copies take "
-            f"{_time(plan.prediction.transfer_seconds)} of {_time(plan.prediction.seconds)}"
+            f"{format_seconds(plan.prediction.transfer_seconds)} of {format_seconds(plan.prediction.seconds)}"
         )
 
 
@@ -161,7 +161,7 @@ def host_read_in_accelerator_region(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     A shape that only depends on the inputs' shapes, which hetpart computes when it plans.
     """
-    plan, graph = _planned(subject), subject.graph
+    plan, graph = subject.planned, subject.graph
     host = plan.devices[HOST].device
     there = {decision.op for decision in plan.decisions if decision.device != host}
     for op in graph.ops:
@@ -192,11 +192,6 @@ def pin_matches_nothing(subject: Subject) -> Iterator[Mark]:
     """
     if isinstance(subject.problem, UnmatchedPatternError):
         yield Mark(subject.problem.message, hint=subject.problem.hint)
-
-
-def _planned(subject: Subject) -> Plan:
-    assert subject.plan is not None
-    return subject.plan
 
 
 def _between(plan: Plan) -> list[Partition]:
@@ -235,7 +230,3 @@ def _left_on_host(subject: Subject, maker: int, value: int) -> bool:
     assert subject.costs is not None
     left = subject.costs.ops[maker].host_outputs
     return any(made == value for position, made in enumerate(subject.graph.ops[maker].outputs) if position in left)
-
-
-def _time(seconds: float) -> str:
-    return format_seconds(seconds)

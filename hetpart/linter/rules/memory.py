@@ -102,8 +102,7 @@ def duplicate_initializer(subject: Subject) -> Iterator[Mark]:
     `--colocate 'embedding,lm_head'`
     """
     places: dict[str, list[str]] = {}
-    plan = subject.plan
-    residencies = () if plan is None else plan.residencies
+    residencies = subject.planned.residencies
     for residency in residencies:
         if residency.nbytes >= WORTH_SHARING:
             places.setdefault(residency.weight, []).append(residency.device)
@@ -186,12 +185,11 @@ def table_on_accelerator(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `--pin 'op:Gather=cpu'`
     """
-    plan = subject.plan
-    on_host = {subject.plan.devices[HOST].device} if subject.plan else set[str]()
+    host = subject.planned.devices[HOST].device
     resident = {
         residency.weight: residency
-        for residency in (() if plan is None else plan.residencies)
-        if residency.device not in on_host and residency.state is ResidencyState.RESIDENT
+        for residency in subject.planned.residencies
+        if residency.device != host and residency.state is ResidencyState.RESIDENT
     }
     graph = subject.graph
     for op in graph.ops:
@@ -207,4 +205,4 @@ def table_on_accelerator(subject: Subject) -> Iterator[Mark]:
 
 
 def _accelerators(subject: Subject) -> tuple[DeviceUse, ...]:
-    return () if subject.plan is None else subject.plan.devices[HOST + 1 :]
+    return subject.planned.devices[HOST + 1 :]

@@ -94,8 +94,8 @@ def gap_above_limit(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `--time-limit 60`
     """
-    if subject.plan is not None and subject.plan.certificate.gap > MOST_GAP:
-        found = subject.plan.certificate
+    found = subject.planned.certificate
+    if found.gap > MOST_GAP:
         yield Mark(
             f"the plan takes {format_seconds(found.cost)} and the bound is {format_seconds(found.lower_bound)}: it is "
             f"within {found.gap:.1%} of the best, no nearer for certain"
@@ -121,8 +121,8 @@ def plan_regressed(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     An operator that has one.
     """
-    kept, plan = subject.kept_plan, subject.plan
-    if kept is None or plan is None or plan is kept:
+    kept, plan = subject.kept_plan, subject.planned
+    if kept is None or plan is kept:
         return
     before, after = kept.prediction.seconds, plan.prediction.seconds
     if after > before * (1 + MOST_REGRESSION):
@@ -149,8 +149,7 @@ def baseline_better(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `--placement optimal`
     """
-    assert subject.plan is not None
-    ours = subject.plan.prediction.seconds
-    for baseline in subject.plan.baselines:
+    ours = subject.planned.prediction.seconds
+    for baseline in subject.planned.baselines:
         if baseline.seconds is not None and baseline.fits and baseline.seconds < ours * (1 - _ROUNDING):
             yield Mark(f"{baseline.name} takes {format_seconds(baseline.seconds)}, the plan {format_seconds(ours)}")
