@@ -36,6 +36,7 @@ class OpCost:
 
     op: int
     work: Work
+    """On the device that is fastest for it, where only that tells whether the op copies what it changes a part of."""
     known: bool
     """Whether a formula gave ``work``; if not it is a conservative guess."""
     seconds: tuple[float, ...]
@@ -130,17 +131,18 @@ def _price(
     work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
     estimates = tuple(
         [
-            _estimate(work, op, graph, fusions, device, seconds)
-            for device, seconds in zip(machine.devices, measured, strict=True)
+            _estimate(work, op, graph, fusions, device, known)
+            for device, known in zip(machine.devices, measured, strict=True)
         ]
     )
     missing = support.missing
+    seconds = tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)])
     unknown = "" if formula is not None else f"no cost formula for {op.op_type}: "
     return OpCost(
         op=op.id,
-        work=work,
+        work=_changed_work(work, op, graph, fusions, machine.devices[seconds.index(min(seconds))].provider),
         known=formula is not None,
-        seconds=tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)]),
+        seconds=seconds,
         reason=f"{unknown}{_reason(machine, estimates, missing)}{_guess(op, graph)}",
         estimates=estimates,
         missing=missing,
@@ -176,9 +178,7 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
     """What is left of ``work`` when values inside a fused kernel, and what stays as it is, are not written and read."""
-    if provider in fusions.in_place[op.id]:
-        kept = graph.values[op.uses[0]].nbytes
-        work = replace(work, bytes_read=work.bytes_read - kept, bytes_written=max(0, work.bytes_written - kept))
+    work = _changed_work(work, op, graph, fusions, provider)
     inner = 0
     for number in op.uses:
         value = graph.values[number]
@@ -187,6 +187,14 @@ def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Pro
         return work
     written, launches = (0, 0) if provider in fusions.absorbed[op.id] else (work.bytes_written, work.launches)
     return Work(work.flops, max(0, work.bytes_read - inner), written, work.bytes_scattered, launches)
+
+
+def _changed_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
+    """``work`` without the copy of what stays as it is, where the op updates what is its own."""
+    if provider not in fusions.in_place[op.id]:
+        return work
+    kept = graph.values[op.uses[0]].nbytes
+    return replace(work, bytes_read=work.bytes_read - kept, bytes_written=max(0, work.bytes_written - kept))
 
 
 def _is_inner(value: Value, fusions: Fusions, provider: Provider) -> bool:

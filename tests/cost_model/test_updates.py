@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,20 @@ def test_an_update_in_place_takes_as_long_however_large_the_table_is(op_type: st
     for name, provider in (("cpu", Provider.CPU), ("cuda:0", Provider.CUDA)):
         assert (large[name] == small[name]) == (op_type in UPDATES[provider])
         assert copied[name] > 10 * small[name] or large[name] == copied[name]
+
+
+@pytest.mark.parametrize("op_type", INDICES)
+@pytest.mark.parametrize("hardware", ["l4+epyc", "emulated"])
+def test_a_row_has_the_bytes_that_its_fastest_device_moves(op_type: str, hardware: str) -> None:
+    def moved(rows: int) -> int:
+        costs = hetpart.annotate(updating(op_type, rows), hardware=hardware)
+        (row,) = (row for row in costs.rows() if row.op_type == op_type)
+        fastest = min(range(len(row.devices)), key=lambda device: row.devices[device].seconds or inf)
+        in_place = op_type in UPDATES[costs.machine.devices[fastest].provider]
+        changed = sum(costs.graph.values[v].nbytes for v in next(o for o in costs.graph.ops if o.name == "op").uses[1:])
+        kept = 0 if in_place else rows * WIDTH * 4
+        assert row.bytes_read == kept + changed
+        return row.bytes_moved
+
+    assert moved(100_000) >= moved(10_000)
+    assert hardware == "emulated" or moved(100_000) == moved(10_000) < 100_000
