@@ -194,3 +194,12 @@ def test_names_from_a_model_cannot_reach_the_terminal(tmp_path: Path) -> None:
 def test_the_zoo_is_swept(zoo_model: Callable[[str], Path]) -> None:
     found = hetpart.sweep(zoo_model("moe-tiny"), hardware=HARDWARE, shape="tokens=64", points=5)
     assert all(point.gap is not None and 0 <= point.gap < 1 for point in found.curves[0].points)
+
+
+def test_no_point_is_slower_than_a_plan_by_more_than_its_gap() -> None:
+    for point in sweep(budgets="24MB,28MB,32MB,36MB").curves[0].points:
+        alone = hetpart.partition(layered(), hardware=HARDWARE, budget=point.budget_bytes)
+        assert point.cost is not None
+        assert point.gap is not None
+        assert point.cost * (1 - point.gap) <= alone.plan.certificate.cost * (1 + 1e-9)
+        assert point.seconds == pytest.approx(alone.plan.prediction.seconds)

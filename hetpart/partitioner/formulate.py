@@ -14,7 +14,16 @@ from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
-from hetpart.partitioner.problem import NO_BUDGET, NO_FORM, NO_OP, PlacementProblem, Reuse, Uses
+from hetpart.partitioner.problem import (
+    NO_BUDGET,
+    NO_FORM,
+    NO_OP,
+    NOTHING_KNOWN,
+    Known,
+    PlacementProblem,
+    Reuse,
+    Uses,
+)
 from hetpart.partitioner.scores.streaming import with_streamed
 
 if TYPE_CHECKING:
@@ -34,6 +43,8 @@ class Formulation:
     values: tuple[Value, ...]
     """The values of the problem, in its order."""
     weights: tuple[Value, ...]
+    known: Known = NOTHING_KNOWN
+    """Where a search may begin."""
 
     def with_streamed(self, streamed: NDArray[np.bool_] | None) -> Formulation:
         """The problem in which the (W,) ``streamed`` weights are values, behind all others."""

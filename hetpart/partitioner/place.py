@@ -66,7 +66,9 @@ class _Task:
         """
         problem, laid_out = formulation.problem, packing(self.graph, self.costs, formulation)
         try:
-            found = solve_three_states(problem, source=self.source, time_limit=time_limit, packing=laid_out)
+            found = solve_three_states(
+                problem, source=self.source, time_limit=time_limit, packing=laid_out, known=formulation.known
+            )
         except NothingFitsError as error:
             least = self._assembled(formulation, _unlimited(problem, error.shortage.placement))
             if not _excess(least).any():  # values that take each other's place can need less than what is alive

@@ -83,6 +83,24 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What other budgets have told of a problem."""
+
+    starts: tuple[tuple[Placement, NDArray[np.bool_] | None], ...] = ()
+    """Placements, which need not fit, each with the (W,) weights that it streams."""
+    lower_bound: float = 0.0
+    """No placement that fits and streams nothing costs less."""
+
+    @property
+    def holding(self) -> tuple[Placement, ...]:
+        """Starts that stream nothing."""
+        return tuple(placement for placement, streamed in self.starts if streamed is None)
+
+
+NOTHING_KNOWN = Known()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlacementProblem:
     """Devices ``D``, ops ``N``, values ``V``, weights ``W``. Seconds are floats, bytes int64."""
 

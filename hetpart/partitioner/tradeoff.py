@@ -1,28 +1,44 @@
 """Latency against the accelerator's budget: one problem solved under one budget after another.
 
 Placements fit every larger budget too, and a lower bound holds under every smaller one: what is known of one budget
-serves the others. A plan that is optimal, that no more memory would make faster and that takes less than a smaller
-budget is that budget's plan as well; a budget below one that nothing fits is not tried.
+serves the others. Each is solved from the plans of its neighbours on, the larger one's made to fit, and from the bound
+of the larger ones; budgets proven early leave their time to those that are not, which are solved again from what has
+been found around them since. A plan that is optimal, that no more memory would make faster and that takes less than a
+smaller budget is that budget's plan as well; a budget below one that nothing fits is not tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from hetpart.devices import ACCELERATOR
 from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assembly.device_use import device_uses
+from hetpart.partitioner.problem import Known
 from hetpart.partitioner.scores.certificate import gap
+from hetpart.partitioner.search.three_states import MAY_STREAM
 from hetpart.plan.curves import CurvePoint, TargetBudget
 
 if TYPE_CHECKING:
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
 
+Place = Callable[["Formulation", float], "Assembly"]
+"""Solves a formulation within so many seconds."""
+
 PROVEN = 1e-6
 """A smaller gap is rounding."""
+OPEN = 1e-3
+"""A larger gap is worth another search."""
+MOST_ROUNDS = 3
+"""Times that open budgets are solved again, from the smallest on and from the largest on in turns."""
+LEAST_SECONDS = 0.5
+"""Less is not worth beginning a search for."""
+FIRST_SHARE = 0.6
+"""Of a budget's time, for its first search."""
 _NARROW = 0.005
 """The budget that meets a target is found to this part of it."""
 _KNEE_GAIN = 0.05
@@ -36,23 +52,50 @@ class _Outcome:
     """What solving under one budget gave: a placement with its peak, or why there is none."""
 
     assembly: Assembly | None
-    peak: int
-    lower_bound: float
+    peak: int = 0
+    lower_bound: float = float("inf")
+    """Of placements that stream nothing."""
+    streaming_bound: float = float("inf")
+    """Of all that may stream; 0 where it is not known."""
+    price: float = 0.0
     required_bytes: int = 0
+
+    @classmethod
+    def of(cls, assembly: Assembly, *, may_stream: bool) -> _Outcome:
+        solution = assembly.solution
+        of_all = not may_stream or MAY_STREAM in solution.speaks_of
+        return cls(
+            assembly,
+            device_uses(assembly)[ACCELERATOR].peak_bytes,
+            solution.lower_bound,
+            solution.lower_bound if of_all else 0.0,
+            solution.price,
+        )
 
     @property
     def seconds(self) -> float:
         return self.assembly.solution.total_seconds if self.assembly else float("inf")
 
     @property
-    def price(self) -> float:
-        return self.assembly.solution.price if self.assembly else 0.0
+    def streams(self) -> bool:
+        return self.assembly is not None and self.assembly.solution.streamed is not None
 
     @property
     def all_fits(self) -> bool:
         """Whether all that may be on the accelerator fits there."""
         rules = self.assembly.solution.baselines if self.assembly else ()
         return any(rule.fits for rule in rules if rule.name == "all-accelerator")
+
+    def or_better(self, other: _Outcome) -> _Outcome:
+        """The faster plan of two under one budget, with the better bounds."""
+        if other.assembly is None:
+            return self
+        return replace(
+            min(self, other, key=lambda found: found.seconds),
+            lower_bound=max(self.lower_bound, other.lower_bound),
+            streaming_bound=max(self.streaming_bound, other.streaming_bound),
+            price=other.price or self.price,
+        )
 
 
 class Tradeoff:
@@ -61,21 +104,48 @@ class Tradeoff:
     Args:
         formulation: The problem; its budget of the accelerator is replaced.
         place: Solves it.
+        time_limit: Seconds for every budget.
     """
 
-    __slots__ = ("_formulation", "_known", "_place")
+    __slots__ = ("_formulation", "_known", "_may_stream", "_place", "_time_limit", "_told")
 
-    def __init__(self, formulation: Formulation, place: Callable[[Formulation], Assembly]) -> None:
+    def __init__(self, formulation: Formulation, place: Place, time_limit: float) -> None:
+        streaming = formulation.problem.streaming
         self._formulation = formulation
         self._place = place
+        self._time_limit = time_limit
+        self._may_stream = streaming is not None and bool(streaming.allowed.any())
         self._known: dict[int, _Outcome] = {}
+        self._told: dict[int, list[float]] = {}
+        """Seconds of the plans that each budget was solved from."""
 
     def solve(self, budgets: Iterable[int], say: Callable[[str], None]) -> None:
-        """Solve under every budget, the largest first; ``say`` how far it is."""
+        """Solve under every budget, the largest first, then again where that may help; ``say`` how far it is."""
         asked = sorted(set(budgets), reverse=True)
+        end = monotonic() + self._time_limit * len(asked)
         for number, budget in enumerate(asked, 1):
             say(f"{number} of {len(asked)}")
-            self._outcome(budget)
+            self._outcome(budget, FIRST_SHARE)
+        for turn in range(MOST_ROUNDS):
+            asked.reverse()
+            self._again(asked, end, lambda far, turn=turn: say(f"{far}, round {turn + 2}"))
+
+    def _again(self, asked: Sequence[int], end: float, say: Callable[[str], None]) -> None:
+        """Solve open budgets again whose neighbours have plans that they were not solved from."""
+        open_budgets = [budget for budget in asked if self._is_open(budget)]
+        for number, budget in enumerate(open_budgets, 1):
+            seconds = (end - monotonic()) / (len(open_budgets) + 1 - number)
+            if seconds >= min(LEAST_SECONDS, self._time_limit) and self._is_open(budget):
+                say(f"{number} of {len(open_budgets)}")
+                self._known[budget] = self._known[budget].or_better(self._solved(budget, seconds))
+
+    def _is_open(self, budget: int) -> bool:
+        found = self._best(budget)
+        if found.assembly is None:
+            return False
+        cost = found.assembly.solution.cost
+        fresh = self._starts(budget) != self._told.get(budget)
+        return fresh and gap(cost, min(cost, self._bound(budget, found))) > OPEN
 
     def points(self, budgets: Iterable[int]) -> tuple[CurvePoint, ...]:
         """The points of ``budgets``, all of which are solved, with knees marked."""
@@ -102,10 +172,9 @@ class Tradeoff:
         short = [budget for budget in self._known if self._best(budget).seconds > seconds]
         return max(short, default=found.peak), found.peak
 
-    def _outcome(self, budget: int) -> _Outcome:
+    def _outcome(self, budget: int, share: float = 1.0) -> None:
         if budget not in self._known:
-            self._known[budget] = self._reused(budget) or self._solved(budget)
-        return self._known[budget]
+            self._known[budget] = self._reused(budget) or self._solved(budget, self._time_limit * share)
 
     def _reused(self, budget: int) -> _Outcome | None:
         """What a larger budget tells of this one."""
@@ -116,31 +185,52 @@ class Tradeoff:
         settled = gap(solution.cost, solution.lower_bound) <= PROVEN and not solution.price
         return above if settled and above.peak <= budget else None
 
-    def _solved(self, budget: int) -> _Outcome:
-        problem = self._formulation.problem
+    def _solved(self, budget: int, seconds: float) -> _Outcome:
+        problem, near = self._formulation.problem, self._near(budget)
         budgets = problem.budgets.copy()
         budgets[ACCELERATOR] = budget
-        asked = replace(self._formulation, problem=replace(problem, budgets=budgets))
+        starts = tuple((found.solution.placement, found.solution.streamed) for found in near)
+        known = Known(starts, self._bound(budget))
+        self._told[budget] = self._starts(budget)
         try:
-            found = self._place(asked)
+            found = self._place(
+                replace(self._formulation, problem=replace(problem, budgets=budgets), known=known), seconds
+            )
         except InfeasibleError as error:
-            return _Outcome(None, 0, float("inf"), error.required_bytes)
-        return _Outcome(found, device_uses(found)[ACCELERATOR].peak_bytes, found.solution.lower_bound)
+            return _Outcome(None, required_bytes=error.required_bytes)
+        return _Outcome.of(found, may_stream=self._may_stream)
+
+    def _near(self, budget: int) -> list[Assembly]:
+        """The plans of this budget and of those beside it, as far as they are known."""
+        below = max((known for known in self._known if known < budget), default=budget)
+        above = min((known for known in self._known if known > budget), default=budget)
+        near = (self._best(known).assembly for known in dict.fromkeys((below, budget, above)) if known in self._known)
+        return [found for found in near if found is not None]
+
+    def _starts(self, budget: int) -> list[float]:
+        """Seconds of the plans beside it."""
+        own = self._known[budget].assembly if budget in self._known else None
+        return [found.solution.total_seconds for found in self._near(budget) if found is not own]
 
     def _best(self, budget: int) -> _Outcome:
         """The fastest plan of this budget and of all smaller ones."""
         within = [self._known[known] for known in sorted(self._known) if known <= budget]
         return min(within, key=lambda found: found.seconds)
 
-    def _bound(self, budget: int) -> float:
-        """The best bound of this budget and of all larger ones. It says nothing where a search found nothing."""
-        above = [found.lower_bound for known, found in self._known.items() if known >= budget and found.assembly]
-        return max(above, default=0.0)
+    def _bound(self, budget: int, plan: _Outcome | None = None) -> float:
+        """The best bound of this budget and of all larger ones. It says nothing where a search found nothing.
+
+        Of placements that stream nothing; of all where ``plan`` streams.
+        """
+        above = [found for known, found in self._known.items() if known >= budget and found.assembly]
+        streams = plan is not None and plan.streams
+        return max((found.streaming_bound if streams else found.lower_bound for found in above), default=0.0)
 
     def _floor(self, budget: int) -> float:
         """What no placement's latency goes below: its bound and one session, where anything runs."""
         problem = self._formulation.problem
-        return self._bound(budget) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
+        streaming = next((found for found in self._known.values() if found.streams), None)
+        return self._bound(budget, streaming) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
 
     def _flat(self, budget: int) -> bool:
         """Whether more memory than ``budget`` is known to make nothing faster."""
@@ -154,7 +244,7 @@ class Tradeoff:
         if found.assembly is None:
             return CurvePoint(budget, required_bytes=own.required_bytes)
         solution = found.assembly.solution
-        bound = min(self._bound(budget), solution.cost)
+        bound = min(self._bound(budget, found), solution.cost)
         problem = found.assembly.formulation.problem
         copies = problem.copies(solution.placement)
         return CurvePoint(

@@ -36,7 +36,7 @@ HardwareOption = Sequence[str | PathLike[str]] | str | PathLike[str] | None
 """Machines: a sequence, or names with commas between them."""
 Progress = Callable[[str], None]
 
-TIME_LIMIT = 3.0
+TIME_LIMIT = 5.0
 """Seconds of search under every budget where none are given."""
 
 
@@ -95,7 +95,7 @@ def sweep(
         hardware: One machine or several: ``"l4,t4,h100"`` or a sequence; by default this machine.
         target: A latency to reach, ``"20ms"`` or seconds: the smallest budget that does is looked for.
         progress: Called with the name of every stage as it begins.
-        **options: Those of ``hetpart.partition``; ``time_limit`` is for every budget, 3 seconds by default.
+        **options: Those of ``hetpart.partition``; ``time_limit`` is for every budget on average, 5 seconds by default.
 
     Raises:
         InvalidModelError: The model cannot be read, or an op runs nowhere.
@@ -167,7 +167,9 @@ def _curve(question: _Question, imported: ImportedModel, hardware: str, machine:
         lambda budget: _bytes_of(request, budget, machine, device),
         lambda: min(device_uses(everything)[ACCELERATOR].peak_bytes, device.memory_bytes),
     )
-    tradeoff = Tradeoff(formulation, priced.placed)
+    tradeoff = Tradeoff(
+        formulation, lambda asked, seconds: priced.placed(asked, time_limit=seconds), request.time_limit
+    )
     used = {_used(request, budget): budget for budget in asked}
     tradeoff.solve(used, lambda far: say(f"placing them on {hardware}, budget {far}"))
     target = None if question.target is None else _around(request, tradeoff.target(question.target))

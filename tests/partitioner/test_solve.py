@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetpart.errors import InfeasibleError, InvalidOptionError
-from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
+from hetpart.partitioner.problem import NO_BUDGET, Known, PlacementProblem
 from hetpart.partitioner.scores.certificate import check, gap
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.liveness import usage
@@ -90,6 +90,24 @@ def test_equal_inputs_give_equal_outputs() -> None:
         again = solve(random_problem(seed, most_ops=30, budget=0.6, sessions=True))
         assert first.placement.tobytes() == again.placement.tobytes()
         assert (first.lower_bound, first.price, first.chosen) == (again.lower_bound, again.price, again.chosen)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_known_of_other_budgets_is_not_lost(seed: int) -> None:
+    """Without time, from the plan of half the budget: never worse than that; and the bound that is told is kept."""
+    problem = random_problem(seed, most_ops=8, budget=0.6)
+    half = replace(problem, budgets=problem.budgets // np.array([1, 2]))
+    try:
+        smaller = solve(half)
+    except NothingFitsError:
+        return
+    told = solve(problem).lower_bound
+    found = solve(problem, time_limit=0.0, known=Known(((smaller.placement, None),), told))
+    assert_sound(problem, found)
+    assert found.total_seconds <= smaller.total_seconds
+    assert found.lower_bound >= min(told, found.cost)
+    cramped = solve(half, time_limit=0.0, known=Known(((found.placement, None),)))
+    assert_sound(half, cramped)
 
 
 def test_a_time_limit_of_nothing_still_gives_a_sound_solution() -> None:

@@ -25,6 +25,7 @@ from hetpart.partitioner.search.pressure import Pressure, levels, steered
 from hetpart.partitioner.search.refine import Effort, improve
 from hetpart.partitioner.search.repair import repaired
 from hetpart.partitioner.search.squeeze import squeezed
+from hetpart.partitioner.search.stretch import longest_stretches
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.branches import Branch
@@ -218,6 +219,8 @@ def optimise(
     known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     average = _average_price(scorer.score(search.met[1]), fallback)
     run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
+    for wanted in (search.met[1], all_accelerator(within)):
+        known += longest_stretches(scorer, run.wiring, wanted, clock.expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
     known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
     known += [run.settled(candidate) for candidate in run.promising(known)]

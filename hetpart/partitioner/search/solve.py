@@ -12,7 +12,7 @@ from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.bounds.chain import search_with_sessions
 from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.price import PriceSearch
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN, Known, Placement, PlacementProblem
 from hetpart.partitioner.scores.certificate import gap, speaks_of
 from hetpart.partitioner.scores.fixing import least_bytes, without_misfits
 from hetpart.partitioner.scores.scoring import Scored, Scorer
@@ -102,6 +102,7 @@ def solve(
     source: str | Placement = OPTIMAL,
     time_limit: float = 30.0,
     packing: Packing | None = None,
+    known: Known = NOTHING_KNOWN,
 ) -> Solution:
     """The placement that ``source`` asks for, with its certificate.
 
@@ -110,6 +111,7 @@ def solve(
         source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
         time_limit: Seconds after which ``optimal`` returns the best it has.
         packing: Lays out what a placement holds in real memory, where that can be more than what is alive in it.
+        known: Starts for ``optimal``, and a bound.
 
     Raises:
         NothingFitsError: No placement fits the budgets, or the one asked for does not.
@@ -120,7 +122,9 @@ def solve(
     scorer = Scorer.of(problem, packing)
     search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
     if isinstance(source, str) and source == OPTIMAL:
-        chosen, optimum = _best(scorer, search, baselines, clock)
+        search = replace(search, bound=max(search.bound, known.lower_bound))
+        starts = {f"{OPTIMAL} {number}": scorer.score(start) for number, start in enumerate(known.holding)}
+        chosen, optimum = _best(scorer, search, baselines, starts, clock)
     else:
         chosen, found = _asked_for(scorer, source, baselines)
         optimum = Optimum(found, search.bound, by_moments=False)
@@ -157,15 +161,16 @@ def _best(
     scorer: Scorer,
     search: PriceSearch,
     baselines: dict[str, Scored],
+    starts: dict[str, Scored],
     clock: Clock,
 ) -> tuple[str, Optimum]:
-    """The solver's best and every baseline that fits, compared in modelled seconds with session overheads."""
+    """The best of the solver's, its starts and the baselines that fit: modelled seconds, session overheads counted."""
     if len(scorer.problem.devices) == 1:
         return "solver", Optimum(scorer.score(search.below), search.bound, by_moments=False)
-    optimum = optimise(scorer, search, baselines, clock)
-    rivals = {"solver": optimum.found, **baselines}
+    optimum = optimise(scorer, search, {**baselines, **starts}, clock)
+    rivals = {"solver": optimum.found, **baselines, **starts}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
-    return name, replace(optimum, found=rivals[name])
+    return "solver" if name in starts else name, replace(optimum, found=rivals[name])
 
 
 def _asked_for(scorer: Scorer, source: str | Placement, baselines: dict[str, Scored]) -> tuple[str, Scored]:

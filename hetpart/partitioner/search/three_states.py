@@ -12,7 +12,7 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
-from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN
 from hetpart.partitioner.scores.certificate import gap
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.streamed import StreamScored, StreamScorer
@@ -30,7 +30,7 @@ from hetpart.partitioner.search.solve import (
 from hetpart.partitioner.search.streams import streaming_starts, touched_up
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.problem import Known, Placement, PlacementProblem
     from hetpart.partitioner.scores.scoring import Packing, Scored
 
 SOLVER = "solver"
@@ -48,6 +48,7 @@ def solve_three_states(
     source: str | Placement = OPTIMAL,
     time_limit: float = 30.0,
     packing: Packing | None = None,
+    known: Known = NOTHING_KNOWN,
 ) -> Solution:
     """As ``solve``, with weights streamed where ``problem`` allows it and it pays.
 
@@ -58,6 +59,7 @@ def solve_three_states(
         source: As in ``solve``.
         time_limit: As in ``solve``.
         packing: As in ``solve``.
+        known: As in ``solve``, with starts that stream.
 
     Raises:
         NothingFitsError: No placement fits the budgets, or the one asked for does not.
@@ -65,18 +67,18 @@ def solve_three_states(
     """
     two = replace(problem, streaming=None)
     if not _is_open(problem, source):
-        found = solve(two, source=source, time_limit=time_limit, packing=packing)
+        found = solve(two, source=source, time_limit=time_limit, packing=packing, known=known)
         return _streaming_by_chance(problem, found, packing)
     clock = Clock.of(time_limit)
     refusal = None
     best: Solution | None = None
     try:
-        best = solve(two, time_limit=time_limit * SHARE, packing=packing)
+        best = solve(two, time_limit=time_limit * SHARE, packing=packing, known=known)
     except NothingFitsError as error:
         refusal = error
-    if best is not None and not _may_pay(problem, best):
+    if best is not None and not _may_pay(problem, best) and len(known.holding) == len(known.starts):
         return best
-    found = _searched(problem, best, packing, clock)
+    found = _searched(problem, best, packing, clock, known)
     if found is None:
         assert refusal is not None
         raise refusal
@@ -104,18 +106,20 @@ def _may_pay(problem: PlacementProblem, best: Solution) -> bool:
 
 
 def _searched(
-    problem: PlacementProblem, best: Solution | None, packing: Packing | None, clock: Clock
+    problem: PlacementProblem, best: Solution | None, packing: Packing | None, clock: Clock, known: Known
 ) -> Solution | None:
     """The best placement of three states; None where nothing is found that fits."""
     scorer = StreamScorer.over(problem, packing)
     baselines = {name: rule(scorer.plain.problem) for name, rule in BASELINES.items()}
-    known = baselines if best is None else {**baselines, TWO_STATES: best.placement}
-    lifted = {name: scorer.score(scorer.states.lifted(placement)) for name, placement in known.items()}
+    two = baselines if best is None else {**baselines, TWO_STATES: best.placement}
+    lifted = {name: scorer.score(scorer.states.lifted(placement)) for name, placement in two.items()}
     within = without_misfits(scorer.problem)
     search = search_price(within, CutNetwork.of(within))
     met = (scorer.states.apart(placement)[0] for placement in (search.above, search.below))
     starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met), clock.expired)
-    more = {f"streaming {number}": found for number, found in enumerate(starts)}
+    told = (scorer.states.together(ops, streamed) for ops, streamed in known.starts if streamed is not None)
+    begun = chain(starts, map(scorer.score, told))
+    more = {f"streaming {number}": found for number, found in enumerate(begun)}
     optimum = optimise(scorer, search, {**lifted, **more}, clock)
     rivals = {SOLVER: optimum.found, **lifted, **more}
     name = min(rivals, key=lambda name: rivals[name].fit_rank)
