@@ -45,6 +45,12 @@ class RateTable:
         most = self.axes[0][-1]
         return self.at((most, *rest)) * first / most
 
+    def at_rate_below(self, sizes: Sequence[float]) -> float:
+        """The same, at the rate of the next smaller point of the last axis."""
+        *others, last = sizes
+        below = self.axes[-1][_place(self.axes[-1], last).index]
+        return self.at((*others, min(last, below))) * max(1.0, last / below)
+
     def times(self, factor: float) -> RateTable:
         """The table with all seconds multiplied."""
         return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))
@@ -84,6 +90,8 @@ class KernelRates:
     """By kernel family: seconds of a call, its start included, whose operands lie in the last cache."""
     warm_tables: Mapping[str, RateTable]
     """The same where they lie in the core's own caches, as in models that are small."""
+    weights_table: RateTable
+    """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
     hop_seconds: float
@@ -119,6 +127,7 @@ class KernelRates:
             self,
             tables={name: table.times(1 / factor) for name, table in self.tables.items()},
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
+            weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
             cold_seconds=self.cold_seconds / factor,
             bandwidth=self.bandwidth * factor,

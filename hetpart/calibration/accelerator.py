@@ -22,7 +22,7 @@ from hetpart.calibration.probes import (
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import DTYPES, ROWS, TABLE
 from hetpart.cost_model.calibrated import AcceleratorCalibration, CopyRate
-from hetpart.cost_model.kernel_calls import REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import OVERWRITTEN, REORDER, STREAMED
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError
 from hetpart.rates import KernelRates, RateTable
@@ -33,8 +33,8 @@ WARMING, RUNS = 3, 10
 COPIES = 10
 COPY_BYTES = (64, 2**12, 2**16, 2**20, 2**24, 2**26)
 _NO_LIMIT = 2.0**62
-_REORDER_NOTHING = RateTable(((1.0,),), (1e-9,))
-"""Its kernels read channels as the model lays them out."""
+_NOTHING = RateTable(((1.0,),), (1e-9,))
+"""Its kernels read channels as the model lays them out, and weights from its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,11 @@ def measure_accelerator(place: Place, models: Mapping[Key, bytes]) -> Accelerato
 
 def _rates(readings: Readings) -> KernelRates:
     tables = readings.tables()
-    tables |= {STREAMED: tables["gemm"], REORDER: _REORDER_NOTHING}
+    tables |= {STREAMED: tables["gemm"], REORDER: _NOTHING, OVERWRITTEN: tables["relu"]}
     return KernelRates(
         tables=tables,
         warm_tables=tables,
+        weights_table=_NOTHING,
         session_seconds=readings.session,
         hop_seconds=0.0,
         launch_seconds=readings.launch,

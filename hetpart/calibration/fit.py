@@ -49,9 +49,13 @@ def scaled(whole: RateTable, family: Family, seconds: Mapping[Sizes, float]) -> 
 
 
 def _from_smaller(family: Family, sizes: Sizes, known: Mapping[Sizes, float]) -> float:
-    """Seconds grow in proportion from the neighbours that are smaller along one axis; their mean."""
-    grown = [known[other] * times for other, times in _smaller(family, sizes) if other in known]
-    return sum(grown) / len(grown)
+    """Seconds grow in proportion along the first axis, which of rows or elements; else along the others, their mean.
+
+    They need not along another: rows of a table that is twice as large do not take twice as long.
+    """
+    grown = [(other, known[other] * times) for other, times in _smaller(family, sizes) if other in known]
+    by_first = [seconds for other, seconds in grown if other[1:] == sizes[1:]]
+    return by_first[0] if by_first else sum(seconds for _, seconds in grown) / len(grown)
 
 
 def _smaller(family: Family, sizes: Sizes) -> Iterator[tuple[Sizes, float]]:

@@ -20,8 +20,8 @@ from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, Ten
 from hetpart.calibration.timing import Profiled
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import Calibration
+from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.kernel_calls import STREAMED
-from hetpart.cost_model.measured import call_seconds
 from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.rates import KernelRates

@@ -65,9 +65,9 @@ def binary(op_type: str, elements: int) -> bytes:
     return model(nodes, {"v0": (elements,), "z": (elements,)}, {"v1": (elements,)})
 
 
-def by_row(op_type: str, domain: str, elements: int) -> bytes:
+def by_row(op_type: str, domain: str, elements: int, width: int = 256) -> bytes:
     """An op whose second operand is one row of the first."""
-    width = 256
+    width = min(width, elements)
     shape = (elements // width, width)
     nodes = chain(op_type, 1, ("z",), domain)
     return model(nodes, {"v0": shape}, {"v1": shape}, {"z": numbers(width)})
@@ -112,12 +112,13 @@ def transpose(elements: int, run: int) -> bytes:
     return model(nodes, {"x": (first, second, run)}, {"y": (second, first, run)})
 
 
-def concatenation(elements: int, run: int) -> bytes:
-    """Runs of two tensors in turn."""
-    nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)]
-    rows = max(1, elements // run // 2)
-    half = (rows, run)
-    return model(nodes, {"x": half, "z": half}, {"y": (rows, 2 * run)})
+def concatenation(elements: int, run: int, pieces: int) -> bytes:
+    """Runs of so many tensors in turn."""
+    run = max(1, min(run, elements // pieces))
+    rows = max(1, elements // (run * pieces))
+    parts = {f"x{place}": (rows, run) for place in range(pieces)}
+    nodes = [helper.make_node("Concat", list(parts), ["y"], axis=1)]
+    return model(nodes, parts, {"y": (rows, pieces * run)})
 
 
 def gather(rows: int, width: int, table_bytes: int) -> bytes:
@@ -125,6 +126,21 @@ def gather(rows: int, width: int, table_bytes: int) -> bytes:
     table = (table_bytes // 4 // width, width)
     nodes = [helper.make_node("Gather", ["table", "rows"], ["y"])]
     return model(nodes, {"table": table, "rows": (rows,)}, {"y": (rows, width)}, integers=("rows",))
+
+
+def channel_normalization(channels: int, positions: int) -> bytes:
+    """BatchNormalization of an image with known statistics."""
+    kinds = ("s", "b", "m", "v")
+    nodes = [helper.make_node("BatchNormalization", ["x", *kinds], ["y"])]
+    shape = (1, channels, positions)
+    weights = {kind: np.abs(numbers(channels)) + np.float32(1) for kind in kinds}
+    return model(nodes, {"x": shape}, {"y": shape}, weights)
+
+
+def largest(rows: int, width: int, count: int) -> bytes:
+    """TopK along rows of ``width``."""
+    nodes = [helper.make_node("TopK", ["x", "count"], ["y", "places"])]
+    return model(nodes, {"x": (rows, width)}, {"y": (rows, count)}, {"count": np.array([count])})
 
 
 def scatter(elements: int, updates: int) -> bytes:

@@ -16,6 +16,8 @@ from hetpart.calibration.hops import partition_seconds
 from hetpart.calibration.probes import (
     CONVOLUTIONS,
     FLUSHED,
+    KEPT,
+    OVER,
     SHORT,
     SPEED,
     TABLE_BYTES,
@@ -25,7 +27,7 @@ from hetpart.calibration.probes import (
     probe_models,
 )
 from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
-from hetpart.calibration.timing import Buffers, Probe, Profiled
+from hetpart.calibration.timing import Buffers, Manner, Probe, Profiled
 from hetpart.calibration.turns import Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import VERSION, runtime_version
 from hetpart.cost_model.detect import driver_gpus, this_processor
@@ -68,9 +70,8 @@ class _Bench:
         name, _ = key
         first = next((probe for (other, _), probe in self.probes.items() if other == name), None)
         before = first or self.probes.get(SHORT)
-        self.probes[key] = Probe(
-            content, self.buffers, self.threads, before=before, weighs=name in WEIGHING, flushed=name in FLUSHED
-        )
+        manner = Manner(weighs=name in WEIGHING, flushed=name in FLUSHED, over=name == OVER, kept=name == KEPT)
+        self.probes[key] = Probe(content, self.buffers, self.threads, before=before, manner=manner)
         if first is not None and first.before in (first, self.probes[SHORT]):
             first.before = self.probes[key]
 
@@ -91,8 +92,8 @@ class _Bench:
 
 
 def _taken(probe: Probe) -> Taken:
-    streamed = probe.streamed if probe.weighs else probe.cool
-    return Taken(streamed, probe.cool, probe.warm, probe.far if probe.flushed else probe.cool)
+    streamed = probe.streamed if probe.manner.weighs else probe.cool
+    return Taken(streamed, probe.cool, probe.warm, probe.far if probe.manner.flushed else probe.cool)
 
 
 def sample(progress: Progress | None = None) -> Sampled:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -16,12 +16,14 @@ from hetpart.calibration.kernels import (
     batched_gemm,
     binary,
     by_row,
+    channel_normalization,
     concatenation,
     convolution,
     depthwise,
     elementwise,
     gather,
     gemm,
+    largest,
     normalization,
     pool,
     reduction,
@@ -40,6 +42,8 @@ MOST_FLOPS = 4e8
 """Larger convolutions, and products of a batch, take too long for a probe; their rate no longer changes."""
 MOST_PRODUCT_FLOPS = 5e9
 """Larger products take too long. Their rate sinks where the left side no longer fits the core's own cache."""
+MOST_LOOKED_UP = 2**21
+"""More elements of rows are looked up, or sorted, at the same rate."""
 TABLE_BYTES = 2**30
 """Of the largest table that rows are looked up in."""
 
@@ -54,8 +58,10 @@ class Family:
     calls: float = 1.0
     """Calls of the kernel in one run of the model."""
     flops: Callable[..., float] | None = None
-    """Of a call; those of too many are left out."""
+    """Operations of a call, or elements; those of too many are left out."""
     most_flops: float = MOST_FLOPS
+    joined_late: bool = False
+    """Further threads join from some number of rows on, not gradually."""
 
     def points(self) -> Iterator[Sizes]:
         """Grid points that are measured."""
@@ -65,7 +71,8 @@ class Family:
 
     def thinned(self) -> Family:
         """With the ends of every axis and few points between them."""
-        return replace(self, axes=tuple(_thinned(axis) for axis in self.axes))
+        first, *others = self.axes
+        return replace(self, axes=(first if self.joined_late else _thinned(first), *map(_thinned, others)))
 
 
 THIN = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 3}
@@ -82,6 +89,14 @@ def _product_flops(*sizes: int) -> float:
     return 2.0 * prod(sizes)
 
 
+def _looked_up(rows: int, width: int, _: int) -> float:
+    return rows * width
+
+
+def _sorted(rows: int, width: int, count: int) -> float:
+    return rows * width if count <= width else inf
+
+
 _ROWS, _INNER, _COLUMNS = (1, 4, 16, 64, 256, 1024, 4096), (16, 64, 256, 768, 3072), (1, 16, 64, 256, 768, 3072)
 _BATCHED = (16, 64, 256, 1024)
 _ELEMENTS = (1024, 8192, 32_768, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
@@ -89,7 +104,8 @@ _CHANNELS, _POSITIONS = (16, 64, 256, 1024), (49, 196, 784, 3136)
 _LINES, _WIDTHS = (1, 16, 128, 1024), (64, 256, 1024)
 _BLOCKS = (512, 8192, 65_536, 131_072, 524_288, 1_048_576, 4_194_304)
 _RUNS = (1, 16, 32, 64, 512)
-_SPANS = (1, 16, 64, 512)
+_SPANS, _PIECES = (1, 16, 64, 512, 65_536), (2, 32)
+_SPREAD, _REPEATED = (1024, 8192, 65_536, 524_288, 4_194_304), (1, 16, 64, 256, 4096)
 _TABLES = (2**14, 2**20, 2**25, TABLE_BYTES)
 
 FAMILIES: Mapping[str, Family] = {
@@ -107,8 +123,21 @@ FAMILIES: Mapping[str, Family] = {
     "reduction": Family((_LINES, _WIDTHS), reduction),
     "reduction_across": Family(((1, 32, 512), (16, 256), (1, 16, 64)), reduction_across),
     "transpose": Family((_BLOCKS, _RUNS), transpose),
-    "concat": Family((_BLOCKS, _SPANS), concatenation),
-    "gather": Family(((1, 128, 1024, 8192), (1, 16, 64, 256), _TABLES), gather),
+    "concat": Family((_BLOCKS, _SPANS, _PIECES), concatenation),
+    "gather": Family(
+        ((1, 128, 1024, 8192, 32_768, 131_072), (1, 16, 64, 256), _TABLES),
+        gather,
+        joined_late=True,
+        flops=_looked_up,
+        most_flops=MOST_LOOKED_UP,
+    ),
+    "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization),
+    "top_k": Family(
+        ((1, 64, 1024), (8, 128, 4096), (1, 4, 64)),
+        largest,
+        flops=_sorted,
+        most_flops=MOST_LOOKED_UP,
+    ),
     "scatter": Family(((2**10, 2**14, 2**18, 2**22), (1, 64, 4096, 65_536)), scatter),
     "pool": Family((_BLOCKS, (1, 9)), pool),
     **{
@@ -121,7 +150,7 @@ FAMILIES: Mapping[str, Family] = {
     "add": Family((_ELEMENTS,), partial(binary, "Add")),
     "div": Family((_ELEMENTS,), partial(binary, "Div")),
     "pow": Family((_ELEMENTS,), partial(binary, "Pow")),
-    "add_row": Family((_ELEMENTS,), partial(by_row, "Add", "")),
+    "add_row": Family((_SPREAD, _REPEATED), partial(by_row, "Add", "")),
 }
 """Measured end to end."""
 
@@ -144,7 +173,8 @@ CHECKS: Mapping[str, tuple[Sizes, ...]] = {
     "add": ((60_000,), (600_000,)),
     "gelu": ((60_000,), (600_000,)),
     "gather": ((512, 32, 2**28), (4096, 100, 2**26)),
-    "concat": ((200_000, 100),),
+    "concat": ((200_000, 100, 2), (200_000, 20, 10)),
+    "add_row": ((100_000, 100),),
     "reduction_across": ((200, 64, 48),),
     "pointwise": ((128, 512, 784), (96, 32, 400)),
     "convolution": ((128, 128, 784), (32, 48, 400)),
@@ -171,12 +201,17 @@ VIEWS: Key = ("views", ())
 MIXED: Key = ("mixed", ())
 """Many small kernels, no two alike: each brings its own code and its own notes of the session into the caches."""
 COLD: Key = ("cold", ())
+KEPT, OVER = "kept", "over"
+"""By layers; and an elementwise op that writes over its input, by elements."""
 SPEED: Key = ("speed", ())
 """Arithmetic alone, in little time: its own best time tells whether the processor is disturbed."""
 LONG_CHAIN = 64
 FEW_OPERANDS, MANY_OPERANDS = 2, 34
 COLD_LAYERS, COLD_WIDTH = 24, 1024
 """Weights of 100 MB: no cache holds them from run to run."""
+KEPT_LAYERS = ((256, 2), (256, 4), (256, 8), (256, 16), (1024, 2), (1024, 4), (1024, 8), (1024, 16))
+"""Width and number: weights of 0.5 MB to 64 MB, read over and over, of which the caches keep so much. Models with more
+weights have larger ones, which lie in larger pages."""
 
 
 def _short() -> bytes:
@@ -219,12 +254,13 @@ def _mixed() -> bytes:
     return model(nodes, {"v0": shape}, {f"v{len(MIXTURE)}": shape})
 
 
-def _cold() -> bytes:
-    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(COLD_LAYERS)]
-    shrink = np.float32(COLD_WIDTH * 0.055)
+def _layers(width: int, layers: int) -> bytes:
+    """Products of one row with square weights, one behind the other."""
+    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(layers)]
+    shrink = np.float32(width * 0.055)
     # No two alike: ONNX Runtime keeps equal weights once.
-    weights = {f"w{i}": numbers(COLD_WIDTH, COLD_WIDTH) / (shrink + np.float32(i)) for i in range(COLD_LAYERS)}
-    return model(nodes, {"v0": (1, COLD_WIDTH)}, {f"v{COLD_LAYERS}": (1, COLD_WIDTH)}, weights)
+    weights = {f"w{i}": numbers(width, width) / (shrink + np.float32(i)) for i in range(layers)}
+    return model(nodes, {"v0": (1, width)}, {f"v{layers}": (1, width)}, weights)
 
 
 PEAK_SIZES = (256, 768, 768)
@@ -238,7 +274,9 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     MANY: partial(_joined, MANY_OPERANDS),
     VIEWS: _views,
     MIXED: _mixed,
-    COLD: _cold,
+    COLD: partial(_layers, COLD_WIDTH, COLD_LAYERS),
+    **{(KEPT, layers): partial(_layers, *layers) for layers in KEPT_LAYERS},
+    **{(OVER, (elements,)): partial(elementwise, "Relu", elements) for elements in _ELEMENTS},
     SPEED: partial(gemm, 128, 256, 256),
     PEAKS["float64"]: partial(typed_product, PEAK_SIZES, "MatMul", "float64", "float64", 0),
     PEAKS["float16"]: partial(typed_product, PEAK_SIZES, "MatMul", "float16", "float16", 0),

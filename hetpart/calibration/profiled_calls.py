@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from hetpart.cost_model.kernel_calls import REORDER, KernelCall, kernel_call
-from hetpart.cost_model.measured import LOOKUPS, Surroundings
+from hetpart.cost_model.call_seconds import Surroundings
+from hetpart.cost_model.kernel_calls import REORDER, kernel_call
+from hetpart.cost_model.measured import LOOKUPS
+from hetpart.cost_model.moving_calls import KernelCall
 from hetpart.graph.ir import DTYPE_BITS, Attribute, Graph, Op, Value, ValueKind, ValueRole
 
 _DTYPES = {"float": "float32", "double": "float64"}

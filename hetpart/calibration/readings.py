@@ -15,10 +15,13 @@ from hetpart.calibration.probes import (
     FAMILIES,
     FEW,
     FEW_OPERANDS,
+    KEPT,
+    KEPT_LAYERS,
     LONG,
     LONG_CHAIN,
     MANY,
     MANY_OPERANDS,
+    OVER,
     PEAK_SIZES,
     PEAKS,
     SHORT,
@@ -35,6 +38,8 @@ LARGE = 20
 """Products of a twentieth of the largest's operations reach the best rate too."""
 _FLOAT_BYTES = 4
 _SHORT_ROW = 16
+OF_PIECES = frozenset({"concat"})
+"""Families whose last size is how many operands they have."""
 _REORDERS = ("ReorderInput", "ReorderOutput")
 
 
@@ -75,10 +80,11 @@ class Readings:
 
     def call(self, key: Key) -> float:
         """Seconds of one call of the kernel that ``key`` names."""
-        name, _ = key
+        name, sizes = key
         if key in self.kernels:
             return max(self.launch, self.kernels[key]["Conv"] - self.noting)
-        return (self.runs[key] - self.beside) / self._family(name).calls
+        operands = sizes[-1] - FEW_OPERANDS if name in OF_PIECES else 0
+        return (self.runs[key] - self.beside - operands * self.operand) / self._family(name).calls
 
     def _family(self, name: str) -> Family:
         return families(thin=self.whole is not None)[name]
@@ -108,6 +114,20 @@ class Readings:
                 least[channels * positions] = min(least.get(channels * positions, inf), max(LEAST_SECONDS, seconds))
         known = {elements: seconds for elements, seconds in sorted(least.items()) if seconds < inf}
         return RateTable((tuple(map(float, known)),), tuple(known.values()))
+
+    def keeping(self) -> RateTable:
+        """By bytes of all weights: what reading them over and over takes, for ever more of them no faster."""
+        rate, known = 0.0, dict[int, float]()
+        for width, layers in KEPT_LAYERS:
+            nbytes = _FLOAT_BYTES * width**2 * layers
+            rate = max(rate, (self.runs[KEPT, (width, layers)] - self.beside) / nbytes)
+            known[nbytes] = max(LEAST_SECONDS, rate * nbytes)
+        return RateTable((tuple(map(float, known)),), tuple(known.values()))
+
+    def overwriting(self) -> RateTable:
+        """By elements: an elementwise op that writes over its input."""
+        known = {sizes: self.runs[OVER, sizes] - self.beside for sizes in FAMILIES["relu"].points()}
+        return table(FAMILIES["relu"], known)
 
     def bandwidths(self, tables: Mapping[str, RateTable], table_bytes: int) -> dict[str, float]:
         """Bytes/s of elementwise ops, of short rows of a table of ``table_bytes``, and of weights read once."""

@@ -14,7 +14,7 @@ from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TABLE_BYTES, TWIN,
 from hetpart.calibration.readings import Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
-from hetpart.cost_model.kernel_calls import REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import OVERWRITTEN, REORDER, STREAMED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
 from hetpart.rates import KernelRates
@@ -85,10 +85,13 @@ class Samples:
             single: Of one thread, at all sizes, where these are of more threads and of fewer sizes.
         """
         streamed, cool, warm = self._readings() if single is None else self._scaled(single)
-        tables = cool.tables() | {STREAMED: streamed.table("gemm"), REORDER: cool.reordering()}
+        tables = cool.tables() | {
+            STREAMED: streamed.table("gemm"), REORDER: cool.reordering(), OVERWRITTEN: cool.overwriting()
+        }  # fmt: skip
         return KernelRates(
             tables=tables,
-            warm_tables=warm.tables() | {REORDER: warm.reordering()},
+            warm_tables=warm.tables() | {REORDER: warm.reordering(), OVERWRITTEN: warm.overwriting()},
+            weights_table=warm.keeping(),
             session_seconds=cool.session,
             hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
             launch_seconds=warm.launch,

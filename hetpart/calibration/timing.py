@@ -24,6 +24,8 @@ EVICTING_ELEMENTS = 2**19
 since an op's operands were made, which lie in the last cache: twice a server core's own."""
 SETTLING = 2
 """Runs after which everything lies in the cache where it stays: weights of megabytes are then read twice as fast."""
+KEEPING = 10
+"""Runs after which the last cache holds what it keeps of weights: it lets go of others little by little."""
 UNSETTLED_SECONDS = 2e-3
 """What takes longer fits in no cache anyway."""
 CHOSEN = 2**21
@@ -81,6 +83,23 @@ def _options(threads: int) -> Any:
     return session_options(SessionSettings(threads=threads, shared=threads > 1), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a probe is run."""
+
+    weighs: bool = False
+    """Nearly all that it reads are weights."""
+    flushed: bool = False
+    """It is run after a flush, too."""
+    over: bool = False
+    """It writes over its first input."""
+    kept: bool = False
+    """It tells what of its weights the caches keep when it is repeated."""
+
+
+PLAINLY = Manner()
+
+
 class Probe:
     """A session bound to the shared buffers, and the least seconds of its runs."""
 
@@ -91,25 +110,22 @@ class Probe:
         threads: int,
         *,
         before: Probe | None = None,
-        weighs: bool = False,
-        flushed: bool = False,
+        manner: Manner = PLAINLY,
     ) -> None:
         options = _options(threads)
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._lookups: _Lookups | None = None
-        self._binding = self._bound(buffers)
+        self._binding = self._bound(buffers, over=manner.over)
         self._evict, self._flush = buffers.evict, buffers.flush
         self.before = before or self
         """Runs before each timed run, so that the kernel's code is in the caches."""
-        self.weighs = weighs
-        """Whether nearly all that it reads are weights."""
-        self.flushed = flushed
-        """Whether it is run after a flush, too."""
+        self.manner = manner
         self.streamed = self.cool = self.warm = self.far = inf
         self.run()
 
-    def _bound(self, buffers: Buffers) -> Any:
-        """Inputs one behind the other in the shared buffer."""
+    def _bound(self, buffers: Buffers, *, over: bool) -> Any:
+        """Inputs one behind the other in the shared buffer; outputs in another, or ``over`` the first input."""
+        target = buffers.source if over else buffers.target
         binding, offset = self._session.io_binding(), 0
         inputs = {arg.name: tuple(arg.shape) for arg in self._session.get_inputs()}
         dtypes = {arg.name: DTYPES[arg.type] for arg in (*self._session.get_inputs(), *self._session.get_outputs())}
@@ -123,7 +139,7 @@ class Probe:
             binding.bind_input(name, "cpu", 0, dtypes[name], shape, memory.ctypes.data)
             offset += 0 if name == TABLE else prod(shape)
         for arg in self._session.get_outputs():
-            binding.bind_output(arg.name, "cpu", 0, dtypes[arg.name], arg.shape, buffers.target.ctypes.data)
+            binding.bind_output(arg.name, "cpu", 0, dtypes[arg.name], arg.shape, target.ctypes.data)
         return binding
 
     def run(self) -> None:
@@ -135,10 +151,10 @@ class Probe:
 
         Before them, one of a probe that weighs: since its last run the others have passed through every cache.
         """
-        if self.weighs:
+        if self.manner.weighs:
             self.before.run()
             self.streamed = min(self.streamed, self._timed())
-        if self.flushed:
+        if self.manner.flushed:
             self._flush()
             self.far = min(self.far, self._timed())
         self._settle()
@@ -149,7 +165,8 @@ class Probe:
         self.warm = min(self.warm, self._timed())
 
     def _settle(self) -> None:
-        for _ in range(SETTLING if self.warm < UNSETTLED_SECONDS else 0):
+        short = SETTLING if self.warm < UNSETTLED_SECONDS else 0
+        for _ in range(KEEPING if self.manner.kept else short):
             self.run()
 
     def _timed(self) -> float:

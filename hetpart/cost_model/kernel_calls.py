@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
-from hetpart.cost_model.formulas.operands import Operands, element_bytes
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.moving_calls import KernelCall, copied, gather, joined, scatter, transpose, transposes, update
 from hetpart.graph.ir import Graph, Op
 
 DTYPE = "float32"
 """What calibration measures kernels with; others are priced by their work."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCall:
-    """Calls of one kernel."""
-
-    family: str
-    """A table of a calibration."""
-    sizes: tuple[float, ...]
-    calls: float = 1.0
-    far: bool = False
-    """Whether it reads from random places of a weight, which are in no cache however small the model."""
-
-
 def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) -> KernelCall | None:
     """The call of ``members``, which share a kernel and may work ``in_place``; None where no family speaks of it."""
     if in_place:
-        return _called(_update, members[-1], graph, "scatter")
+        return _called(update, members[-1], graph, "scatter")
     for op in members:
         if op.op_type in HEAVY and not op.domain:
             return _called(HEAVY[op.op_type], op, graph)
     if any(op.op_type in HEADS and not op.domain for op in members):
         return None
     if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
-        return _transposes(members, graph)
+        return transposes(members, graph)
     fused = _fused_family(members)
     last = members[-1]
     if fused is not None:
@@ -83,6 +71,8 @@ def _gemm(o: Operands, _: str) -> KernelCall | None:
     return KernelCall("batched_gemm", (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
 
 
+LONGEST_SPAN = 4096
+"""Elements; longer ones are computed at the same rate."""
 STEM_CHANNELS = 16
 """With fewer channels ONNX Runtime does not compute them in blocks."""
 _STEM_CHANNELS = 3
@@ -116,8 +106,23 @@ def _two_sided(o: Operands, family: str) -> KernelCall | None:
     numel = max(1, o.output_numel())
     smaller = min((v.numel for v in o.inputs if v is not None), default=0)
     if family == "add" and smaller * 2 < numel:
-        return KernelCall("add_row", (numel,))
+        return KernelCall("add_row", (numel, _span(o)))
     return KernelCall(family, (numel,))
+
+
+def _span(o: Operands) -> int:
+    """Elements that are computed at once: over the last dimensions, all of which an operand has, or none of them."""
+    made, span = o.output_shape(), 1
+    shapes = [(*(1,) * (len(made) - len(shape)), *shape) for shape in map(o.shape, range(len(o.inputs)))]
+    kind: tuple[bool, ...] | None = None
+    for axis in reversed(range(len(made))):
+        if made[axis] == 1:
+            continue
+        repeated = tuple(shape[axis] == 1 for shape in shapes)
+        if kind not in (None, repeated):
+            break
+        kind, span = repeated, span * made[axis]
+    return max(1, min(span, LONGEST_SPAN))
 
 
 def _rowwise(o: Operands, family: str) -> KernelCall | None:
@@ -157,81 +162,17 @@ def _kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
     return prod(shape[last + 1 :])
 
 
-def _transpose(o: Operands, family: str) -> KernelCall | None:
-    return _permuted(o, o.integers("perm"), family)
+def _by_channel(o: Operands, family: str) -> KernelCall | None:
+    """Images of a batch one behind the other, each channel by itself."""
+    channels = prod(o.shape(0)[:2])
+    return KernelCall(family, (max(1, channels), max(1, o.numel(0) // max(1, channels))))
 
 
-def _transposes(members: Sequence[Op], graph: Graph) -> KernelCall | None:
-    """Several, one behind the other, run as the one that does what all of them do."""
-    axes = range(len(graph.values[members[0].inputs[0] or 0].shape or ()))
-    for op in members:
-        axes = [axes[axis] for axis in Operands.of(op, graph).integers("perm")]
-    return _permuted(Operands.of(members[0], graph), axes, "transpose")
-
-
-def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
-    """Trailing axes that stay where they are move as runs; those of a single place may go anywhere.
-
-    Where all others stay, it is a plain copy.
-    """
-    shape = o.shape(0)
-    axes = [axis for axis in perm if axis < len(shape) and shape[axis] != 1]
-    run = _words(o)
-    if axes == sorted(axes):
-        return KernelCall(COPY, (max(1.0, o.numel(0) * run),))
-    for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
-        if axis != place:
-            break
-        run *= shape[axis]
-    return KernelCall(family, (max(1.0, o.numel(0) * _words(o)), max(1.0, min(run, LONGEST_RUN))))
-
-
-def _gather(o: Operands, family: str) -> KernelCall | None:
-    """A copy for each index and each of the places before the axis."""
-    shape = o.shape(0)
-    axis = o.integer("axis", 0) % max(1, len(shape))
-    width = max(1, prod(shape[axis + 1 :]))
-    rows = max(1, o.output_numel() // width)
-    # Indices address one block after the other.
-    block = o.nbytes(0) // max(1, prod(shape[:axis]))
-    sizes = (rows, max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block)))
-    return KernelCall(family, sizes)
-
-
-def _words(o: Operands) -> float:
-    """Of four bytes, in an element: what is only moved takes as long whatever it means."""
-    value = o.input(0)
-    return 1.0 if value is None else element_bytes(value) / 4
-
-
-def _joined(o: Operands, family: str) -> KernelCall | None:
-    """A tensor's part of a row is copied at a time: of a concatenation's inputs, or of what a split makes."""
-    pieces = [v for v in (o.inputs if o.op.op_type == "Concat" else o.outputs) if v is not None]
-    whole = o.output_shape() if o.op.op_type == "Concat" else o.shape(0)
-    axis = o.integer("axis", 0) % max(1, len(whole))
-    copies = max(1, prod(whole[:axis]) * len(pieces))
-    numel = max(1.0, prod(whole) * _words(o))
-    return KernelCall(family, (numel, max(1.0, min(LONGEST_RUN, numel / copies))))
-
-
-def _copied(o: Operands, family: str) -> KernelCall | None:
-    """Elements move in runs that lie together in what is read and in what is made."""
-    run = _words(o)
-    for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
-        run *= max(1, min(size, made))
-        if size != made:
-            break
-    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1.0, min(run, LONGEST_RUN))))
-
-
-def _scatter(o: Operands, family: str) -> KernelCall | None:
-    """All of the data is copied, then each update written."""
-    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1, o.numel(1))))
-
-
-def _update(o: Operands, family: str) -> KernelCall | None:
-    """Each update is written where it belongs."""
-    return KernelCall(family, (max(1, o.numel(1)), max(1, o.numel(1))))
+def _largest(o: Operands, family: str) -> KernelCall | None:
+    axis = o.integer("axis", -1)
+    width = (o.shape(0) or (1,))[axis]
+    taken = (o.output_shape() or (1,))[axis]
+    return KernelCall(family, (max(1, o.numel(0) // max(1, width)), max(1, width), max(1, taken)))
 
 
 def _window(o: Operands, family: str) -> KernelCall | None:
@@ -243,13 +184,9 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, o.numel(0)),))
 
 
-LONGEST_RUN = 512
-"""Elements; longer runs are copied at the same rate."""
-MOST_TABLE_BYTES = 2**30
-"""Beyond, the rows of a table lie no farther away."""
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
-MOVERS: frozenset[_Rule] = frozenset({_joined, _copied, _transpose, _gather, _scatter, _update})
+MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, scatter, update})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
@@ -269,28 +206,29 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("LogSoftmax", "Softmax"), ("softmax", _along_last)),
     **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
-    **dict.fromkeys(("Concat", "Split"), ("concat", _joined)),
-    **dict.fromkeys(_COPIES, ("concat", _copied)),
-    "BatchNormalization": ("relu", _each_element),
+    **dict.fromkeys(("Concat", "Split"), ("concat", joined)),
+    **dict.fromkeys(_COPIES, ("concat", copied)),
+    "BatchNormalization": ("batch_normalization", _by_channel),
     "BiasGelu": ("bias_gelu", _each_element),
     "Erf": ("erf", _each_element),
     "FastGelu": ("fast_gelu", _each_element),
-    "Gather": ("gather", _gather),
+    "Gather": ("gather", gather),
     "Gelu": ("gelu", _each_element),
     "GlobalAveragePool": ("relu", _whole_image),
     "GlobalMaxPool": ("relu", _whole_image),
     "Pow": ("pow", _two_sided),
-    "ScatterElements": ("scatter", _scatter),
+    "ScatterElements": ("scatter", scatter),
     "SkipLayerNormalization": ("skip_layer_normalization", _rowwise),
     "Tanh": ("tanh", _each_element),
-    "Transpose": ("transpose", _transpose),
+    "TopK": ("top_k", _largest),
+    "Transpose": ("transpose", transpose),
     "Where": ("add", _each_element),
 }
 """Family and sizes by op type."""
-COPY = "relu"
-"""The family that takes what copying takes: each element is read and written once."""
 STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
+OVERWRITTEN = "relu_overwriting"
+"""The family of elementwise ops that write over their input."""
 REORDER = "reorder"
 """The family of what brings an image's channels into blocks and back."""
 BY_ELEMENTS = frozenset({

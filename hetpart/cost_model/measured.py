@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from math import exp
 
+from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, kept_share
 from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.kernel_calls import BY_ELEMENTS, HEADS, REORDER, STREAMED, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import (
+    HEADS,
+    REORDER,
+    KernelCall,
+    kernel_call,
+)  # fmt: skip
 from hetpart.cost_model.session.kernels import Lane, session_kernels
-from hetpart.cost_model.session.reuse import Kernel
+from hetpart.cost_model.session.reuse import Kernel, overwriting
 from hetpart.devices import Device
-from hetpart.graph.ir import DTYPE_BITS, Graph, Op
+from hetpart.graph.ir import Graph, Op
 from hetpart.rates import KernelRates
 
 LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 """Ops that read rows of a weight, not all of it."""
-PRODUCTS = frozenset({"gemm"})
-"""Families that read their weights once a call: from the last cache as fast as when they are repeated."""
-CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
-"""Families that read their weights again and again, from the core's own caches at best."""
 BY_ROWS = frozenset({"gemm", "batched_gemm"})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
 USUAL_OPERANDS = 3
 """Values that flow in and out of the kernels whose seconds are in the tables."""
-_ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
 def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]:
     """Of every kernel. What no kernel makes, the run before this one used last."""
     touched = [_touched(kernel, graph) for kernel in kernels]
+    over = overwriting(kernels, (*graph.inputs, *graph.outputs))
     whole, weights = sum(touched), _streamed_weights(graph)
     began: dict[int, int] = {}
     ended: dict[str, int] = {}
@@ -86,7 +86,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
     for kernel, nbytes in zip(kernels, touched, strict=True):
         kind = _head([graph.ops[op] for op in kernel.ops]).op_type if kernel.ops else REORDER
         distance = max((passed - began.get(value, passed - whole) for value in kernel.reads), default=0)
-        found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole)))
+        spared = sum(made.nbytes for made in kernel.makes if made.value in over)
+        found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole), spared))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
         ended[kind] = passed
@@ -130,7 +131,7 @@ def _kernel_seconds(
     kernel: Kernel, graph: Graph, rates: KernelRates, around: Surroundings, in_place: Collection[int]
 ) -> float | None:
     if not kernel.ops:
-        elements = max(1, kernel.makes[0].nbytes // _ELEMENT_BYTES)
+        elements = max(1, kernel.makes[0].nbytes // ELEMENT_BYTES)
         return call_seconds(KernelCall(REORDER, (elements,)), rates, around)
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
@@ -146,55 +147,3 @@ def _kernel_seconds(
     seconds = call_seconds(call, rates, around) + operands * rates.operand_seconds
     start = min(seconds, rates.launch_seconds)
     return start + (seconds - start) * probability
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a run does around a call, in bytes, which decides where its operands lie."""
-
-    distance: int
-    """That passed through the processor since the farthest operand began to be made."""
-    touched: int
-    """That the call itself reads and writes."""
-    weights: int
-    """Of all weights that a run of the model reads: whether they stay in a cache from run to run."""
-    since: int = 0
-    """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
-
-
-def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
-    """Seconds of ``call`` in a run."""
-    family, table = call.family, rates.tables[call.family]
-    least = 0.0
-    hot = 1.0 if around.distance <= rates.core_cache_bytes else 0.0
-    cool = table.at(call.sizes)
-    if family in PRODUCTS:
-        kept = kept_share(around.weights, rates.cache_bytes)
-        cool = kept * cool + (1 - kept) * rates.tables[STREAMED].at(call.sizes)
-        hot = kept_share(around.weights, rates.core_cache_bytes)
-    elif family in CONVOLUTIONS:
-        hot = kept_share(around.weights, rates.core_cache_bytes)
-    elif around.distance > rates.cache_bytes:
-        least = table.at_most(call.sizes) if family in BY_ELEMENTS else around.touched / rates.bandwidth
-    warm = rates.warm_tables[family].at(call.sizes) if hot else 0.0
-    return max(least, (hot * warm + (1 - hot) * cool) * call.calls)
-
-
-@cache
-def kept_share(nbytes: float, cache_bytes: float) -> float:
-    """The part of ``nbytes`` that a cache still holds when a run reads them again.
-
-    Processors replace lines nearly at random: each of m that are fetched into C pushes a given one out with 1 / C,
-    which leaves it with exp(−m / C); and what was not kept is what is fetched. All of it is kept up to C, half at
-    1.39 C, a fifth at 2 C.
-    """
-    if nbytes <= cache_bytes:
-        return 1.0
-    ratio, kept = nbytes / cache_bytes, 0.0
-    for _ in range(_FIXED_POINT):
-        kept = exp(-(1 - kept) * ratio)
-    return kept
-
-
-_FIXED_POINT = 60
-"""Steps after which the equation is solved well enough even near C."""

@@ -19,8 +19,8 @@ from hetpart.calibration.profiled_calls import ProfiledKernel, Tensor, kernel_ca
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
+from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.detect import this_processor
-from hetpart.cost_model.measured import call_seconds
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.rates import KernelRates, RateTable
 
@@ -32,10 +32,12 @@ def made_up_rates() -> KernelRates:
     families = {**probes.FAMILIES, **probes.CONVOLUTIONS}
     tables = {name: RateTable(tuple((1.0,) for _ in family.axes), (1e-9,)) for name, family in families.items()}
     tables["reorder"] = RateTable(((1.0,),), (1e-9,))
+    tables["relu_overwriting"] = tables["relu"]
     tables["gemm_streamed"] = tables["gemm"].times(2.0)
     return KernelRates(
         tables=tables,
         warm_tables={name: table.times(WARM_SHARE) for name, table in tables.items()},
+        weights_table=RateTable(((1.0, 1e12),), (1e-10, 100.0)),
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,

@@ -51,7 +51,7 @@ def test_every_probe_is_a_legal_model():
 def test_measures_every_family_at_one_thread_and_at_all(short_calibration):
     assert "1" in short_calibration.threads
     for rates in short_calibration.threads.values():
-        families = {*probes.FAMILIES, *probes.CONVOLUTIONS, "reorder"}
+        families = {*probes.FAMILIES, *probes.CONVOLUTIONS, "reorder", "relu_overwriting"}
         assert set(rates.warm_tables) == families
         assert set(rates.tables) == {*families, "gemm_streamed"}
         assert all(seconds > 0 for found in rates.tables.values() for seconds in found.seconds)

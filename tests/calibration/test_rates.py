@@ -29,6 +29,13 @@ def test_below_the_first_point_nothing_gets_cheaper_and_beyond_the_last_the_rate
     assert found.at((1000,)) == pytest.approx(5e-5)
 
 
+def test_the_rate_of_the_point_below_is_that_of_its_elements():
+    found = RateTable(((1.0, 4.0), (10.0, 1000.0)), (1.0, 400.0, 2.0, 900.0))
+    assert found.at_rate_below((1, 25)) == pytest.approx(2.5)
+    assert found.at_rate_below((4, 10)) == found.at((4, 10))
+    assert found.at_rate_below((4, 5)) == found.at((4, 5))
+
+
 def test_beyond_two_axes_both_count():
     found = RateTable(((1.0, 4.0), (1.0, 4.0)), (1.0, 2.0, 3.0, 4.0))
     assert found.at((8, 8)) == pytest.approx(16.0)
@@ -43,10 +50,10 @@ def test_a_table_that_is_none_is_refused(axes, seconds):
         RateTable(axes, seconds)
 
 
-def test_points_left_out_keep_the_rate_of_the_next_smaller():
+def test_points_left_out_keep_the_rate_of_the_next_smaller_along_the_first_axis():
     family = Family(
         ((1, 10), (1, 10)), lambda *_: b"", flops=lambda first, second: 2e9 if first * second == 100 else 0.0
     )
     assert list(family.points()) == [(1, 1), (1, 10), (10, 1)]
     found = table(family, {(1, 1): 1e-6, (1, 10): 4e-6, (10, 1): 6e-6})
-    assert found.at((10, 10)) == pytest.approx((4e-5 + 6e-5) / 2)
+    assert found.at((10, 10)) == pytest.approx(4e-5)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from onnx import TensorProto, helper
 
 from hetpart.compiler import load
-from hetpart.cost_model.kernel_calls import COPY, LONGEST_RUN, KernelCall, kernel_call
+from hetpart.cost_model.kernel_calls import LONGEST_SPAN, kernel_call
+from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, KernelCall
 
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
 
@@ -61,19 +64,19 @@ def test_sums_along_the_last_axis_and_across_others_differ(tmp_path, axes, keepd
 def test_pieces_are_joined_in_runs(tmp_path):
     node = helper.make_node("Concat", ["x", "z"], ["y"], axis=1)
     found = call_of(tmp_path, node, {"x": [32, 10, 3], "z": [32, 20, 3]}, {"y": [32, 30, 3]})
-    assert found == KernelCall("concat", (32 * 90, 45))
+    assert found == KernelCall("concat", (32 * 90, 45, 2))
 
 
 def test_runs_are_no_longer_than_what_was_measured(tmp_path):
     node = helper.make_node("Concat", ["x", "z"], ["y"], axis=0)
-    found = call_of(tmp_path, node, {"x": [32, 1000], "z": [32, 1000]}, {"y": [64, 1000]})
-    assert found == KernelCall("concat", (64_000, LONGEST_RUN))
+    found = call_of(tmp_path, node, {"x": [320, 1000], "z": [320, 1000]}, {"y": [640, 1000]})
+    assert found == KernelCall("concat", (640_000, LONGEST_PIECE, 2))
 
 
 def test_what_is_moved_counts_by_its_bytes(tmp_path):
     node = helper.make_node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2)
     found = call_of(tmp_path, node, {"x": [64, 2]}, {"y": [64, 1], "z": [64, 1]}, dtype=INTEGER)
-    assert found == KernelCall("concat", (2 * 128, 2))
+    assert found == KernelCall("concat", (2 * 128, 2, 2))
 
 
 def test_transpositions_that_run_as_one_move_what_all_of_them_move(tmp_path):
@@ -96,3 +99,32 @@ def test_moving_axes_of_a_single_place_is_a_copy(tmp_path):
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])
     found = call_of(tmp_path, node, {"x": [1, 1, 12, 64]}, {"y": [1, 12, 1, 64]})
     assert found == KernelCall(COPY, (12 * 64,))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "span"),
+    [
+        ([8, 16, 32], [32], 32),
+        ([8, 16, 32], [16, 1], 32),
+        ([8, 16, 32], [16, 32], 512),
+        ([8, 16, 32], [8, 1, 1], 512),
+        ([8, 16, 1], [16, 1], 16),
+        ([64, 1000], [1], LONGEST_SPAN),
+    ],
+)
+def test_an_operand_is_repeated_by_spans_of_the_last_dimensions(tmp_path, left, right, span):
+    found = call_of(tmp_path, helper.make_node("Mul", ["x", "z"], ["y"]), {"x": left, "z": right}, {"y": left})
+    assert found == KernelCall("add_row", (prod(left), span))
+
+
+def test_the_largest_are_found_row_by_row(tmp_path):
+    node = helper.make_node("TopK", ["x", "count"], ["y", "places"], axis=1)
+    found = call_of(tmp_path, node, {"x": [4, 10, 6]}, {"y": [4, 3, 6]}, weights=[("count", [3])])
+    assert found == KernelCall("top_k", (24, 10, 3))
+
+
+def test_channels_are_normalised_one_by_one(tmp_path):
+    node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])
+    channels = {key: [16] for key in "sbmv"}
+    found = call_of(tmp_path, node, {"x": [2, 16, 7, 7], **channels}, {"y": [2, 16, 7, 7]})
+    assert found == KernelCall("batch_normalization", (32, 49))

@@ -61,13 +61,22 @@ def plan_buffers(kernels: Sequence[Kernel], kept: Iterable[int]) -> tuple[Step, 
         kernels: In the order they run.
         kept: Values in memory of the caller: inputs and outputs of the session.
     """
+    return _planned(kernels, kept).steps(kernels)
+
+
+def overwriting(kernels: Sequence[Kernel], kept: Iterable[int]) -> frozenset[int]:
+    """Values that are written over an input of their kernel; the arguments are those of ``plan_buffers``."""
+    return frozenset(_planned(kernels, kept).over)
+
+
+def _planned(kernels: Sequence[Kernel], kept: Iterable[int]) -> _Plan:
     plan = _Plan.of(kernels, frozenset(kept))
     for kernel in kernels:
         for made in kernel.makes:
             plan.place(made)
         for value in (*kernel.reads, *(made.value for made in kernel.makes)):
             plan.use(value)
-    return plan.steps(kernels)
+    return plan
 
 
 @dataclass(slots=True)
@@ -81,6 +90,8 @@ class _Plan:
     done: dict[Form, list[int]]
     """Buffers that nothing uses any more, by the form they were allocated for."""
     owners: set[int]
+    over: set[int]
+    """Values that are written over an input of their kernel."""
 
     @classmethod
     def of(cls, kernels: Sequence[Kernel], kept: frozenset[int]) -> _Plan:
@@ -89,12 +100,17 @@ class _Plan:
             left.update(kernel.reads)
             left.update(made.value for made in kernel.makes)
         forms = {made.value: made.form for kernel in kernels for made in kernel.makes}
-        return cls(kept, left, {value: value for value in left}, forms, {}, set())
+        return cls(kept, left, {value: value for value in left}, forms, {}, set(), set())
 
     def place(self, made: Made) -> None:
         if made.value in self.kept:
             return
-        source = made.view_of if made.view_of is not None else self._overwritten(made) or self._taken_over(made)
+        overwritten = None if made.view_of is not None else self._overwritten(made)
+        if overwritten is not None:
+            self.over.add(made.value)
+        source = made.view_of if overwritten is None else overwritten
+        if source is None:
+            source = self._taken_over(made)
         if source is None:
             self.owners.add(made.value)
             return

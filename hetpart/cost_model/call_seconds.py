@@ -1,0 +1,128 @@
+"""Seconds of a kernel's call in a run: where its operands lie when it begins decides between what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import exp
+
+from hetpart.cost_model.kernel_calls import BY_ELEMENTS, OVERWRITTEN, STREAMED
+from hetpart.cost_model.moving_calls import COPY, KernelCall
+from hetpart.graph.ir import DTYPE_BITS
+from hetpart.rates import KernelRates, RateTable
+
+ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
+PRODUCTS = frozenset({"gemm"})
+"""Families that read their weights once a call, and take as long as that where they have few rows."""
+CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
+"""Families that read their weights again and again, from the core's own caches at best."""
+STREAMS = frozenset({"batched_gemm"})
+"""Families of many small calls: while one computes, the next one's operands are fetched."""
+OVERWRITERS = frozenset({COPY, "exp", "sigmoid", "softmax", "tanh"})
+"""Families of kernels that may write over their input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a run does around a call, in bytes, which decides where its operands lie."""
+
+    distance: int
+    """That passed through the processor since the farthest operand began to be made."""
+    touched: int
+    """That the call itself reads and writes."""
+    weights: int
+    """Of all weights that a run of the model reads: whether they stay in a cache from run to run."""
+    since: int = 0
+    """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
+    overwritten: int = 0
+    """That it writes over what it reads, instead of elsewhere."""
+
+
+def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
+    """Seconds of ``call`` in a run."""
+    if call.family in PRODUCTS:
+        return _product_seconds(call, rates, around)
+    hot = 1.0 if around.distance <= rates.core_cache_bytes else 0.0
+    if call.family in CONVOLUTIONS:
+        hot = kept_share(around.weights, rates.core_cache_bytes)
+    elif call.family in STREAMS and around.touched > rates.core_cache_bytes:
+        hot = 1.0
+    seconds = sum(
+        share * _written(call, tables, around)
+        for share, tables in ((hot, rates.warm_tables), (1 - hot, rates.tables))
+        if share
+    )
+    return max(_least_seconds(call, rates, around), seconds * call.calls)
+
+
+def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
+    """Between those of a product that is repeated and those of one whose weights come from main memory."""
+    _, inner, columns = call.sizes
+    anew = read_anew(around.weights, ELEMENT_BYTES * inner * columns, rates.weights_table)
+    warm, streamed = rates.warm_tables[call.family], rates.tables[STREAMED]
+    kept = warm.at(call.sizes)
+    if ELEMENT_BYTES * inner * columns <= rates.cache_bytes:
+        # The next point of the table may be of weights that no cache holds.
+        kept = min(kept, warm.at_rate_below(call.sizes))
+    return call.calls * ((1 - anew) * kept + (anew * streamed.at(call.sizes) if anew else 0.0))
+
+
+def read_anew(weights: float, own: float, table: RateTable) -> float:
+    """The part of a product's weights that come from main memory, beyond what do where it alone is repeated.
+
+    Args:
+        weights: Bytes that a run reads of all weights.
+        own: Bytes that the product reads of them.
+        table: ``KernelRates.weights_table``.
+    """
+    (sizes,) = table.axes
+    least, found, most = (
+        table.at((nbytes,)) / nbytes
+        for nbytes in (min(max(size, sizes[0]), sizes[-1]) for size in (own, weights, sizes[-1]))
+    )
+    return min(1.0, max(0.0, (found - least) / (most - least))) if most > least else 0.0
+
+
+def _written(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:
+    """Seconds of one call by ``tables``: writing over what is read spares fetching what would be written instead."""
+    seconds = tables[call.family].at(call.sizes)
+    if not around.overwritten or call.family not in OVERWRITERS:
+        return seconds
+    elements = (around.overwritten / ELEMENT_BYTES,)
+    elsewhere = tables[COPY].at(elements)
+    over = min(elsewhere, tables[OVERWRITTEN].at(elements))
+    return max(over, seconds - (elsewhere - over))
+
+
+def _least_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
+    """What moving the operands takes at least where they lie in no cache."""
+    if call.family in CONVOLUTIONS or around.distance <= rates.cache_bytes:
+        return 0.0
+    moved = around.touched / rates.bandwidth
+    if call.family not in BY_ELEMENTS:
+        return moved
+    if around.overwritten:
+        elements = around.overwritten / ELEMENT_BYTES
+        return rates.tables[OVERWRITTEN].at_most((elements,))
+    return max(moved, call.calls * rates.tables[call.family].at_most(call.sizes))
+
+
+@cache
+def kept_share(nbytes: float, cache_bytes: float) -> float:
+    """The part of ``nbytes`` that a cache still holds when a run reads them again.
+
+    Processors replace lines nearly at random: each of m that are fetched into C pushes a given one out with 1 / C,
+    which leaves it with exp(−m / C); and what was not kept is what is fetched. All of it is kept up to C, half at
+    1.39 C, a fifth at 2 C.
+    """
+    if nbytes <= cache_bytes:
+        return 1.0
+    ratio, kept = nbytes / cache_bytes, 0.0
+    for _ in range(_FIXED_POINT):
+        kept = exp(-(1 - kept) * ratio)
+    return kept
+
+
+_FIXED_POINT = 60
+"""Steps after which the equation is solved well enough even near C."""

@@ -1,0 +1,112 @@
+"""Calls of kernels that move elements: how many, in what runs, from how far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hetpart.cost_model.formulas.operands import Operands, element_bytes
+from hetpart.graph.ir import Graph, Op
+
+LONGEST_RUN = 512
+"""Elements; longer runs are moved at the same rate."""
+LONGEST_PIECE = 65_536
+"""The same of a piece of a row, which is copied as a block."""
+FEWEST_PIECES = 2
+MOST_TABLE_BYTES = 2**30
+"""Beyond, the rows of a table lie no farther away."""
+COPY = "relu"
+"""The family that takes what copying takes: each element is read and written once."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Calls of one kernel."""
+
+    family: str
+    """A table of a calibration."""
+    sizes: tuple[float, ...]
+    calls: float = 1.0
+    far: bool = False
+    """Whether it reads from random places of a weight, which are in no cache however small the model."""
+
+
+def transpose(o: Operands, family: str) -> KernelCall | None:
+    """One by itself."""
+    return _permuted(o, o.integers("perm"), family)
+
+
+def transposes(members: Sequence[Op], graph: Graph) -> KernelCall | None:
+    """Several, one behind the other, run as the one that does what all of them do."""
+    axes = range(len(graph.values[members[0].inputs[0] or 0].shape or ()))
+    for op in members:
+        axes = [axes[axis] for axis in Operands.of(op, graph).integers("perm")]
+    return _permuted(Operands.of(members[0], graph), axes, "transpose")
+
+
+def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
+    """Trailing axes that stay where they are move as runs; those of a single place may go anywhere.
+
+    Where all others stay, it is a plain copy.
+    """
+    shape = o.shape(0)
+    axes = [axis for axis in perm if axis < len(shape) and shape[axis] != 1]
+    run = _words(o)
+    if axes == sorted(axes):
+        return KernelCall(COPY, (max(1.0, o.numel(0) * run),))
+    for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
+        if axis != place:
+            break
+        run *= shape[axis]
+    return KernelCall(family, (max(1.0, o.numel(0) * _words(o)), max(1.0, min(run, LONGEST_RUN))))
+
+
+def gather(o: Operands, family: str) -> KernelCall | None:
+    """A copy for each index and each of the places before the axis."""
+    shape = o.shape(0)
+    axis = o.integer("axis", 0) % max(1, len(shape))
+    width = max(1, prod(shape[axis + 1 :]))
+    rows = max(1, o.output_numel() // width)
+    # Indices address one block after the other.
+    block = o.nbytes(0) // max(1, prod(shape[:axis]))
+    sizes = (rows, max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block)))
+    return KernelCall(family, sizes)
+
+
+def _words(o: Operands) -> float:
+    """Of four bytes, in an element: what is only moved takes as long whatever it means."""
+    value = o.input(0)
+    return 1.0 if value is None else element_bytes(value) / 4
+
+
+def joined(o: Operands, family: str) -> KernelCall | None:
+    """A tensor's part of a row is copied at a time: of a concatenation's inputs, or of what a split makes."""
+    pieces = [v for v in (o.inputs if o.op.op_type == "Concat" else o.outputs) if v is not None]
+    whole = o.output_shape() if o.op.op_type == "Concat" else o.shape(0)
+    axis = o.integer("axis", 0) % max(1, len(whole))
+    copies = max(1, prod(whole[:axis]) * len(pieces))
+    numel = max(1.0, prod(whole) * _words(o))
+    run = max(1.0, min(LONGEST_PIECE, numel / copies))
+    return KernelCall(family, (numel, run, max(FEWEST_PIECES, len(pieces))))
+
+
+def copied(o: Operands, family: str) -> KernelCall | None:
+    """Elements move in runs that lie together in what is read and in what is made."""
+    run = _words(o)
+    for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
+        run *= max(1, min(size, made))
+        if size != made:
+            break
+    run = max(1.0, min(run, LONGEST_RUN))
+    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), run, FEWEST_PIECES))
+
+
+def scatter(o: Operands, family: str) -> KernelCall | None:
+    """All of the data is copied, then each update written."""
+    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1, o.numel(1))))
+
+
+def update(o: Operands, family: str) -> KernelCall | None:
+    """Each update is written where it belongs."""
+    return KernelCall(family, (max(1, o.numel(1)), max(1, o.numel(1))))
