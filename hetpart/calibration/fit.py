@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+
+import numpy as np
 
 from hetpart.calibration.probes import Family, Sizes
 from hetpart.rates import RateTable
@@ -24,7 +26,15 @@ def table(family: Family, seconds: Mapping[Sizes, float]) -> RateTable:
         if sizes not in filled:
             filled[sizes] = _from_smaller(family, sizes, filled)
     axes = tuple(tuple(map(float, axis)) for axis in family.axes)
-    return RateTable(axes, tuple(max(LEAST_SECONDS, filled[sizes]) for sizes in product(*family.axes)))
+    return _table(family, axes, [filled[sizes] for sizes in product(*family.axes)])
+
+
+def _table(family: Family, axes: tuple[tuple[float, ...], ...], seconds: Sequence[float]) -> RateTable:
+    """With no call that takes longer than a larger one, where the family's calls grow."""
+    grid = np.maximum(LEAST_SECONDS, seconds).reshape([len(axis) for axis in axes])
+    for axis in range(len(axes) if family.grows else 0):
+        grid = np.flip(np.minimum.accumulate(np.flip(grid, axis), axis), axis)
+    return RateTable(axes, tuple(grid.ravel().tolist()))
 
 
 def scaled(whole: RateTable, family: Family, seconds: Mapping[Sizes, float]) -> RateTable:
@@ -45,7 +55,7 @@ def scaled(whole: RateTable, family: Family, seconds: Mapping[Sizes, float]) -> 
     axes = tuple(tuple(map(float, axis)) for axis in family.axes)
     gains = RateTable(axes, tuple(gained[sizes] for sizes in product(*family.axes)))
     points = zip(product(*whole.axes), whole.seconds, strict=True)
-    return RateTable(whole.axes, tuple(max(LEAST_SECONDS, taken * gains.at(sizes)) for sizes, taken in points))
+    return _table(family, whole.axes, [taken * gains.at(sizes) for sizes, taken in points])
 
 
 def _from_smaller(family: Family, sizes: Sizes, known: Mapping[Sizes, float]) -> float:

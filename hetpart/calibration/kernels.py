@@ -25,6 +25,13 @@ def batched_gemm(rows: int, inner: int, columns: int) -> bytes:
     return model(nodes, shapes, {"y": (HEADS, rows, columns)})
 
 
+def transposed_gemm(rows: int, inner: int, columns: int) -> bytes:
+    """FusedMatMul of ``HEADS`` pairs of activations, [rows, inner] by [columns, inner] transposed."""
+    nodes = [helper.make_node("FusedMatMul", ["x", "w"], ["y"], domain=CONTRIB, transB=1)]
+    shapes = {"x": (HEADS, rows, inner), "w": (HEADS, columns, inner)}
+    return model(nodes, shapes, {"y": (HEADS, rows, columns)})
+
+
 def convolution(kernel: int, inputs: int, outputs: int, positions: int, *, group: int = 1, stride: int = 1) -> bytes:
     """Conv of one square image of so many positions, made with a square window."""
     side = isqrt(positions)

@@ -33,6 +33,7 @@ from hetpart.calibration.kernels import (
     softmax,
     stem,
     transpose,
+    transposed_gemm,
     typed_product,
 )
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
@@ -60,6 +61,8 @@ class Family:
     flops: Callable[..., float] | None = None
     """Operations of a call, or elements; those of too many are left out."""
     most_flops: float = MOST_FLOPS
+    grows: bool = False
+    """No call takes longer than a larger one, along any axis; where it was measured so, it was disturbed."""
     joined_late: bool = False
     """Further threads join from some number of rows on, not gradually."""
 
@@ -117,9 +120,12 @@ FAMILIES: Mapping[str, Family] = {
         flops=_product_flops,
         most_flops=MOST_FLOPS / 2,
     ),
-    "layer_normalization": Family((_LINES, _WIDTHS), normalization),
-    "skip_layer_normalization": Family((_LINES, _WIDTHS), skip_normalization),
-    "softmax": Family((_LINES, _WIDTHS), softmax),
+    "batched_gemm_transposed": Family(
+        ((1, 64, 1024), (16, 64), (16, 128, 1024)), transposed_gemm, calls=HEADS, flops=_product_flops
+    ),
+    "layer_normalization": Family((_LINES, _WIDTHS), normalization, grows=True),
+    "skip_layer_normalization": Family((_LINES, _WIDTHS), skip_normalization, grows=True),
+    "softmax": Family((_LINES, _WIDTHS), softmax, grows=True),
     "reduction": Family((_LINES, _WIDTHS), reduction),
     "reduction_across": Family(((1, 32, 512), (16, 256), (1, 16, 64)), reduction_across),
     "transpose": Family((_BLOCKS, _RUNS), transpose),
@@ -127,11 +133,12 @@ FAMILIES: Mapping[str, Family] = {
     "gather": Family(
         ((1, 128, 1024, 8192, 32_768, 131_072), (1, 16, 64, 256), _TABLES),
         gather,
+        grows=True,
         joined_late=True,
         flops=_looked_up,
         most_flops=MOST_LOOKED_UP,
     ),
-    "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization),
+    "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization, grows=True),
     "top_k": Family(
         ((1, 64, 1024), (8, 128, 4096), (1, 4, 64)),
         largest,
@@ -141,15 +148,15 @@ FAMILIES: Mapping[str, Family] = {
     "scatter": Family(((2**10, 2**14, 2**18, 2**22), (1, 64, 4096, 65_536)), scatter),
     "pool": Family((_BLOCKS, (1, 9)), pool),
     **{
-        name: Family((_ELEMENTS,), partial(elementwise, op_type))
+        name: Family((_ELEMENTS,), partial(elementwise, op_type), grows=True)
         for name, op_type in {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp"}.items()
     },
-    "gelu": Family((_ELEMENTS,), partial(elementwise, "Gelu", domain=CONTRIB)),
-    "bias_gelu": Family((_ELEMENTS,), partial(by_row, "BiasGelu", CONTRIB)),
-    "fast_gelu": Family((_ELEMENTS,), partial(elementwise, "FastGelu", domain=CONTRIB)),
-    "add": Family((_ELEMENTS,), partial(binary, "Add")),
-    "div": Family((_ELEMENTS,), partial(binary, "Div")),
-    "pow": Family((_ELEMENTS,), partial(binary, "Pow")),
+    "gelu": Family((_ELEMENTS,), partial(elementwise, "Gelu", domain=CONTRIB), grows=True),
+    "bias_gelu": Family((_ELEMENTS,), partial(by_row, "BiasGelu", CONTRIB), grows=True),
+    "fast_gelu": Family((_ELEMENTS,), partial(elementwise, "FastGelu", domain=CONTRIB), grows=True),
+    "add": Family((_ELEMENTS,), partial(binary, "Add"), grows=True),
+    "div": Family((_ELEMENTS,), partial(binary, "Div"), grows=True),
+    "pow": Family((_ELEMENTS,), partial(binary, "Pow"), grows=True),
     "add_row": Family((_SPREAD, _REPEATED), partial(by_row, "Add", "")),
 }
 """Measured end to end."""

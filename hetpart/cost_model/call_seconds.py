@@ -17,8 +17,8 @@ PRODUCTS = frozenset({"gemm"})
 """Families that read their weights once a call, and take as long as that where they have few rows."""
 CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
 """Families that read their weights again and again, from the core's own caches at best."""
-STREAMS = frozenset({"batched_gemm"})
-"""Families of many small calls: while one computes, the next one's operands are fetched."""
+STREAMS, COMPUTING_ROWS = frozenset({"batched_gemm", "batched_gemm_transposed"}), 16
+"""Families of many small calls: while one computes so many rows, the next one's operands are fetched."""
 OVERWRITERS = frozenset({COPY, "exp", "sigmoid", "softmax", "tanh"})
 """Families of kernels that may write over their input."""
 
@@ -46,7 +46,7 @@ def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> 
     hot = 1.0 if around.distance <= rates.core_cache_bytes else 0.0
     if call.family in CONVOLUTIONS:
         hot = kept_share(around.weights, rates.core_cache_bytes)
-    elif call.family in STREAMS and around.touched > rates.core_cache_bytes:
+    elif call.family in STREAMS and call.sizes[0] >= COMPUTING_ROWS and around.touched > rates.core_cache_bytes:
         hot = 1.0
     seconds = sum(
         share * _written(call, tables, around)
@@ -59,10 +59,11 @@ def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> 
 def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
     """Between those of a product that is repeated and those of one whose weights come from main memory."""
     _, inner, columns = call.sizes
-    anew = read_anew(around.weights, ELEMENT_BYTES * inner * columns, rates.weights_table)
+    own = ELEMENT_BYTES * inner * columns
+    anew = read_anew(around.weights, own, rates.weights_table) if own <= rates.cache_bytes else 1.0
     warm, streamed = rates.warm_tables[call.family], rates.tables[STREAMED]
     kept = warm.at(call.sizes)
-    if ELEMENT_BYTES * inner * columns <= rates.cache_bytes:
+    if own <= rates.cache_bytes:
         # The next point of the table may be of weights that no cache holds.
         kept = min(kept, warm.at_rate_below(call.sizes))
     return call.calls * ((1 - anew) * kept + (anew * streamed.at(call.sizes) if anew else 0.0))

@@ -19,7 +19,8 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
         return _called(update, members[-1], graph, "scatter")
     for op in members:
         if op.op_type in HEAVY and not op.domain:
-            return _called(HEAVY[op.op_type], op, graph)
+            turned = any(other.op_type == "Transpose" and op.inputs[1] in other.outputs for other in members)
+            return _called(HEAVY[op.op_type], op, graph, "batched_gemm_transposed" if turned else "batched_gemm")
     if any(op.op_type in HEADS and not op.domain for op in members):
         return None
     if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
@@ -58,7 +59,7 @@ def _fused_family(members: Sequence[Op]) -> str | None:
     return "sigmoid" if "Sigmoid" in types else None
 
 
-def _gemm(o: Operands, _: str) -> KernelCall | None:
+def _gemm(o: Operands, family: str) -> KernelCall | None:
     """Rows of all leading dimensions together where the right side is one matrix, else a product for each."""
     made, left, right = o.output_shape(), o.shape(0), o.input(1)
     if right is None or len(made) < 1 or len(left) < 1:
@@ -68,7 +69,7 @@ def _gemm(o: Operands, _: str) -> KernelCall | None:
     if right.shape is not None and len(right.shape) <= 2:
         rows = prod(made[:-1])
         return KernelCall("gemm", (rows, inner, columns))
-    return KernelCall("batched_gemm", (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
+    return KernelCall(family, (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
 
 
 LONGEST_SPAN = 4096

@@ -21,8 +21,10 @@ from hetpart.rates import KernelRates
 
 LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 """Ops that read rows of a weight, not all of it."""
-BY_ROWS = frozenset({"gemm", "batched_gemm"})
+BY_ROWS = frozenset({"gemm", "batched_gemm", "batched_gemm_transposed"})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
+COPIERS = frozenset({"Scatter", "ScatterElements", "ScatterND", "TensorScatter"})
+"""Ops that copy long blocks, which processors do past the caches: the code of others stays where it is."""
 USUAL_OPERANDS = 3
 """Values that flow in and out of the kernels whose seconds are in the tables."""
 
@@ -90,6 +92,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
         found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole), spared))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
+        if kind in COPIERS:
+            ended = {other: place + nbytes for other, place in ended.items()}
         ended[kind] = passed
     return found
 

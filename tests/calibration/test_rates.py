@@ -57,3 +57,10 @@ def test_points_left_out_keep_the_rate_of_the_next_smaller_along_the_first_axis(
     assert list(family.points()) == [(1, 1), (1, 10), (10, 1)]
     found = table(family, {(1, 1): 1e-6, (1, 10): 4e-6, (10, 1): 6e-6})
     assert found.at((10, 10)) == pytest.approx(4e-5)
+
+
+def test_no_call_takes_longer_than_a_larger_one_where_calls_grow():
+    taken = {(1, 1): 3e-6, (1, 10): 5e-6, (10, 1): 2e-6, (10, 10): 4e-6}
+    grown = table(Family(((1, 10), (1, 10)), lambda *_: b"", grows=True), taken)
+    assert grown.seconds == (2e-6, 4e-6, 2e-6, 4e-6)
+    assert table(Family(((1, 10), (1, 10)), lambda *_: b""), taken).seconds == tuple(taken.values())
