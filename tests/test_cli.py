@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from hetpart import compiler
 from hetpart.cli import main
 from hetpart.errors import ExecutionError, InfeasibleError, InvalidModelError, MismatchError
+from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.plan.io import write_plan
 from hetpart.plan.model import Plan
 from hetpart.plan.run import CheckResult, OutputSpec, RunReport
@@ -374,3 +375,8 @@ def test_a_reader_that_leaves_early_sees_no_error(bundle: Path) -> None:
         text=True, check=False,
     )  # fmt: skip
     assert (len(reader.stdout), reader.stderr) == (10, "")
+
+
+def test_help_names_every_rule_that_places() -> None:
+    text = "".join(CliRunner().invoke(main, ["partition", "--help"]).output.split())
+    assert all(name in text for name in ("optimal", "random:SEED", *BASELINES))

@@ -58,7 +58,10 @@ _REQUEST: Mapping[str, Callable[..., Any]] = {
         "--stream/--no-stream", default=None, help="Copy weights in every run; by default where that seems to pay."
     ),
     "time_limit": click.option(
-        "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Longest search for a placement."
+        "--time-limit",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="Longest search for a placement; of a sweep, for every budget.",
     ),
     "threads": threads_option,
     "trip_count": trip_count_option,

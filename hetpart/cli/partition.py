@@ -51,7 +51,8 @@ class PartitionOptions:
     "--placement",
     default="optimal",
     metavar="SOURCE",
-    help="optimal, random:SEED, all-cpu, all-accelerator, fill-in-order, accelerate-order, density or a file.",
+    help="optimal, random:SEED, all-cpu, all-accelerator, fill-in-order, accelerate-order, density, earliest-finish "
+    "or a file.",
 )
 @request_options
 @click.option("--overlap", is_flag=True, help="Cut for devices and copies that work at the same time.")

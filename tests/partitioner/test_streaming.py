@@ -58,37 +58,6 @@ def assert_sound(problem: PlacementProblem, solution: Solution) -> None:
     assert solution.lower_bound <= solution.cost
 
 
-def solved_ratio(problem: PlacementProblem) -> tuple[float, bool] | None:
-    """Ours over the optimum of three states, and whether that streams; nothing where nothing fits."""
-    fitting = [found for found in all_scored(problem) if found.fits]
-    if not fitting:
-        with pytest.raises(NothingFitsError):
-            solve_three_states(problem)
-        return None
-    solution = solve_three_states(problem)
-    assert_sound(problem, solution)
-    least, best = min(found.cost for found in fitting), min(fitting, key=lambda found: found.rank)
-    assert solution.lower_bound <= least * (1 + 1e-9) + 1e-9
-    assert solution.total_seconds >= best.total_seconds - 1e-9
-    return (solution.total_seconds + 1e-3) / (best.total_seconds + 1e-3), bool(best.streamed.any())
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_layers_against_brute_force(part: int) -> None:
-    found = [solved_ratio(layered_problem(seed)) for seed in range(part * 8, part * 8 + 8)]
-    ratios = [ratio for ratio, _ in filter(None, found)]
-    assert any(streams for _, streams in filter(None, found))
-    assert np.mean(ratios) <= 1.01
-
-
-@pytest.mark.parametrize("budget", [0.15, 0.3, 0.6])
-def test_any_problem_against_brute_force(budget: float) -> None:
-    problems = (any_problem(seed, budget=budget, sessions=seed % 2 == 0) for seed in range(25))
-    ratios = [found[0] for problem in problems if (found := solved_ratio(problem)) is not None]
-    assert len(ratios) > 10
-    assert np.mean(ratios) <= 1.01
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_never_worse_than_without_streaming(seed: int) -> None:
     problem = layered_problem(seed)

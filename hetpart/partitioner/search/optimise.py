@@ -139,8 +139,10 @@ class _Search:
                 break
         return start
 
-    def finished(self, best: Scored) -> Scored:
-        """``best`` after the last touches."""
+    def finished(self, best: Scored, bound: float) -> Scored:
+        """``best`` after the last touches, unless ``bound`` says that there is nothing to gain."""
+        if gap(best.total_seconds, bound) <= AIM:
+            return best
         best = self.nearest([best, self.settled(merged(self.scorer, self.wiring, best))])
         return best if self.clock.expired() else nudged(self.scorer, self.wiring, best)
 
@@ -154,8 +156,9 @@ class _Search:
             best, bound, solved = self._proven(branch, search, best, clock)
             bounds.append(bound)
             by_moments |= solved
-        best = best if best is start else self.finished(best)
-        return Optimum(best, max(search.bound, min(bounds)), by_moments=by_moments)
+        bound = max(search.bound, min(bounds))
+        best = best if best is start else self.finished(best, bound)
+        return Optimum(best, bound, by_moments=by_moments)
 
     def _proven(self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock) -> tuple[Scored, float, bool]:
         """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it."""
@@ -211,6 +214,7 @@ def optimise(
     """
     problem = scorer.problem
     within = without_misfits(problem)
+    cuts_cost = bool(problem.session_seconds.any() or problem.session_bytes.any())
     first = [placed(scorer, within, search, clock.expired)] if problem.ops >= TRIED_OPS else []
     best = min((*first, *baselines.values()), key=lambda found: found.fit_rank)
     if best.fits and (problem.ops >= LARGE_OPS or gap(best.total_seconds, search.bound) <= AIM):
@@ -219,7 +223,7 @@ def optimise(
     known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     average = _average_price(scorer.score(search.met[1]), fallback)
     run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
-    for wanted in (search.met[1], all_accelerator(within)):
+    for wanted in (search.met[1], all_accelerator(within)) if cuts_cost else ():
         known += longest_stretches(scorer, run.wiring, wanted, clock.expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
     known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
@@ -229,7 +233,8 @@ def optimise(
         best = squeezed(scorer, run.wiring, best)
     if not best.fits:
         return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
-    best = run.finished(best)
+    # Where cuts cost nothing the programs end where these touches would.
+    best = run.finished(best, search.bound) if cuts_cost else best
     if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
     return run.proven(within, search, best)
