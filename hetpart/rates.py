@@ -92,6 +92,9 @@ class KernelRates:
     """The same where they lie in the core's own caches, as in models that are small."""
     weights_table: RateTable
     """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
+    cold_table: RateTable
+    """Seconds of starting any node, beyond that, by bytes that passed since one of its kind ran: they push its code and
+    what the session keeps of it out of the caches. From the table's last bytes on, nothing of it is left in any."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
     hop_seconds: float
@@ -100,8 +103,6 @@ class KernelRates:
     """Of starting one kernel."""
     visit_seconds: float
     """Of passing a node that starts none."""
-    cold_seconds: float
-    """Of starting any node, beyond that, where what a run reads has pushed the node itself out of every cache."""
     operand_seconds: float
     """Of an operand, beyond those that kernels usually have."""
     bandwidth: float
@@ -129,7 +130,7 @@ class KernelRates:
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
-            cold_seconds=self.cold_seconds / factor,
+            cold_table=self.cold_table.times(1 / factor),
             bandwidth=self.bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,
             cold_bandwidth=self.cold_bandwidth * factor,

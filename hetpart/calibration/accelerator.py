@@ -80,7 +80,7 @@ def _rates(readings: Readings) -> KernelRates:
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
-        cold_seconds=0.0,
+        cold_table=_NOTHING,
         **readings.bandwidths(tables, TABLE_BYTES),
         peak_flops=readings.peaks(),
         core_cache_bytes=0.0,

@@ -12,12 +12,13 @@ import numpy as np
 from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TABLE_BYTES, TWIN, Key
 from hetpart.calibration.readings import Readings
+from hetpart.calibration.timing import EVICTING_BYTES
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
 from hetpart.cost_model.kernel_calls import OVERWRITTEN, REORDER, STREAMED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
-from hetpart.rates import KernelRates
+from hetpart.rates import KernelRates, RateTable
 
 SUFFIX = ".samples"
 
@@ -97,7 +98,7 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cold_seconds=self._cold_seconds(),
+            cold_table=self._starting_cold(),
             **streamed.bandwidths(tables, TABLE_BYTES),
             peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
@@ -106,10 +107,13 @@ class Samples:
             error=float(np.mean(cool.errors(tables))),
         )
 
-    def _cold_seconds(self) -> float:
-        """What each of many kernels takes longer after a flush than when repeated."""
+    def _starting_cold(self) -> RateTable:
+        """What each of many kernels takes longer after other data passed than when repeated."""
         mixed, one = self.probes[named(MIXED)], self.probes[named(TWIN)]
-        return max(0.0, ((mixed.far - one.far) - (mixed.warm - one.warm)) / (len(MIXTURE) - 1))
+        repeated = mixed.warm - one.warm
+        found = ((mixed.cool - one.cool) - repeated, (mixed.far - one.far) - repeated)
+        passed = (float(EVICTING_BYTES), max(cache_bytes(3) / 2, 2.0 * EVICTING_BYTES))
+        return RateTable((passed,), tuple(max(LEAST_SECONDS, seconds / (len(MIXTURE) - 1)) for seconds in found))
 
     def _scaled(self, single: Samples) -> tuple[Readings, Readings, Readings]:
         pairs = zip(self._readings(), single._readings(), strict=True)

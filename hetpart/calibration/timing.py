@@ -22,6 +22,7 @@ from hetpart.runtime.sessions import SessionSettings, require_runtime, session_o
 EVICTING_ELEMENTS = 2**19
 """Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches
 since an op's operands were made, which lie in the last cache: twice a server core's own."""
+EVICTING_BYTES = 4 * EVICTING_ELEMENTS
 SETTLING = 2
 """Runs after which everything lies in the cache where it stays: weights of megabytes are then read twice as fast."""
 KEEPING = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, kept_share
+from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
     HEADS,
@@ -120,14 +120,11 @@ def _head(members: list[Op]) -> Op:
 
 
 def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> float | None:
-    """With what passing the nodes takes: those without a kernel, and all where nothing of them stays in a cache.
-
-    A run that reads more weights than the last cache holds leaves nothing there of what only starts kernels.
-    """
+    """With what passing the nodes takes: those without a kernel, and all where less of them stays in a cache."""
     if seconds is None:
         return None
-    flushed = 1 - kept_share(around.weights, rates.cache_bytes)
-    cold = rates.cold_seconds * flushed if around.since > rates.core_cache_bytes else 0.0
+    (passed,) = rates.cold_table.axes
+    cold = rates.cold_table.at((min(around.since, passed[-1]),)) if around.since > rates.core_cache_bytes else 0.0
     return seconds + cold + kernel.views * (rates.visit_seconds + cold)
 
 

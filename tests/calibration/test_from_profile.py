@@ -41,7 +41,7 @@ def made_up_rates() -> KernelRates:
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,
-        cold_seconds=0.0,
+        cold_table=RateTable(((1.0,),), (1e-12,)),
         hop_seconds=0.0,
         operand_seconds=1e-7,
         bandwidth=1e10,
