@@ -143,8 +143,8 @@ def _product(kernel: ProfiledKernel) -> _Completed | None:
     if turned and (len(left.shape) > 2 or left.shape[-1] != made.shape[-2]):
         return None
     inner, columns = left.shape[-2 if turned else -1], made.shape[-1]
-    attributes = {"transA": int(turned)}
     right = kernel.inputs[1].shape if len(kernel.inputs) > 1 else ()
+    attributes = {"transA": int(turned), "transB": int(right[-2:] == (columns, inner) != (inner, columns))}
     if len(right) > 2 or sorted(right) == sorted((inner, columns)):
         return _Completed(kernel, kernel.inputs, attributes=attributes)
     weight = Tensor(left.dtype, (inner, columns))

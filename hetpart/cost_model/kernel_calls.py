@@ -18,9 +18,8 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
     if in_place:
         return _called(update, members[-1], graph, "scatter")
     for op in members:
-        if op.op_type in HEAVY and not op.domain:
-            turned = any(other.op_type == "Transpose" and op.inputs[1] in other.outputs for other in members)
-            return _called(HEAVY[op.op_type], op, graph, "batched_gemm_transposed" if turned else "batched_gemm")
+        if op.op_type in HEAVY and op.domain in DOMAINS:
+            return _called(HEAVY[op.op_type], op, graph, _batched_family(op, members))
     if any(op.op_type in HEADS and not op.domain for op in members):
         return None
     if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
@@ -57,6 +56,12 @@ def _fused_family(members: Sequence[Op]) -> str | None:
     if "Tanh" in types and "Pow" in types:
         return "fast_gelu"
     return "sigmoid" if "Sigmoid" in types else None
+
+
+def _batched_family(op: Op, members: Sequence[Op]) -> str:
+    """Of a product: its right side is read as it lies, or as what a Transpose of ``members`` would make of it."""
+    turned = any(other.op_type == "Transpose" and op.inputs[1] in other.outputs for other in members)
+    return "batched_gemm_transposed" if turned or op.attributes.get("transB") else "batched_gemm"
 
 
 def _gemm(o: Operands, family: str) -> KernelCall | None:
@@ -188,7 +193,7 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
 MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, scatter, update})
-HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
+HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "FusedMatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
