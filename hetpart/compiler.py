@@ -13,6 +13,7 @@ from hetpart.config import PinOption, ShapeOption, parse_shapes
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
+from hetpart.cost_model.kernels import runs_as_body
 from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
@@ -109,7 +110,7 @@ def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape:
         InvalidModelError: The model cannot be read.
         UnboundDimensionsError: A dimension has no number.
     """
-    return import_onnx(model, parse_shapes(shape)).graph
+    return import_onnx(model, parse_shapes(shape), runs_as_body).graph
 
 
 def annotate(

@@ -23,6 +23,7 @@ from hetpart.constraints import (
 )
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, Assumptions, TripOption, parse_assumptions
+from hetpart.cost_model.kernels import runs_as_body
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
@@ -131,7 +132,7 @@ class Request:
 
     def read(self, model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> ImportedModel:
         """The model, its dimensions bound."""
-        return import_onnx(model, dict(self.shapes))
+        return import_onnx(model, dict(self.shapes), runs_as_body)
 
     def resolved_budgets(self, machine: Machine) -> ResolvedBudgets:
         """Bytes of every device that may be used, what is to stay free taken off."""

@@ -148,7 +148,8 @@ def _matched(pattern: str, names: Iterable[str]) -> list[str]:
 def _names(op: Op) -> tuple[str, ...]:
     """What an entry may call the op: its node name, its modules', and what is directly in its module."""
     modules = tuple(accumulate(op.scope.split("."), "{}.{}".format)) if op.scope else ()
-    return (op.name, *modules, *([f"{op.scope}.{op.op_type}"] if op.scope else []))
+    own = [(op.op_type, op.name)] + ([(op.origin.op_type, op.origin.name)] if op.origin else [])
+    return (*(name for _, name in own), *modules, *(f"{op.scope}.{op_type}" for op_type, _ in own if op.scope))
 
 
 def _weights(op: Op, graph: Graph) -> list[str]:

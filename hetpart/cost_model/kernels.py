@@ -19,6 +19,8 @@ from hetpart.graph.ir import Graph, Op, ValueKind
 FACTS = Path(__file__).parent / "kernels.json"
 CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32"}}
 """What ONNX Runtime casts to where a provider has no kernel for half precision."""
+GATED: Mapping[tuple[Provider, str], str] = {(Provider.CPU, "HardSwish"): "HardSigmoid"}
+"""Ops without a kernel that become two there: one makes a gate of the input, a Mul multiplies the input by it."""
 LIFTED = frozenset({("", "Constant")})
 """ONNX Runtime turns them into initializers before it looks for kernels."""
 
@@ -105,7 +107,7 @@ def _missing_inside(provider: Provider, op: Op) -> str | None:
 
 
 def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
-    newest = _facts()["opsets"].get(op.domain, op.version)
+    newest = newest_opset(op)
     if op.version > newest:
         reader = f"ONNX Runtime {_facts()['onnxruntime']}"
         return f"{reader} reads {op.domain or 'ai.onnx'} up to opset {newest}, and the model's is {op.version}"
@@ -117,6 +119,11 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     return _missing_on_cuda(facts, op, graph)
 
 
+def newest_opset(op: Op) -> int:
+    """The newest version of its domain that ONNX Runtime reads; the op's own where any is read."""
+    return _facts()["opsets"].get(op.domain, op.version)
+
+
 def lacks_half(op: Op, graph: Graph) -> bool:
     """Whether the CPU provider has a kernel for ``op`` in float32, and none for the half precision it stands in."""
     facts = kernel_facts(op.domain, op.op_type, op.version)
@@ -124,6 +131,23 @@ def lacks_half(op: Op, graph: Graph) -> bool:
         return False
     kernels = (*facts.cpu, *facts.expands)
     return _suited(kernels, op, graph, CASTS["CPU"]) and not _suited(kernels, op, graph, {})
+
+
+def gate_of(provider: Provider, op: Op) -> str | None:
+    """The op that makes a gate of what ``op`` reads, where ``provider`` runs that and a Mul instead."""
+    return None if op.domain else GATED.get((provider, op.op_type))
+
+
+def runs_as_body(op: Op, graph: Graph) -> bool:
+    """Whether ONNX Runtime puts the body of the operator in the place of ``op``, whatever provider it is for.
+
+    One that holds a subgraph itself stays as it is: a user tells how often that runs.
+    """
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    if facts is None or not facts.expands or op.bodies or op.version > newest_opset(op):
+        return False
+    own = (*facts.cpu, *facts.cuda)
+    return _suited(facts.expands, op, graph, {}) and not _suited(own, op, graph, {})
 
 
 def host_inputs(op: Op, graph: Graph) -> frozenset[int]:

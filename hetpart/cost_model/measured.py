@@ -54,6 +54,7 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[fl
             waiting += timed.seconds or 0.0
             continue
         last = _head([graph.ops[op] for op in timed.kernel.ops]).id
+        waiting += found[last] or 0.0  # where several kernels run the op
         found[last] = None if timed.seconds is None else timed.seconds + waiting
         waiting = 0.0
     behind = found[last] if waiting else None
@@ -100,7 +101,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
 
 def _touched(kernel: Kernel, graph: Graph) -> int:
     """Bytes that a kernel reads and writes; of tables it looks rows up in, what it makes of them."""
-    flowing = sum(graph.values[value if value >= 0 else -1 - value].nbytes for value in set(kernel.reads))
+    values = (graph.values[(value if value >= 0 else -1 - value) % len(graph.values)] for value in set(kernel.reads))
+    flowing = sum(value.nbytes for value in values)
     weights = {
         v for op in kernel.ops if graph.ops[op].op_type not in LOOKUPS for v in graph.ops[op].uses
         if graph.values[v].is_constant
@@ -137,6 +139,8 @@ def _kernel_seconds(
     if kernel.makes and all(made.view_of is not None for made in kernel.makes):
         return rates.visit_seconds
     members = [graph.ops[op] for op in kernel.ops]
+    if kernel.op_type:
+        members = [replace(members[-1], op_type=kernel.op_type)]
     call = kernel_call(members, graph, in_place=members[-1].id in in_place)
     if call is None or call.family not in rates.tables:
         return None

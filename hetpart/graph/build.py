@@ -10,7 +10,7 @@ import onnx
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.estimates import estimated_nbytes
-from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
+from hetpart.graph.ir import Attribute, Graph, Op, Origin, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captures
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.trips import constants_of, trip_limit
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+ORIGIN = "hetpart.origin"
+"""Key of a node's metadata: type and name of the operator whose body it is from."""
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
@@ -98,6 +100,7 @@ class GraphBuilder:
                 scope=scope_of(node),
                 bodies=tuple(self._bodies(node)),
                 trip_limit=trip_limit(node, self.contents),
+                origin=_origin(node),
             )
         )
 
@@ -140,6 +143,14 @@ def build_body(body: onnx.GraphProto, outer: GraphBuilder) -> Graph:
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Attribute]:
     return {a.name: _PLAIN_ATTRIBUTES[a.type](a) for a in node.attribute if a.type in _PLAIN_ATTRIBUTES}
+
+
+def _origin(node: onnx.NodeProto) -> Origin | None:
+    for entry in node.metadata_props:
+        if entry.key == ORIGIN:
+            op_type, _, name = entry.value.partition(" ")
+            return Origin(op_type, name)
+    return None
 
 
 def scope_of(node: onnx.NodeProto) -> str:

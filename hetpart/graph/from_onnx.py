@@ -10,23 +10,26 @@ import onnx
 from hetpart.graph import rewrite
 from hetpart.graph.build import GraphBuilder
 from hetpart.graph.constants import settle_constants
+from hetpart.graph.expand import Expander
 from hetpart.graph.fold import Facts, evaluate
 from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
-from hetpart.graph.ir import Graph, ValueRole
+from hetpart.graph.ir import Graph, Op, ValueRole
 from hetpart.graph.legality import name_nodes, require_legal, sort_nodes
 from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions
 from hetpart.graph.unsequence import unsequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
     from pathlib import Path
 
     import onnx_ir
 
 _SHOWN = 5
+_MOST_NESTED = 20
+"""A body may hold ops that have bodies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +50,14 @@ class ImportedModel:
 
 
 def import_onnx(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, dimensions: Mapping[str, int] | None = None
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    dimensions: Mapping[str, int] | None = None,
+    expands: Callable[[Op, Graph], bool] | None = None,
 ) -> ImportedModel:
     """Read, check, bind, fold and type ``model``.
 
-    An input that has an initializer is a weight: its value in the file is what a plan runs with.
+    An input that has an initializer is a weight: its value in the file is what a plan runs with. Ops of which
+    ``expands`` says so are replaced by the body of their operator.
 
     Raises:
         InvalidModelError: it cannot be read or breaks a rule of ONNX.
@@ -71,7 +77,10 @@ def import_onnx(
         notes.append(
             f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned"
         )
-    graph = replace(_graph(loaded, facts), dimensions=bound)
+    graph = _graph(loaded, facts)
+    if expands is not None:
+        graph = _expanded(loaded, facts, graph, expands, notes)
+    graph = replace(graph, dimensions=bound)
     graph = replace(graph, index_ranges=index_ranges(graph))
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
 
@@ -91,6 +100,21 @@ def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
         listed = ", ".join(defaults[:_SHOWN]) + (", …" if len(defaults) > _SHOWN else "")
         notes.append(f"inputs with a default value in the file keep it and cannot be fed: {listed}")
     return loaded, notes
+
+
+def _expanded(
+    loaded: LoadedModel, facts: Facts, graph: Graph, expands: Callable[[Op, Graph], bool], notes: list[str]
+) -> Graph:
+    """The graph with bodies in the place of ops that ``expands`` names, down to what it names no more."""
+    expander = Expander(loaded.proto, expands)
+    for _ in range(_MOST_NESTED):
+        if not expander.expand(graph):
+            break
+        facts = evaluate(loaded.proto, facts)
+        rewrite.apply(loaded.proto, facts)
+        graph = _graph(loaded, facts)
+    notes += expander.notes
+    return graph
 
 
 def _graph(loaded: LoadedModel, facts: Facts) -> Graph:

@@ -103,6 +103,14 @@ AS_USUAL = Usage()
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The op of the file whose body an op is from: the user calls it by that name."""
+
+    op_type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operator. An op with subgraphs (If, Loop, Scan) is one op; its bodies serve the cost model only."""
 
@@ -127,6 +135,8 @@ class Op:
     usage: Usage = AS_USUAL
     trip_limit: TripLimit | None = None
     """Of a Loop; ``None`` where only a run tells."""
+    origin: Origin | None = None
+    """``None`` where the file has the op itself."""
 
     @property
     def uses(self) -> tuple[int, ...]:

@@ -52,14 +52,15 @@ def matched(pin: Pin | OpPattern, graph: Graph, what: str) -> Sequence[Op]:
 
 
 def _names(kind: PinKind, op: Op) -> Iterator[str]:
+    own = [(op.op_type, op.name)] + ([(op.origin.op_type, op.origin.name)] if op.origin else [])
     if kind is not PinKind.NODE:
-        yield op.op_type
+        yield from (op_type for op_type, _ in own)
     if kind is not PinKind.OP:
-        yield op.name
+        yield from (name for _, name in own)
     if kind is PinKind.ANY and op.scope:
         yield from accumulate(op.scope.split("."), "{}.{}".format)
         # A module's own ops lie inside it: `encoder.layer.0.*` is all of the layer, its residual additions too.
-        yield f"{op.scope}.{op.op_type}"
+        yield from (f"{op.scope}.{op_type}" for op_type, _ in own)
 
 
 def _hint(pin: Pin | OpPattern, graph: Graph) -> str:

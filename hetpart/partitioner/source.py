@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from hetpart.graph.ir import Graph
+    from hetpart.graph.ir import Graph, Op
     from hetpart.partitioner.problem import Placement, PlacementProblem
 
 _SHOWN = 3
@@ -71,13 +71,19 @@ def _named_devices(path: Path) -> Mapping[str, Any]:
 
 
 def _indices(named: Mapping[str, Any], graph: Graph, devices: tuple[str, ...], where: str) -> Placement:
-    missing = [repr(op.name) for op in graph.ops if op.name not in named]
+    names = [_name_in(named, op) for op in graph.ops]
+    missing = [repr(name) for name in names if name not in named]
     wrong = sorted({repr(device) for device in named.values() if device not in devices})
     hint = f"every op needs one of {', '.join(devices)}; {_FORM}"
     for problem, found in (("places no device for", missing), ("names devices the machine lacks:", wrong)):
         if found:
             raise InvalidOptionError(f"{where} {problem} {_few(found)}", hint=hint)
-    return np.array([devices.index(named[op.name]) for op in graph.ops], np.int8)
+    return np.array([devices.index(named[name]) for name in names], np.int8)
+
+
+def _name_in(named: Mapping[str, Any], op: Op) -> str:
+    """What ``named`` calls ``op``: where it has not its own name, perhaps that of the op whose body it is from."""
+    return op.name if op.name in named or op.origin is None else op.origin.name
 
 
 def _require_legal(placement: Placement, graph: Graph, problem: PlacementProblem, where: str) -> None:

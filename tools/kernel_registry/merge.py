@@ -53,9 +53,14 @@ def merge(dump: Dump, probed: Probed) -> Facts:
 
 
 def _since(dump: Dump) -> dict[Name, set[int]]:
+    """Versions of every op's schema: of what ONNX Runtime reads its own, which may lack some of the standard's."""
     since: dict[Name, set[int]] = defaultdict(set)
-    for each in (*dump.schemas, *dump.standards):
+    for each in dump.schemas:
         if not each.op_type.startswith(INSERTED):
+            since[each.domain, each.op_type].add(each.since)
+    own = frozenset(since)
+    for each in dump.standards:
+        if (each.domain, each.op_type) not in own or each.since > dump.opsets[each.domain]:
             since[each.domain, each.op_type].add(each.since)
     return since
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from hetpart.cost_model.fusion import Fusions
+from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked
 from hetpart.cost_model.session.merge import PARTS, merged
@@ -82,7 +83,7 @@ class _Session:
     """Kernels as they come to be.
 
     A value in blocks, or in float32 where the model has it in half precision, has the number ``-1 - id``: it lies
-    beside the plain one.
+    beside the plain one. The gate that a value is made by has the number of that value lowered by all there are.
     """
 
     graph: Graph
@@ -144,7 +145,8 @@ class _Session:
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
         scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        self._append(Kernel(reads, made, scratch, ops=_ids(computing), views=_views(computing, self.graph)), index)
+        kernel = Kernel(reads, made, scratch, ops=_ids(computing), views=_views(computing, self.graph))
+        self._append(self._gated(kernel, members, index), index)
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
         reads = self._reads(members)
@@ -154,7 +156,8 @@ class _Session:
         last = members[-1]
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
         made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
-        self._append(Kernel(numbers, made, ops=_ids(_computing(members))), last.id + 2 * len(self.graph.ops))
+        index = last.id + 2 * len(self.graph.ops)
+        self._append(self._gated(Kernel(numbers, made, ops=_ids(_computing(members))), members, index), index)
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
         reads = self._reads(members)
@@ -188,6 +191,16 @@ class _Session:
 
     def _overwrites(self, op: Op) -> bool:
         return op.op_type in IN_PLACE or op.op_type in UPDATES[self.lane.provider]
+
+    def _gated(self, kernel: Kernel, members: tuple[Op, ...], index: int) -> Kernel:
+        """What is left of ``kernel`` when the gate is made that it takes, if it takes one."""
+        gate = gate_of(self.lane.provider, members[-1]) if len(members) == 1 else None
+        if gate is None:
+            return kernel
+        (made,) = kernel.makes
+        number = -1 - len(self.graph.values) - members[-1].results[0]
+        self._append(replace(kernel, makes=(replace(made, value=number, over=()),), op_type=gate), index)
+        return replace(kernel, reads=(*kernel.reads, number), op_type="Mul")
 
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hetpart.cost_model.fusion import CONV_ACTIVATIONS, Fusions
+from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.cost_model.session.layout import reads_blocked
 from hetpart.cost_model.session.simplify import Simplified
@@ -110,7 +111,8 @@ def _convolution(conv: Op, wiring: _Wiring, provider: Provider) -> tuple[int, ..
     if user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider):
         chain.append(user.id)
         user = wiring.sole_user(user)
-    if user is not None and user.op_type in ACTIVATIONS:
+    in_blocks = reads_blocked(conv, wiring.graph, lambda _: True) is not None
+    if user is not None and (user.op_type in ACTIVATIONS or (in_blocks and gate_of(provider, user))):
         chain.append(user.id)
     return tuple(chain)
 

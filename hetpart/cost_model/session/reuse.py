@@ -42,6 +42,8 @@ class Kernel:
     """What it computes; none where it brings channels into blocks or back."""
     views: int = 0
     """Nodes beside it that only give its operands other shapes."""
+    op_type: str = ""
+    """Of an op that becomes several kernels, what this one computes."""
 
 
 @dataclass(frozen=True, slots=True)
