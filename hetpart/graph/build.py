@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import onnx
@@ -12,6 +12,7 @@ from hetpart.errors import InvalidModelError
 from hetpart.graph.estimates import estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Origin, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captures
+from hetpart.graph.sequences import Maker, Parts, made_parts, states_of
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.trips import constants_of, trip_limit
 from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
@@ -48,21 +49,24 @@ class GraphBuilder:
     values: list[Value] = field(default_factory=list[Value])
     ids: dict[str, int] = field(default_factory=dict[str, int])
     ops: list[Op] = field(default_factory=list[Op])
+    parts: dict[str, Parts] = field(default_factory=dict[str, Parts])
+    """Of the sequences, bytes of each tensor in them, as far as they are known."""
 
-    def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[int] = ()) -> int:
+    def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[Value] = ()) -> int:
         """Id of the value called ``name``, which is made now if it is new."""
         if name in self.ids:
             return self.ids[name]
         type_ = self.types.get(name, onnx.TypeProto())
         kind, dtype, shape = kind_of(type_), dtype_of(type_), shape_of(type_)
-        size = self._nbytes(name, kind, dtype, shape, inputs)
+        parts = self.parts.get(name) if kind is ValueKind.SEQUENCE else None
+        size = self._nbytes(name, kind, dtype, shape, inputs) if parts is None else sum(parts)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
-        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources)
+        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources, parts=parts)
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
 
-    def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[int]) -> int:
+    def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[Value]) -> int:
         """Bytes, estimated from the inputs where a dimension is unknown."""
         if kind is ValueKind.TENSOR and shape is not None and None not in shape:
             sizes = [size for size in shape if size is not None]
@@ -73,14 +77,22 @@ class GraphBuilder:
                     hint="bind smaller dimensions with --shape, or export the model again",
                 )
             return nbytes
-        return estimated_nbytes(dtype, shape, [self.values[value] for value in inputs])
+        return estimated_nbytes(dtype, shape, list(inputs))
 
     def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:
         """Add ``node``; a value it reads that is not known yet comes from outside, as ``outer_role``."""
         position = len(self.ops)
         inputs = tuple(self.value(name, outer_role) if name else None for name in node.input)
         captured = tuple(self.value(name, outer_role) for name in captures(node))
-        read = [value for value in (*inputs, *captured) if value is not None]
+        read = [self.values[value] for value in (*inputs, *captured) if value is not None]
+        if node.op_type == "SequenceAt":
+            read = [_largest(value) for value in read]
+        bodies, limit = tuple(self._bodies(node)), trip_limit(node, self.contents)
+        if any(kind_of(self.types[name]) is ValueKind.SEQUENCE for name in node.output if name in self.types):
+            given = [None if value is None else self.values[value] for value in inputs]
+            made = made_parts(Maker(node, given, self.contents, bodies, limit))
+            known = zip(node.output, made, strict=False)
+            self.parts.update((name, parts) for name, parts in known if parts is not None)
         outputs = tuple(
             self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None
             for name in node.output
@@ -98,8 +110,8 @@ class GraphBuilder:
                 captures=captured,
                 attributes=_attributes(node),
                 scope=scope_of(node),
-                bodies=tuple(self._bodies(node)),
-                trip_limit=trip_limit(node, self.contents),
+                bodies=bodies,
+                trip_limit=limit,
                 origin=_origin(node),
             )
         )
@@ -107,7 +119,9 @@ class GraphBuilder:
     def _bodies(self, node: onnx.NodeProto) -> Iterable[Graph]:
         for attribute in node.attribute:
             for body in subgraphs(attribute):
-                yield build_body(body, self)
+                states = states_of(node, body)
+                parts = {state: self.parts[name] for state, name in states.items() if name in self.parts}
+                yield build_body(body, self, parts)
 
     def graph(self, inputs: Sequence[str], outputs: Sequence[str], index_ranges: Mapping[str, int]) -> Graph:
         return Graph(
@@ -122,13 +136,16 @@ class GraphBuilder:
         )
 
 
-def build_body(body: onnx.GraphProto, outer: GraphBuilder) -> Graph:
-    """The Graph of an op's subgraph. Outer values it reads are its inputs, behind its own."""
+def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, Parts]) -> Graph:
+    """The Graph of an op's subgraph. Outer values it reads are its inputs, behind its own.
+
+    ``parts`` are those of its inputs that are sequences.
+    """
     types = dict(outer.types)
     types.update((tensor.name, tensor_type(tensor.data_type, tensor.dims)) for tensor in body.initializer)
     types.update((info.name, info.type) for info in (*body.input, *body.value_info, *body.output))
     contents = {**outer.contents, **constants_of(body)}
-    builder = GraphBuilder(body.name, outer.opsets, types, {}, contents)
+    builder = GraphBuilder(body.name, outer.opsets, types, {}, contents, parts={**outer.parts, **parts})
     for value in body.input:
         builder.value(value.name, ValueRole.INPUT)
     for tensor in body.initializer:
@@ -139,6 +156,11 @@ def build_body(body: onnx.GraphProto, outer: GraphBuilder) -> Graph:
         builder.value(value.name, ValueRole.INPUT)
     inputs = [value.name for value in builder.values if value.role is ValueRole.INPUT]
     return builder.graph(inputs, [value.name for value in body.output], {})
+
+
+def _largest(value: Value) -> Value:
+    """The largest tensor of a sequence; what is none as it is."""
+    return replace(value, nbytes=max(value.parts)) if value.parts else value
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Attribute]:

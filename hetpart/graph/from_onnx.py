@@ -69,8 +69,9 @@ def import_onnx(
     returned = tuple(value.name for value in loaded.proto.graph.output)
     passed = rewrite.detach_outputs(loaded.proto)
     facts = evaluate(loaded.proto)
-    if unsequence(loaded.proto, facts):
-        facts = evaluate(loaded.proto, facts)
+    for settle in (unsequence, rewrite.scalar_ranges):
+        if settle(loaded.proto, facts):
+            facts = evaluate(loaded.proto, facts)
     before = len(loaded.proto.graph.node)
     removed = rewrite.apply(loaded.proto, facts)
     if removed:
@@ -126,7 +127,7 @@ def _graph(loaded: LoadedModel, facts: Facts) -> Graph:
         builder.value(tensor.name, ValueRole.WEIGHT)
     for node in proto.graph.node:
         if all(name in facts.constant for name in node.output if name):
-            inputs = [builder.ids[name] for name in node.input if name]
+            inputs = [builder.values[builder.ids[name]] for name in node.input if name]
             for name in filter(None, node.output):
                 builder.value(name, ValueRole.DERIVED, inputs=inputs)
         else:

@@ -59,6 +59,8 @@ class Value:
     """Exact where ``is_static``; an estimate otherwise."""
     sources: tuple[str, ...] = ()
     """For a derived weight: names of the weights it is made from."""
+    parts: tuple[int, ...] | None = None
+    """Of a sequence, bytes of each tensor in it; ``None`` where they are not known."""
 
     @property
     def is_static(self) -> bool:

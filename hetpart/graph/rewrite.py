@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from onnx import helper, numpy_helper
 
 from hetpart.graph.legality import uses
+from hetpart.graph.types import shape_of
 from hetpart.graph.walk import all_nodes, fresh_name, replace_items, subgraphs
 
 if TYPE_CHECKING:
@@ -70,6 +72,31 @@ def _rename(node: onnx.NodeProto, renamed: Mapping[str, str]) -> None:
                 _rename(inner, outer)
             for value in body.output:
                 value.name = outer.get(value.name, value.name)
+
+
+def scalar_ranges(model: onnx.ModelProto, facts: Facts) -> int:
+    """Make scalars of the one-element vectors that a ``Range`` reads; returns how many there were.
+
+    ONNX Runtime takes them, unless it knows their shape when it loads a model: then it refuses the model.
+    """
+    graph = model.graph
+    taken = {name for node in graph.node for name in (*node.input, *node.output)} | {t.name for t in graph.initializer}
+    labels = {node.name for node in graph.node}
+    nodes: list[onnx.NodeProto] = []
+    made = 0
+    for node in graph.node:
+        for position, name in enumerate(node.input if node.op_type == "Range" and not node.domain else ()):
+            if name in facts.types and shape_of(facts.types[name]) == (1,):
+                shape, scalar = (fresh_name(f"{name}.{what}", taken) for what in ("no axes", "scalar"))
+                graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.int64), shape))
+                label = fresh_name(f"{node.name}.Reshape", labels)
+                nodes.append(helper.make_node("Reshape", [name, shape], [scalar], label))
+                node.input[position] = scalar
+                made += 1
+        nodes.append(node)
+    if made:
+        replace_items(graph.node, nodes)
+    return made
 
 
 def apply(model: onnx.ModelProto, facts: Facts) -> int:

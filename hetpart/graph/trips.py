@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+UNKNOWN_TRIPS = 16
+"""How often a loop is taken to run where neither the user nor a shape says how often it does."""
 _ENDLESS = 1 << 31
 """Limits from here on are what exporters write for no limit."""
 _BODY_CONDITION = 1

@@ -182,3 +182,30 @@ def test_a_cut_through_bodies_computes_what_the_file_does() -> None:
         made = hetpart.partition(model, hardware="l4+epyc", placement=f"random:{seed}")
         with made.session(emulate=True) as session:
             np.testing.assert_allclose(session.run(None, {"x": x})[0], results(model, x)[0], rtol=1e-5)
+
+
+def test_a_range_over_vectors_of_one_element_can_be_loaded() -> None:
+    """As ONNX's own body of AffineGrid has it: bound dimensions choose the branch that one of them comes from."""
+    value = helper.make_tensor_value_info
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array([length])))],
+            name, [], [value(name, TensorProto.INT64, [1])],
+        )
+        for name, length in (("then_branch", 4), ("else_branch", 7))
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Size", ["x"], ["elements"], name="size"),
+        helper.make_node("Equal", ["elements", "few"], ["is_few"], name="equal"),
+        helper.make_node("If", ["is_few"], ["end"], name="if", **branches),
+        helper.make_node("Range", ["zero", "end", "one"], ["places"], name="range"),
+        helper.make_node("Cast", ["places"], ["y"], name="cast", to=FLOAT),
+    ]
+    model = model_of(nodes, [1, 4], opset=20)
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.shape.dim.add()
+    held = (("few", np.array(4)), ("zero", np.array(0)), ("one", np.array(1)))
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in held)
+    x = np.zeros((1, 4), np.float32)
+    with hetpart.partition(model, hardware="l4+epyc", placement="all-cpu").session() as session:
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.arange(4))

@@ -11,9 +11,8 @@ from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import whole
 from hetpart.cost_model.work import NO_WORK, Work
 from hetpart.graph.ir import AS_USUAL, Graph, Op
+from hetpart.graph.trips import UNKNOWN_TRIPS
 
-UNKNOWN_TRIPS = 16
-"""How often a loop is taken to run where neither the user nor a shape says how often it does."""
 OWN = Work(0.0, 0, 0)
 """What the op costs beside its bodies: to look at a condition or a counter."""
 

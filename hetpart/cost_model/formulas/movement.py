@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, moves_nothing, no_arithmetic, reads_nothing
+from hetpart.cost_model.formulas.table import (
+    CONTRIB,
+    bytes_read,
+    bytes_written,
+    moves_nothing,
+    no_arithmetic,
+    reads_nothing,
+)
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 METADATA = ("Constant", "OptionalHasElement", "SequenceEmpty", "SequenceLength", "Shape", "Size")
@@ -12,7 +19,7 @@ REFERENCES = ("Optional", "OptionalGetElement")
 """They pass on what they are given."""
 WHOLE = (
     "Concat", "DepthToSpace", "ReverseSequence", "SpaceToDepth", "Split", "Transpose",
-    "ConcatFromSequence", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence",
+    "ConcatFromSequence", "SequenceConstruct", "SplitToSequence",
 )  # fmt: skip
 """They move every element of their inputs once."""
 PARTIAL = ("CenterCropPad", "Crop", "DynamicSlice", "Expand", "Pad", "SequenceAt", "Slice", "Tile", "Trilu")
@@ -33,3 +40,8 @@ no_arithmetic((*CONTRIB_WHOLE, *CONTRIB_PARTIAL), CONTRIB)
 bytes_read.add(_read_what_is_written, PARTIAL)
 bytes_read.add(_read_what_is_written, CONTRIB_PARTIAL, CONTRIB)
 reads_nothing(FILLED)
+# A sequence with one tensor more, or less, holds those of the one before, which are not copied.
+no_arithmetic(("SequenceErase", "SequenceInsert"))
+for table in (bytes_read, bytes_written):
+    table.add(lambda _: 0, ("SequenceErase",))
+    table.add(lambda o: o.nbytes(1), ("SequenceInsert",))

@@ -13,7 +13,7 @@ from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import find_fusions, is_quantized
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
 from hetpart.cost_model.session.kernels import Lane, session_kernels
-from hetpart.cost_model.session.reuse import Kernel, Step, plan_buffers
+from hetpart.cost_model.session.reuse import Kernel, Made, Step, plan_buffers
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.scratch.table import Trace
 from hetpart.cost_model.wiring import Wiring
@@ -87,9 +87,13 @@ class _Body:
                 *step.allocates,
                 *(made for made in kernel.makes if made.value in ends and made.view_of not in self.inputs),
             ]
-            trace.play(kernel.scratch, lambda made=made: blocks.update((m.value, trace.take(m.nbytes)) for m in made))
+            trace.play(kernel.scratch, lambda made=made: blocks.update((m.value, trace.take(_taken(m))) for m in made))
             trace.give_back(*(blocks.pop(value) for value in step.releases))
         return {value: block for value, block in blocks.items() if value in ends}
+
+
+def _taken(made: Made) -> int:
+    return made.nbytes if made.parts is None else sum(made.parts)
 
 
 def _with_constants(body: Graph, op: Op, graph: Graph) -> Graph:
@@ -119,16 +123,22 @@ def _loop(o: Operands, runs: Sequence[_Body]) -> Scratch:
     body, trips, trace = runs[0], trips_of(o), Trace()
     trips = UNKNOWN_TRIPS if trips is None else trips
     states = set(body.outputs[: len(o.inputs) - BEFORE_STATES + 1])
+    added = {m.value: sum(m.parts) for kernel in body.kernels for m in kernel.makes if m.parts and m.value in states}
     trace.take(COUNTER_BYTES)
     trace.take(CONDITION_BYTES)
     carried: list[list[int]] = []
+    sequences: list[int] = []
     for trip in range(min(trips, STEADY)):
         if trip + 1 == STEADY:
             _take_slices(body, states, trips - STEADY, trace)
+            sequences += _take_repeated(trips - STEADY, sum(added.values()), trace)
         if len(carried) > 1:
             trace.give_back(*carried[-2])
         made = body.run(trace, own_outputs=True)
-        carried.append([block for value, block in made.items() if value in states])
+        carried.append([block for value, block in made.items() if value in states and value not in added])
+        sequences += [block for value, block in made.items() if value in added]
+    # What sequences hold is what the Loop returns.
+    trace.give_back(*sequences)
     return trace.scratch(trace.next_moment())
 
 
@@ -136,10 +146,13 @@ def _take_slices(body: _Body, states: set[int], trips: int, trace: Trace) -> Non
     """What ``trips`` trips leave for scan outputs."""
     made = {made.value: made.nbytes for kernel in body.kernels for made in kernel.makes}
     for value in set(body.outputs) - states:
-        slices = max(0, min(trips, MOST_SLICES))
-        for _ in range(slices):
-            trace.take(made.get(value, 0))
-        trace.take((trips - slices) * made.get(value, 0))
+        _take_repeated(trips, made.get(value, 0), trace)
+
+
+def _take_repeated(trips: int, nbytes: int, trace: Trace) -> list[int]:
+    """Blocks of ``nbytes`` for every trip, those of many trips in one."""
+    single = max(0, min(trips, MOST_SLICES))
+    return [*(trace.take(nbytes) for _ in range(single)), trace.take((trips - single) * nbytes)]
 
 
 def _scan(o: Operands, runs: Sequence[_Body]) -> Scratch:
@@ -159,4 +172,18 @@ def _scan(o: Operands, runs: Sequence[_Body]) -> Scratch:
     return trace.scratch()
 
 
-BODIES: Mapping[str, Callable[[Operands, Sequence[_Body]], Scratch]] = {"If": _branch, "Loop": _loop, "Scan": _scan}
+def _map(o: Operands, runs: Sequence[_Body]) -> Scratch:
+    """A copy of a tensor while the body runs on it; what that makes lies in the sequence that is returned."""
+    trace = Trace()
+    first = o.input(0)
+    trace.take(max((first.parts if first is not None else None) or (0,)))
+    runs[0].run(trace)
+    return trace.scratch()
+
+
+BODIES: Mapping[str, Callable[[Operands, Sequence[_Body]], Scratch]] = {
+    "If": _branch,
+    "Loop": _loop,
+    "Scan": _scan,
+    "SequenceMap": _map,
+}

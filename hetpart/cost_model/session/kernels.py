@@ -24,6 +24,8 @@ IN_PLACE = frozenset({
     "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
 })  # fmt: skip
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
+SHARING = frozenset({"Identity", "SequenceErase", "SequenceInsert"})
+"""A sequence that they make holds the tensors of the one they are given."""
 SUMS = frozenset({"Add", "Sum"})
 
 
@@ -145,8 +147,23 @@ class _Session:
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
         scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        kernel = Kernel(reads, made, scratch, ops=_ids(computing), views=_views(computing, self.graph))
+        kernel = Kernel(reads, made, scratch, _ids(computing), _views(computing, self.graph), holds=self._held(reads))
         self._append(self._gated(kernel, members, index), index)
+
+    def _held(self, reads: tuple[int, ...]) -> tuple[int, ...]:
+        """Sequences that hold tensors of those that are read: one with more, or less, in it copies none."""
+        found: list[int] = []
+        waiting = [value for value in reads if self.graph.values[value].parts is not None]
+        while waiting:
+            maker = self.graph.values[waiting.pop()].producer
+            source = self.graph.ops[maker].inputs[0] if maker is not None and self._shares(maker) else None
+            if source is not None:
+                waiting.append(source)
+                found.append(self.simple.value(source))
+        return tuple(found)
+
+    def _shares(self, op: int) -> bool:
+        return self.graph.ops[op].op_type in SHARING and not self.graph.ops[op].domain
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
         reads = self._reads(members)
@@ -189,6 +206,11 @@ class _Session:
         made = replace(made, view_of=view, over=tuple(map(self._number, made.over)))
         return _wide(made) if self._is_half(made.value) else made
 
+    def _added(self, op: Op) -> tuple[int, ...]:
+        """Bytes of what ``op`` puts into a sequence."""
+        added = op.inputs[1] if op.op_type == "SequenceInsert" and len(op.inputs) > 1 else None
+        return () if added is None else (self.graph.values[added].nbytes,)
+
     def _overwrites(self, op: Op) -> bool:
         return op.op_type in IN_PLACE or op.op_type in UPDATES[self.lane.provider]
 
@@ -210,6 +232,9 @@ class _Session:
     def _made(self, value: int, computing: tuple[Op, ...]) -> Made:
         plain, last = _plain(self.graph.values[value]), computing[-1]
         first = last.inputs[0] if last.inputs else None
+        parts = self.graph.values[value].parts
+        if parts is not None:
+            return replace(plain, parts=self._added(last) if self._shares(last.id) else parts)
         if len(computing) > 1 or last.domain or first is None or value in last.results[1:]:
             return Made(plain.value, plain.nbytes, _product_form(computing, self.graph) or plain.form)
         first = self.simple.value(first)

@@ -38,8 +38,11 @@ def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: 
     steps = plan_buffers(kernels, kept)
     _first_run(steps, arena, pattern)
     block = arena.allocate(pattern.nbytes) if pattern.nbytes else None
-    for scratch in dict.fromkeys(step.scratch for step in steps if step.scratch.blocks):
-        _work(scratch, arena)
+    if any(made.parts for step in steps for made in step.allocates):
+        _later_run(steps, arena)
+    else:
+        for scratch in dict.fromkeys(step.scratch for step in steps if step.scratch.blocks):
+            _work(scratch, arena)
     if block is not None:
         arena.release(block)
     return SessionMemory(arena.peak, arena.held)
@@ -47,12 +50,14 @@ def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: 
 
 def _first_run(steps: Sequence[Step], arena: Arena, pattern: Pattern) -> None:
     chunks: dict[int, tuple[Chunk, tuple[int, int]]] = {}
+    sequences: dict[int, list[Chunk]] = {}
     for step in steps:
 
         def make(allocates: tuple[Made, ...] = step.allocates) -> None:
             for made in allocates:
-                if made.nbytes:
+                if made.parts is None and made.nbytes:
                     chunks[made.value] = (arena.allocate(made.nbytes), pattern.allocate(made.nbytes))
+            _take_parts(allocates, arena, sequences)
 
         _work(step.scratch, arena, make)
         for value in step.releases:
@@ -60,6 +65,27 @@ def _first_run(steps: Sequence[Step], arena: Arena, pattern: Pattern) -> None:
                 chunk, block = chunks.pop(value)
                 arena.release(chunk)
                 pattern.release(block)
+        _give_back(step, arena, sequences)
+
+
+def _later_run(steps: Sequence[Step], arena: Arena) -> None:
+    """What a run takes beside the block: sequences, whose sizes ONNX Runtime does not note, and scratch."""
+    sequences: dict[int, list[Chunk]] = {}
+    for step in steps:
+        _work(step.scratch, arena, lambda step=step: _take_parts(step.allocates, arena, sequences))
+        _give_back(step, arena, sequences)
+
+
+def _take_parts(allocates: Sequence[Made], arena: Arena, sequences: dict[int, list[Chunk]]) -> None:
+    for made in allocates:
+        if made.parts:
+            sequences[made.value] = [arena.allocate(nbytes) for nbytes in made.parts]
+
+
+def _give_back(step: Step, arena: Arena, sequences: dict[int, list[Chunk]]) -> None:
+    for value in step.releases:
+        for chunk in sequences.pop(value, ()):
+            arena.release(chunk)
 
 
 def _work(scratch: Scratch, arena: Arena, make: Callable[[], None] = _nothing) -> None:

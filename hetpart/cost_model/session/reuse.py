@@ -28,6 +28,8 @@ class Made:
     view_of: int | None = None
     over: tuple[int, ...] = ()
     """Inputs that the kernel may overwrite with it."""
+    parts: tuple[int, ...] | None = None
+    """Of a sequence, bytes of each tensor that is made for it: they are taken one by one, in every run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class Kernel:
     """Nodes beside it that only give its operands other shapes."""
     op_type: str = ""
     """Of an op that becomes several kernels, what this one computes."""
+    holds: tuple[int, ...] = ()
+    """Values whose tensors are in the sequences it reads: none of them goes before those."""
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        return (*self.reads, *self.holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ def _planned(kernels: Sequence[Kernel], kept: Iterable[int]) -> _Plan:
     for kernel in kernels:
         for made in kernel.makes:
             plan.place(made)
-        for value in (*kernel.reads, *(made.value for made in kernel.makes)):
+        for value in (*kernel.needs, *(made.value for made in kernel.makes)):
             plan.use(value)
     return plan
 
@@ -99,7 +107,7 @@ class _Plan:
     def of(cls, kernels: Sequence[Kernel], kept: frozenset[int]) -> _Plan:
         left = Counter(kept)
         for kernel in kernels:
-            left.update(kernel.reads)
+            left.update(kernel.needs)
             left.update(made.value for made in kernel.makes)
         forms = {made.value: made.form for kernel in kernels for made in kernel.makes}
         return cls(kept, left, {value: value for value in left}, forms, {}, set(), set())
@@ -141,7 +149,7 @@ class _Plan:
     def steps(self, kernels: Sequence[Kernel]) -> tuple[Step, ...]:
         last: dict[int, int] = {}
         for position, kernel in enumerate(kernels):
-            for value in (*kernel.reads, *(made.value for made in kernel.makes)):
+            for value in (*kernel.needs, *(made.value for made in kernel.makes)):
                 last[self.buffer[value]] = position
         released: list[list[int]] = [[] for _ in kernels]
         for owner, position in last.items():
