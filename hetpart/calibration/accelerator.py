@@ -48,17 +48,17 @@ class Place:
     provider: Provider
 
 
-def measure_accelerator(place: Place, models: Mapping[Key, bytes]) -> AcceleratorCalibration:
+def measure_accelerator(place: Place, models: Mapping[Key, bytes], end: float = inf) -> AcceleratorCalibration:
     """What ``place`` takes for every probe of ``models``, and for copies.
 
     Every run ends when the device has finished: ONNX Runtime waits for it. Caches play no part, for a kernel takes
-    as long as starting it while its operands fit them.
+    as long as starting it while its operands fit them. From ``end`` on, by the clock, each is timed once.
     """
     runs: dict[Key, float] = {}
     for key, content in models.items():
         # The provider has not every kernel; families of which one is missing are priced by their work.
         with suppress(Exception):
-            runs[key] = _seconds(place, content)
+            runs[key] = _seconds(place, content, end)
     if SHORT not in runs:
         raise DeviceUnavailableError(
             f"no kernel runs on {place.device}, {place.name}", hint="see whether ONNX Runtime's provider starts there"
@@ -90,8 +90,8 @@ def _rates(readings: Readings) -> KernelRates:
     )
 
 
-def _seconds(place: Place, content: bytes) -> float:
-    """The least of some runs on operands that lie in the device's memory."""
+def _seconds(place: Place, content: bytes, end: float) -> float:
+    """The least of some runs on operands that lie in the device's memory; of one when the clock shows ``end``."""
     session = plain_session(content, place.provider, place.device)
     binding = session.io_binding()
     inputs = session.get_inputs()
@@ -104,7 +104,10 @@ def _seconds(place: Place, content: bytes) -> float:
     for run in range(WARMING + RUNS):
         started = perf_counter()
         session.run_with_iobinding(binding)
-        least = min(least, perf_counter() - started) if run >= WARMING else inf
+        ended = perf_counter()
+        least = min(least, ended - started) if run >= WARMING else inf
+        if run >= WARMING and ended > end:
+            break
     del blocks
     return least
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def calibrate(profile: Path | None, threads: int, *, refine: bool, as_json: bool) -> None:
-    """Measure this machine's processor in about a minute; plans use the figures from then on."""
+    """Measure this machine in under a minute; plans use the figures from then on."""
     if profile is not None and refine:
         raise InvalidOptionError(
             "--refine measures again and --from-profile measures nothing", hint="ask for one after the other"

@@ -129,8 +129,10 @@ def _grown(maker: Maker) -> list[Parts | None]:
         states = (body.values[value].parts for value in body.outputs[1:])
         for position, after in enumerate(states, _BEFORE_STATES):
             before = maker.parts(position)
-            known = before is not None and after is not None
-            found.append((*before, *after[len(before) :] * min(trips, MOST_PARTS)) if known else None)
+            if before is None or after is None:
+                found.append(None)
+            else:
+                found.append((*before, *after[len(before) :] * min(trips, MOST_PARTS)))
     return found
 
 

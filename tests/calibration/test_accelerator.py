@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import inf
 
 import pytest
 
-from hetpart.calibration import measure, probes
+from hetpart.calibration import accelerator, measure, probes
 from hetpart.calibration.accelerator import COPY_BYTES, Place, measure_accelerator
 from hetpart.cost_model import calibrated, machines
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, CopyRate
 from hetpart.cost_model.detect import DriverGpu, this_processor
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, HetpartError
+from hetpart.runtime.sessions import plain_session
 from hetpart.runtime.transport import HostMemory
 
 GPU = DriverGpu("NVIDIA Nothing 1", 10**10, 9 * 10**9)
@@ -50,6 +52,27 @@ def test_every_family_is_measured_but_what_has_no_kernel(measured):
     assert set(measured.rates.tables) == families
     assert all(seconds > 0 for found in measured.rates.tables.values() for seconds in found.seconds)
     assert {"float32", "float64", "int8"} <= set(measured.rates.peak_flops)
+
+
+@pytest.mark.parametrize(("end", "timed"), [(0.0, 1), (inf, accelerator.RUNS)])
+def test_when_its_time_is_up_a_kernel_is_timed_once(models, monkeypatch, end, timed):
+    sessions = []
+
+    class Counted:
+        def __init__(self, content, *place):
+            self.session, self.runs = plain_session(content, *place), 0
+            sessions.append(self)
+
+        def run_with_iobinding(self, binding):
+            self.runs += 1
+            self.session.run_with_iobinding(binding)
+
+        def __getattr__(self, name):
+            return getattr(self.session, name)
+
+    monkeypatch.setattr(accelerator, "plain_session", Counted)
+    measure_accelerator(Place(GPU.name, "cuda:0", HostMemory(), Provider.CPU), models, end)
+    assert {session.runs for session in sessions} == {accelerator.WARMING + timed}
 
 
 def test_copies_are_measured_both_ways_from_both_kinds_of_memory(measured):
