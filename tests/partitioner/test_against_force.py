@@ -72,6 +72,7 @@ def test_three_states_of_layers(part: int) -> None:
     agreed = list(filter(None, map(assert_agrees, map(layered_problem, range(16 * part, 16 * part + 16)))))
     assert any(best.streams for _, best in agreed)
     assert np.mean([found.total_seconds / best.total_seconds for found, best in agreed]) <= 1.01
+    assert np.mean([1 - found.lower_bound / best.cost for found, best in agreed]) <= 0.2
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.milp import Rows
-from hetpart.partitioner.bounds.moments import Moments, moments
+from hetpart.partitioner.bounds.moments import moments
 from hetpart.partitioner.bounds.several import several
 from hetpart.partitioner.bounds.single import single
+from hetpart.partitioner.bounds.streaming_rows import streaming_moments
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.scoring import forced_placement
 from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
 
@@ -45,7 +46,7 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
     session = int(problem.session_bytes[ACCELERATOR])
     if problem.stands_for_weight is not None:
         within = _less(problem, LEAST_PARTITIONS * session)
-        return () if within is None else (Branch(within, _weights_alone),)
+        return () if within is None else (Branch(within, streaming_moments),)
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
         return (Branch(problem, moments),)
     left = (_less(problem, session), _less(problem, 2 * session))
@@ -54,12 +55,6 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         for within, rows in zip(left, (single, several(session)), strict=True)
         if within is not None
     )
-
-
-def _weights_alone(program: Program) -> Moments:
-    """Nothing beside weights: the moment in which most weights stream by may be another than any."""
-    del program
-    return Moments(Rows(), 0, ())
 
 
 def host_seconds(problem: PlacementProblem) -> float:
