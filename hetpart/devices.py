@@ -44,6 +44,9 @@ class Device:
     bandwidth_efficiency: float = 1.0
     threads: int = 0
     """Threads per lane; 0 leaves the choice to ONNX Runtime."""
+    clock: float = 0.0
+    """Cycles/s of one core; 0 where kernels run on thousands of them."""
+    cores: int = 1
     sources: dict[str, str] = field(default_factory=dict[str, str])
     """Where each figure comes from."""
     rates: KernelRates | None = None

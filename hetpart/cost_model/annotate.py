@@ -186,7 +186,15 @@ def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Pro
     if not inner and provider not in fusions.absorbed[op.id]:
         return work
     written, launches = (0, 0) if provider in fusions.absorbed[op.id] else (work.bytes_written, work.launches)
-    return Work(work.flops, max(0, work.bytes_read - inner), written, work.bytes_scattered, launches)
+    return Work(
+        work.flops,
+        max(0, work.bytes_read - inner),
+        written,
+        work.bytes_scattered,
+        launches,
+        work.serial_cycles,
+        work.spread_cycles,
+    )
 
 
 def _changed_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:

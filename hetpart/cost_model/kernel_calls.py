@@ -199,13 +199,11 @@ HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
 _COPIES = ("DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile")
 RULES: Mapping[str, tuple[str, _Rule]] = {
-    **dict.fromkeys(
-        ("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round", "Sign"), ("relu", _each_element)
-    ),
+    **dict.fromkeys(("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round"), ("relu", _each_element)),
     **dict.fromkeys(("Add", "Max", "Min", "Mul", "Sub", "Sum"), ("add", _two_sided)),
     **dict.fromkeys(("Div", "Reciprocal", "Sqrt"), ("div", _two_sided)),
-    **dict.fromkeys(("Exp", "Log", "Softplus"), ("exp", _each_element)),
-    **dict.fromkeys(("Elu", "HardSigmoid", "HardSwish", "Sigmoid", "Swish"), ("sigmoid", _each_element)),
+    **dict.fromkeys(("Exp",), ("exp", _each_element)),
+    **dict.fromkeys(("HardSigmoid", "HardSwish", "Sigmoid", "Swish"), ("sigmoid", _each_element)),
     **dict.fromkeys(
         ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), ("layer_normalization", _rowwise)
     ),

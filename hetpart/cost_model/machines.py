@@ -35,6 +35,7 @@ from hetpart.cost_model.profiles import (
     FILE_HINT,
     OPTIONAL,
     PEAK,
+    USUAL_CLOCK,
     Kind,
     Profile,
     device_of,
@@ -287,7 +288,9 @@ def _rated(accelerator: Profile, processor: Profile) -> Profile:
         return accelerator
     rates = {key: rate for key, rate in processor.figures.items() if key.startswith(PEAK)}
     rates |= {key: processor.figures[key] for key in _SHARED_FIGURES}
+    rates["clock"] = processor.figures.get("clock", USUAL_CLOCK)
     sped = {key: rate if "efficiency" in key else rate * factor for key, rate in rates.items()}
+    sped["cores"] = processor.figures["cores"]
     own = accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s")
     if processor.rates is None:
         return own

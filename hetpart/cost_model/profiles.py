@@ -51,11 +51,13 @@ REQUIRED: Mapping[Kind, tuple[str, ...]] = {
 BACK = "_back"
 """Ends the name of a link's figure on the way to the host, where that is another than on the way from it."""
 OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
-    Kind.ACCELERATOR: (),
-    Kind.CPU: (),
+    Kind.ACCELERATOR: ("clock", "cores"),
+    Kind.CPU: ("clock",),
     Kind.LINK: tuple(key + BACK for key in REQUIRED[Kind.LINK]),
 }
-"""Figures a profile may have beside those."""
+"""Figures a profile may have beside those. An accelerator has cores and a clock where it is emulated."""
+USUAL_CLOCK = 2.5e9
+"""Cycles/s of a processor whose profile says none: an estimate, as of a usual cloud machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,8 @@ def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
         efficiency=figures["efficiency"],
         bandwidth_efficiency=figures["bandwidth_efficiency"],
         threads=threads,
+        clock=figures.get("clock", USUAL_CLOCK if profile.kind is Kind.CPU else 0.0),
+        cores=max(1, int(figures.get("cores", 1))),
         sources=dict(profile.sources),
         rates=profile.rates,
     )

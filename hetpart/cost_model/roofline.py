@@ -46,10 +46,15 @@ def stream_rate(device: Device) -> float:
     return device.bandwidth * device.bandwidth_efficiency
 
 
+def _one_by_one(work: Work, device: Device) -> float:
+    """Seconds of what a processor computes element by element."""
+    return (work.serial_cycles + work.spread_cycles / device.cores) / device.clock if device.clock else 0.0
+
+
 def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECONDS) -> Estimate:
     """Seconds ``work`` takes on ``device``, and which roof it meets. An op without launches costs a ``visit``."""
     computing, streaming = flops_rate(device, dtype), stream_rate(device)
-    arithmetic = work.flops / computing
+    arithmetic = max(work.flops / computing, _one_by_one(work, device))
     streamed = max(0, work.bytes_moved - work.bytes_scattered) / streaming
     scattered = work.bytes_scattered / device.random_bandwidth
     memory = streamed + scattered

@@ -16,6 +16,10 @@ class Work:
     """The part of ``bytes_read + bytes_written`` that lies in rows at arbitrary addresses."""
     launches: int = 1
     """Kernels it starts: none for a view, one for most ops, many for control flow and recurrent ops."""
+    serial_cycles: float = 0.0
+    """Cycles that one core takes where a processor's kernel goes element by element, on one thread."""
+    spread_cycles: float = 0.0
+    """The same of kernels that divide the elements among all threads."""
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -32,6 +36,8 @@ class Work:
             self.bytes_written * times,
             self.bytes_scattered * times,
             self.launches * times,
+            self.serial_cycles * times,
+            self.spread_cycles * times,
         )
 
     @property

@@ -58,3 +58,11 @@ def test_accelerators_without_a_link_copy_through_the_host():
     machine = Machine("two", devices, (up, down), "a test")
     assert copy_seconds(machine, 10**9, 1, 2) == pytest.approx(1 + 1 + 2 + 0.5)
     assert copy_seconds(machine, 10**9, 1, 1) == 0.0
+
+
+def test_what_goes_element_by_element_takes_its_cycles():
+    work = Work(flops=1e3, bytes_read=4000, bytes_written=4000, serial_cycles=6e6, spread_cycles=8e6)
+    slow = replace(DEVICE, clock=2e9, cores=4)
+    assert estimate(work, slow, "float32").seconds == pytest.approx(slow.launch_seconds + 3e-3 + 1e-3)
+    assert estimate(work, slow, "float32").bound is Bound.COMPUTE
+    assert estimate(work, replace(slow, clock=0.0), "float32").seconds < 1e-4

@@ -18,6 +18,7 @@ from hetpart.cost_model.formulas import (
     pooling,
     quantization,
     recurrent,
+    scalar,
 )
 from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 
@@ -25,6 +26,6 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
     attention, classical, control, convolution, decoding, elementwise, experts, gathering, generation, matmul,
-    movement, normalization, pooling, quantization, recurrent,
+    movement, normalization, pooling, quantization, recurrent, scalar,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

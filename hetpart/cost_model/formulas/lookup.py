@@ -9,6 +9,8 @@ from hetpart.cost_model.formulas.table import (
     bytes_written,
     flops,
     launches,
+    serial_cycles,
+    spread_cycles,
     whole,
 )
 from hetpart.cost_model.work import Work
@@ -33,6 +35,8 @@ def work_of(op: Op, graph: Graph) -> Work | None:
         bytes_written.answer(key, operands, operands.output_bytes),
         bytes_scattered=bytes_scattered.answer(key, operands, 0),
         launches=launches.answer(key, operands, 1),
+        serial_cycles=serial_cycles.answer(key, operands, 0.0),
+        spread_cycles=spread_cycles.answer(key, operands, 0.0),
     )
 
 

@@ -72,6 +72,9 @@ bytes_scattered: Table[int] = Table("bytes scattered")
 """An op that is missing here touches no scattered rows."""
 launches: Table[int] = Table("launches")
 """An op that is missing here starts one kernel."""
+serial_cycles: Table[float] = Table("serial cycles")
+spread_cycles: Table[float] = Table("spread cycles")
+"""Ops that are missing in both have vectorised kernels on processors, which take as long as their flops and bytes."""
 
 
 def per_output_element(rows: Mapping[str, float], domain: str = ONNX) -> None:
