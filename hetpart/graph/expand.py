@@ -40,6 +40,8 @@ class Expander:
     """How many ops of each type were."""
     refused: dict[str, None] = field(default_factory=dict[str, None])
     """Names of ops whose body ``onnx`` does not tell; they stay as they are."""
+    _names: _Names | None = None
+    """Built where the first is, for most models hold none."""
     _templates: dict[Hashable, _Template | None] = field(default_factory=dict[Any, Any])
 
     @property
@@ -55,22 +57,22 @@ class Expander:
     def expand(self, graph: Graph) -> bool:
         """Expand what is to be expanded in ``model``, whose graph is ``graph``; returns whether anything was."""
         before = self.expanded.total()
-        names = _Names.of(self.model)
+        self._names = None
         numbers = {op.name: op for op in graph.ops}
         nodes = self.model.graph.node
         ops = [numbers.get(node.name) for node in nodes]
-        made = [self._nodes(node, op, graph, names) for node, op in zip(nodes, ops, strict=True)]
+        made = [self._nodes(node, op, graph) for node, op in zip(nodes, ops, strict=True)]
         if self.expanded.total() == before:
             return False
         replace_items(nodes, [node for group in made for node in group])
         return True
 
-    def _nodes(self, node: onnx.NodeProto, op: Op | None, graph: Graph, names: _Names) -> Sequence[onnx.NodeProto]:
+    def _nodes(self, node: onnx.NodeProto, op: Op | None, graph: Graph) -> Sequence[onnx.NodeProto]:
         """``node``, or what stands in its place. One that is no op computes a constant."""
         if op is None:
             return [node]
         if op.bodies:
-            self._inside(node, op, names)
+            self._inside(node, op)
             return [node]
         if node.name in self.refused or not self.expands(op, graph):
             return [node]
@@ -78,14 +80,15 @@ class Expander:
         if template is None:
             return [node]
         self.expanded[node.op_type] += 1
-        return list(_instances(node, template, names))
+        self._names = self._names or _Names.of(self.model)
+        return list(_instances(node, template, self._names))
 
-    def _inside(self, node: onnx.NodeProto, op: Op, names: _Names) -> None:
+    def _inside(self, node: onnx.NodeProto, op: Op) -> None:
         """Expand what is to be in the subgraphs of ``node``, which are the bodies of ``op`` in their order."""
         inner = (body for attribute in node.attribute for body in subgraphs(attribute))
         for proto, body in zip(inner, op.bodies, strict=True):
             pairs = zip(proto.node, body.ops, strict=True)
-            made = [self._nodes(each, known, body, names) for each, known in pairs]
+            made = [self._nodes(each, known, body) for each, known in pairs]
             if any(len(group) != 1 or group[0] is not each for group, each in zip(made, proto.node, strict=True)):
                 replace_items(proto.node, [each for group in made for each in group])
 

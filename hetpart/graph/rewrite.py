@@ -80,6 +80,8 @@ def scalar_ranges(model: onnx.ModelProto, facts: Facts) -> int:
     ONNX Runtime takes them, unless it knows their shape when it loads a model: then it refuses the model.
     """
     graph = model.graph
+    if all(node.op_type != "Range" for node in graph.node):
+        return 0
     taken = {name for node in graph.node for name in (*node.input, *node.output)} | {t.name for t in graph.initializer}
     labels = {node.name for node in graph.node}
     nodes: list[onnx.NodeProto] = []

@@ -49,7 +49,11 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 def bodies_of(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """The subgraphs a node holds. Hardly any node does, so this is quick to say no."""
-    return [body for attribute in node.attribute if attribute.type in _HOLDS_GRAPHS for body in subgraphs(attribute)]
+    found: tuple[onnx.GraphProto, ...] = ()
+    for attribute in node.attribute:
+        if attribute.type in _HOLDS_GRAPHS:
+            found = (*found, *subgraphs(attribute))
+    return found
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
