@@ -12,6 +12,7 @@ from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
 from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed, loops_limited
 from hetpart.cost_model.fusion import Fusions, find_fusions
+from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
@@ -179,6 +180,9 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
     """What is left of ``work`` when values inside a fused kernel, and what stays as it is, are not written and read."""
     work = _changed_work(work, op, graph, fusions, provider)
+    if gate_of(provider, op):
+        gate = graph.values[op.results[0]].nbytes
+        work += Work(0.0, bytes_read=2 * gate, bytes_written=gate)
     inner = 0
     for number in op.uses:
         value = graph.values[number]

@@ -139,3 +139,17 @@ def called(kernel: Kernel, graph: Graph) -> str:
     """The type of a kernel's node: a convolution takes what is behind it over."""
     members = [graph.ops[op].op_type for op in kernel.ops]
     return "Conv" if "Conv" in members else members[-1]
+
+
+def test_an_op_that_becomes_two_is_priced_as_both() -> None:
+    whole = between("HardSwish", {"x": ROWS}, {"y": ROWS}, 22)
+    nodes = [
+        helper.make_node("HardSigmoid", ["x"], ["gate"], name="gate", alpha=1 / 6, beta=0.5),
+        helper.make_node("Mul", ["x", "gate"], ["y"], name="product"),
+    ]
+    parts = hetpart.annotate(model_of(nodes, {"x": ROWS}, {"y": ROWS}, {}, 22), hardware="l4+epyc")
+    costs = hetpart.annotate(whole, hardware="l4+epyc")
+    (op,) = (op for op in costs.graph.ops if op.op_type == "HardSwish")
+    cpu, cuda = costs.ops[op.id].seconds
+    assert cpu == pytest.approx(sum(cost.seconds[0] for cost in parts.ops), rel=0.01)
+    assert cuda < 0.6 * sum(cost.seconds[1] for cost in parts.ops)
