@@ -6,27 +6,27 @@ but one, the last, feed members alone. Such a group is convex, so it can always 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
-from hetpart.cost_model.patterns import patterns
-from hetpart.cost_model.sums import MATRIX, adds_bias, is_gemm, is_row_sum, is_skip, rank
+from hetpart.cost_model.epilogues import (
+    EPILOGUES,
+    EVERYWHERE,
+    EXTENDED,
+    NOWHERE,
+    ON_CPU,
+    QUANTIZED_ON_CPU,
+    TANH_GELU,
+    bias_before,
+    quantized_kernel,
+)
+from hetpart.cost_model.foldings import VIEWS, foldings, takes_operands
+from hetpart.cost_model.patterns import fused_formulas
 from hetpart.cost_model.updates import in_place_on
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
-
-EVERYWHERE = frozenset({Provider.CPU, Provider.CUDA})
-ON_CPU = frozenset({Provider.CPU})
-NOWHERE: frozenset[Provider] = frozenset()
-
-CONV_ACTIVATIONS = ("Clip", "HardSigmoid", "LeakyRelu", "Sigmoid", "Tanh")
-GEMM_ACTIVATIONS = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-QUANTIZED_ON_CPU = frozenset({
-    "Add", "AveragePool", "Concat", "Conv", "Gemm", "GlobalAveragePool", "LeakyRelu", "MatMul", "MaxPool", "Mul",
-    "Relu", "Reshape", "Resize", "Sigmoid", "Softmax", "Split", "Squeeze", "Transpose", "Unsqueeze", "Where",
-})  # fmt: skip
-"""Ops the CPU provider computes on integers when dequantized inputs and a quantized output stand around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,31 @@ class Fusions:
     """Providers on which the op's output is never written: another member's kernel takes it over."""
     in_place: tuple[frozenset[Provider], ...]
     """Providers on which the op writes a few elements over its first input, and copies none."""
+    folded: frozenset[int]
+    """Ops that what reads them computes on the way, each for itself; where one alone does they are of its group."""
+    kernels: Mapping[int, str]
+    """Type of the kernel that a group ends with, by the last op, as the CPU provider calls it; others keep theirs."""
 
 
 def find_fusions(graph: Graph) -> Fusions:
     """What ONNX Runtime fuses in ``graph`` when all of it runs in one session."""
     wiring = Wiring.of(graph)
-    absorbed = [NOWHERE] * len(graph.ops)
-    parents = list(range(len(graph.ops)))
-    for members in patterns(wiring):
-        last, integers = max(members), any(graph.ops[member].op_type == "MatMulInteger" for member in members)
-        for member in members - {last}:
-            absorbed[member] = ON_CPU if integers else EVERYWHERE
-            _join(parents, member, last)
-    for op in graph.ops:
-        consumer = wiring.sole_consumer(op)
-        providers = NOWHERE if consumer is None else _epilogue(op, consumer, wiring)
-        if consumer is not None and providers:
-            absorbed[op.id] |= providers
-            _join(parents, op.id, consumer.id)
-    in_place = tuple(in_place_on(op, wiring) for op in graph.ops)
-    return Fusions(tuple(_root(parents, op.id) for op in graph.ops), tuple(absorbed), in_place)
+    found = _Found.of(wiring)
+    taken: set[int] = set()
+    for fused in fused_formulas(wiring):
+        on_cpu = any(is_op(graph.ops[member], "MatMulInteger") for member in fused.members)
+        found.fuse(fused.members, fused.kernel, ON_CPU if on_cpu else EVERYWHERE)
+        taken |= fused.members
+    folded = foldings(wiring, taken)
+    found.fold(folded, taken)
+    for op in wiring.simple.ops:
+        consumer = wiring.sole_consumer(op) if found.may_extend(op) else None
+        if consumer is not None:
+            found.extend(op, consumer)
+    found.add_biases()
+    in_place = tuple([in_place_on(op, wiring) for op in graph.ops])
+    groups = tuple([found.root(op.id) for op in graph.ops])
+    return Fusions(groups, tuple(found.absorbed), in_place, folded, found.kernels)
 
 
 def fusion_groups(graph: Graph) -> tuple[int, ...]:
@@ -66,90 +71,98 @@ def fusion_groups(graph: Graph) -> tuple[int, ...]:
     return find_fusions(graph).groups
 
 
-def _root(parents: list[int], op: int) -> int:
-    while parents[op] != op:
-        parents[op] = parents[parents[op]]
-        op = parents[op]
-    return op
+@dataclass(slots=True)
+class _Found:
+    """Groups as they grow."""
 
+    wiring: Wiring
+    absorbed: list[frozenset[Provider]]
+    parents: list[int]
+    folded: frozenset[int] = frozenset()
+    kernels: dict[int, str] = field(default_factory=dict[int, str])
 
-def _join(parents: list[int], first: int, second: int) -> None:
-    low, high = sorted((_root(parents, first), _root(parents, second)))
-    parents[high] = low
+    @classmethod
+    def of(cls, wiring: Wiring) -> _Found:
+        count = len(wiring.graph.ops)
+        return cls(wiring, [NOWHERE] * count, list(range(count)))
 
+    def root(self, op: int) -> int:
+        while self.parents[op] != op:
+            self.parents[op] = self.parents[self.parents[op]]
+            op = self.parents[op]
+        return op
 
-def _epilogue(op: Op, consumer: Op, wiring: Wiring) -> frozenset[Provider]:
-    """Providers on which ``consumer`` is computed by the kernel of ``op``, or the other way round."""
-    if op.domain or consumer.domain:
-        return NOWHERE
-    if op.op_type == "DequantizeLinear":
-        return ON_CPU if is_quantized(consumer, wiring) else NOWHERE
-    if consumer.op_type == "QuantizeLinear":
-        return ON_CPU if is_quantized(op, wiring) else NOWHERE
-    rule = EPILOGUES.get((op.op_type, consumer.op_type))
-    return NOWHERE if rule is None else rule(op, consumer, wiring)
+    def fuse(self, members: frozenset[int], kernel: str, providers: frozenset[Provider]) -> None:
+        """Have ``members`` run as one kernel."""
+        last = max(members)
+        for member in members - {last}:
+            self.absorbed[member] |= providers
+        self._unite(members)
+        self.kernels[last] = kernel
 
+    def fold(self, folded: frozenset[int], taken: AbstractSet[int]) -> None:
+        """Have ``folded`` ops vanish into what reads them; ``taken`` are those of formulas."""
+        self.folded, ops = folded, self.wiring.graph.ops
+        for number in folded:
+            self.absorbed[number] = EVERYWHERE
+            users = self.wiring.users(ops[number])
+            if len(users) == 1:
+                self._unite({number, *users})
+            if ops[number].op_type in VIEWS:
+                self.kernels[users[0]] = "Reshape"
+        for op in self.wiring.simple.ops:
+            if is_op(op, "MatMul") and takes_operands(op, self.wiring, taken):
+                self.kernels[op.id] = "FusedMatMul"
 
-def is_quantized(op: Op, wiring: Wiring) -> bool:
-    """Whether ``op`` stands between dequantized inputs and a quantized output, so that it is computed on integers."""
-    if op.op_type not in QUANTIZED_ON_CPU or op.domain:
-        return False
-    first, consumer = wiring.producer(op.inputs[0] if op.inputs else None), wiring.sole_consumer(op)
-    return is_op(first, "DequantizeLinear") and is_op(consumer, "QuantizeLinear")
+    def may_extend(self, op: Op) -> bool:
+        """Whether some row speaks of ``op`` as the one that is read."""
+        quantized = op.op_type in QUANTIZED_ON_CPU or op.op_type == "DequantizeLinear"
+        return op.id not in self.folded and (quantized or self.kernels.get(op.id, op.op_type) in EXTENDED)
 
+    def extend(self, op: Op, consumer: Op) -> None:
+        """Have ``consumer``, or what it vanishes into, run as part of what computes ``op`` where a row says so."""
+        reader = self.wiring.sole_consumer(consumer) if consumer.id in self.folded else consumer
+        if op.domain or reader is None or reader.domain:
+            return
+        kernel = self.kernels.get(op.id, op.op_type)
+        row = quantized_kernel(op, reader, self.wiring) or EPILOGUES.get((kernel, self._kind(reader)))
+        providers = NOWHERE if row is None else row.rule(op, reader, self.wiring)
+        if row is not None and providers:
+            self.absorbed[op.id] |= providers
+            self._unite({op.id, consumer.id, reader.id})
+            self.kernels[reader.id] = row.kernel or kernel
 
-_Rule = Callable[[Op, Op, Wiring], frozenset[Provider]]
+    def _kind(self, op: Op) -> str:
+        tanh = op.op_type == "Gelu" and op.attributes.get("approximate") == "tanh"
+        return TANH_GELU if tanh else self.kernels.get(op.id, op.op_type)
 
+    def add_biases(self) -> None:
+        """Have normalizations that add what they normalize add a bias to it as well."""
+        for op in self.wiring.simple.ops:
+            bias = bias_before(op, self.wiring) if self.absorbed[op.id] and is_op(op, "Add") else None
+            if bias is not None:
+                self.absorbed[bias.id] |= EVERYWHERE
+                self._unite({bias.id, op.id})
 
-def _bias(product: Op, add: Op, wiring: Wiring) -> frozenset[Provider]:
-    return EVERYWHERE if adds_bias(product, add, wiring) else NOWHERE
+    def _unite(self, members: AbstractSet[int]) -> None:
+        """Make one group of ``members``, which read each other, and of what only renames a value between them."""
+        for member in members:
+            self._join(min(members), member)
+            for value in self.wiring.graph.ops[member].uses:
+                for renaming in self._renamings(value, members):
+                    self._join(member, renaming)
 
+    def _renamings(self, value: int, members: AbstractSet[int]) -> Sequence[int]:
+        """Ops between ``value`` and the member whose result stands for it; none where there is no such member."""
+        graph, between = self.wiring.graph, list[int]()
+        while value in self.wiring.simple.same:
+            maker = graph.values[value].producer
+            if maker is None or maker in members:
+                break
+            between.append(maker)
+            value = next(v for v in graph.ops[maker].uses if not graph.values[v].is_constant)
+        return between if graph.values[value].producer in members else ()
 
-def _after_bias(add: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
-    """An activation counts behind a Gemm alone; one of more dimensions has a Reshape between."""
-    return ON_CPU if is_gemm(add, wiring) and rank(wiring.graph.values[add.results[0]]) == MATRIX else NOWHERE
-
-
-def _before_gelu(add: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
-    return EVERYWHERE if is_row_sum(add, wiring) else NOWHERE
-
-
-def _skip(add: Op, norm: Op, wiring: Wiring) -> frozenset[Provider]:
-    first = norm.inputs[:1] == add.results[:1]
-    return EVERYWHERE if first and is_skip(add, wiring) else NOWHERE
-
-
-def _always(providers: frozenset[Provider]) -> _Rule:
-    return lambda _op, _consumer, _wiring: providers
-
-
-def _gate(sigmoid: Op, product: Op, wiring: Wiring) -> frozenset[Provider]:
-    """``x * Sigmoid(x)``, which is Swish."""
-    gated = wiring.others(product, sigmoid.results[0])
-    return EVERYWHERE if gated == sigmoid.inputs[:1] else NOWHERE
-
-
-def _after_convolution(normalization: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
-    """Where the normalization goes into the weights of the convolution before it."""
-    head = wiring.producer(normalization.inputs[0])
-    alone = head is not None and is_op(head, "Conv") and wiring.sole_consumer(head) is normalization
-    return EVERYWHERE if alone else NOWHERE
-
-
-def _first_input(op: Op, consumer: Op, _: Wiring) -> frozenset[Provider]:
-    return EVERYWHERE if consumer.inputs and consumer.inputs[0] == op.results[0] else NOWHERE
-
-
-EPILOGUES: Mapping[tuple[str, str], _Rule] = {
-    ("MatMul", "Add"): _bias,
-    ("Conv", "BatchNormalization"): _first_input,
-    ("Conv", "Relu"): _always(EVERYWHERE),
-    ("BatchNormalization", "Relu"): _after_convolution,
-    ("Add", "LayerNormalization"): _skip,
-    ("Add", "Gelu"): _before_gelu,
-    ("Sigmoid", "Mul"): _gate,
-    **{("Conv", kind): _always(ON_CPU) for kind in CONV_ACTIVATIONS},
-    **{("Gemm", kind): _always(ON_CPU) for kind in GEMM_ACTIVATIONS},
-    **{("Add", kind): _after_bias for kind in GEMM_ACTIVATIONS},
-}  # fmt: skip
-"""Pairs of producer and sole consumer that may share a kernel."""
+    def _join(self, first: int, second: int) -> None:
+        low, high = sorted((self.root(first), self.root(second)))
+        self.parents[high] = low

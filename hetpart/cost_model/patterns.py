@@ -1,65 +1,128 @@
-"""Groups of ops that ONNX Runtime runs as one kernel: decomposed Gelu, LayerNormalization, products of integers."""
+"""Formulas that ONNX Runtime runs as one kernel: Gelu, normalizations and products of integers, written out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+from hetpart.cost_model.formula_match import Call, Match, formula, matched
 from hetpart.cost_model.sums import is_row_sum, is_skip
+from hetpart.cost_model.turning import turned
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.graph.ir import Op
 
-SCALES = frozenset({"Mul", "Div"})
+_Rule = Callable[[Match, Wiring], bool]
+_SumRule = Callable[[Op, Wiring], bool]
 
 
-def patterns(wiring: Wiring) -> Iterator[frozenset[int]]:
-    """Decomposed Gelu, FastGelu and LayerNormalization: sets of ops whose inner values stay inside."""
-    for op in wiring.graph.ops:
-        finder = PATTERNS.get(op.op_type) if not op.domain else None
-        members = finder(op, wiring) if finder else frozenset[int]()
-        if members and _is_closed(members, wiring):
-            yield members
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Ops that run as one kernel; all but the last feed each other alone."""
+
+    members: frozenset[int]
+    kernel: str
+    """Its type."""
+
+    @property
+    def last(self) -> int:
+        return max(self.members)
 
 
-def _is_closed(members: frozenset[int], wiring: Wiring) -> bool:
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A formula and the kernel that computes it."""
+
+    kernel: str
+    call: Call
+    where: _Rule
+    behind_sum: str = ""
+    """The kernel that takes the sum over that makes ``x``; none does where it is empty."""
+    sum_rule: _SumRule = is_skip
+
+
+def fused_formulas(wiring: Wiring) -> Iterator[Fused]:
+    """Every formula of the table in the graph; an op is in one of them at most."""
+    taken: set[int] = set()
+    waiting = [_integer_product(op, wiring) for op in wiring.simple.ops if is_op(op, "MatMulInteger")]
+    yield from (fused for fused in waiting if fused is not None)
+    likely = [op for op in wiring.simple.ops if op.op_type in _ENDS]
+    for patterns in _BY_PRECEDENCE:
+        for op in likely:
+            rows = patterns.get(op.op_type, ()) if not op.domain and op.id not in taken else ()
+            fused = next((f for row in rows if (f := _found(row, op, wiring)) and taken.isdisjoint(f.members)), None)
+            if fused is not None:
+                taken |= fused.members
+                yield fused
+
+
+def _found(pattern: Pattern, last: Op, wiring: Wiring) -> Fused | None:
+    match = matched(pattern.call, last.results[0], wiring)
+    if match is None or not is_closed(match.ops, wiring) or not pattern.where(match, wiring):
+        return None
+    add = wiring.producer(match.value("x"))
+    if pattern.behind_sum and add is not None and is_op(add, "Add") and pattern.sum_rule(add, wiring):
+        with_sum = match.ops | {add.id}
+        if is_closed(with_sum, wiring):
+            return Fused(with_sum, pattern.behind_sum)
+    return Fused(match.ops, pattern.kernel)
+
+
+def is_closed(members: frozenset[int], wiring: Wiring) -> bool:
     """Whether every value that members make, but the last one's, is used by members alone."""
-    inner = [v for member in members if member != max(members) for v in wiring.graph.ops[member].results]
-    return all(v not in wiring.returned and members.issuperset(wiring.consumers[v]) for v in inner)
+    ops, last = wiring.graph.ops, max(members)
+    inner = [v for member in members if member != last for v in ops[member].results]
+    return all(v not in wiring.returned and members.issuperset(wiring.consumers.get(v, ())) for v in inner)
 
 
-def _erf_gelu(erf: Op, wiring: Wiring) -> frozenset[int]:
-    """``x · (1 + erf(x / √2)) · ½``, the half multiplied in at either end."""
-    scale = wiring.producer(erf.inputs[0])
-    shifted = _next(erf, wiring, "Add")
-    product = _next(shifted, wiring, "Mul")
-    if scale is None or shifted is None or product is None or not is_op(scale, *SCALES):
-        return frozenset()
-    halving = _halving(product, wiring.others(product, shifted.results[0]), scale.inputs[0], wiring)
-    members = frozenset(op.id for op in (scale, erf, shifted, product, halving) if op is not None)
-    return _behind_sum(members, scale.inputs[0], is_row_sum, wiring) if halving else frozenset()
+def _anywhere(_: Match, __: Wiring) -> bool:
+    return True
 
 
-def _tanh_gelu(tanh: Op, wiring: Wiring) -> frozenset[int]:
-    """``½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``, the half multiplied in at either end."""
-    outer = wiring.producer(tanh.inputs[0])
-    total = _producer_of_type(outer, "Add", wiring) if is_op(outer, "Mul") else None
-    scaled = _producer_of_type(total, "Mul", wiring)
-    cube = _producer_of_type(scaled, "Pow", wiring)
-    shifted = _next(tanh, wiring, "Add")
-    product = _next(shifted, wiring, "Mul")
-    if cube is None or shifted is None or product is None:
-        return frozenset()
-    halving = _halving(product, wiring.others(product, shifted.results[0]), cube.inputs[0], wiring)
-    chain = (cube, scaled, total, outer, tanh, shifted, product, halving)
-    return frozenset(op.id for op in chain if op is not None) if halving else frozenset()
+def _within(match: Match, wiring: Wiring) -> bool:
+    """Such a formula stays where its result leaves the session."""
+    return not wiring.is_returned(wiring.graph.ops[max(match.ops)])
 
 
-def _halving(product: Op, gates: tuple[int, ...], source: int | None, wiring: Wiring) -> Op | None:
-    """The op that halves ``source`` before the product, or the product after it; None where neither does."""
-    if gates == (source,):
-        after = _next(product, wiring, *SCALES)
-        return after if after is not None and _has_constant(after, wiring) else None
-    before = wiring.producer(gates[0]) if gates else None
-    return before if before is not None and is_op(before, *SCALES) and source in before.inputs else None
+def _along_last(match: Match, wiring: Wiring) -> bool:
+    """Whether it is the last axis whose mean is taken."""
+    means = (wiring.graph.ops[op] for op in match.ops if wiring.graph.ops[op].op_type == "ReduceMean")
+    return all(_is_last(op, wiring) for op in means)
+
+
+def _is_last(mean: Op, wiring: Wiring) -> bool:
+    whole, made = (wiring.graph.values[v].shape for v in (mean.uses[0], mean.results[0]))
+    if whole is None or made is None or len(made) != len(whole):
+        return False
+    axes = mean.attributes.get("axes")
+    given = wiring.operands(mean)[1] if len(mean.inputs) > 1 else None
+    axes = given.content if given is not None else axes
+    last = (-1, len(whole) - 1)
+    return len(axes) == 1 and axes[0] in last if isinstance(axes, tuple) else made[:-1] == whole[:-1] and made[-1] == 1
+
+
+def _turns_operand(match: Match, wiring: Wiring) -> bool:
+    """As attention is written over heads that were put first: with the Transpose before it, it is one of four axes."""
+    turn = turned(wiring.graph.ops[max(match.ops)], wiring)
+    return turn is not None and turn.whole
+
+
+def _integer_product(product: Op, wiring: Wiring) -> Fused | None:
+    """A product of integers that is scaled to floats behind it, and where that is for it alone, quantized before it."""
+    cast = _next(product, wiring, "Cast")
+    scaled = _next(cast, wiring, "Mul")
+    if cast is None or scaled is None:
+        return None
+    scale = wiring.producer(next(iter(wiring.others(scaled, cast.results[0])), None))
+    if scale is None or not is_op(scale, "Mul"):
+        return None
+    bias = _next(scaled, wiring, "Add")
+    behind = (bias,) if bias is not None and _has_constant(bias, wiring) else ()
+    members = frozenset(op.id for op in (product, cast, scale, scaled, *behind))
+    quantizer = wiring.producer(product.inputs[0])
+    whole = members | {quantizer.id} if quantizer is not None and is_op(quantizer, "DynamicQuantizeLinear") else members
+    if len(whole) > len(members) and is_closed(whole, wiring):
+        return Fused(whole, "DynamicQuantizeMatMul")
+    return Fused(members, "MatMulIntegerToFloat") if is_closed(members, wiring) else None
 
 
 def _next(op: Op | None, wiring: Wiring, *op_types: str) -> Op | None:
@@ -72,71 +135,55 @@ def _has_constant(op: Op, wiring: Wiring) -> bool:
     return any(v is not None and wiring.graph.values[v].is_constant for v in op.inputs)
 
 
-def _layer_norm(root: Op, wiring: Wiring) -> frozenset[int]:
-    """``(x - mean) / √(mean((x - mean)²) + ε)``, then a scale and a shift: found by its Sqrt."""
-    shifted = wiring.producer(root.inputs[0])
-    variance = _producer_of_type(shifted, "ReduceMean", wiring) if is_op(shifted, "Add") else None
-    square = _producer_of_type(variance, "Pow", wiring) or _producer_of_type(variance, "Mul", wiring)
-    centred = _producer_of_type(square, "Sub", wiring)
-    mean = _producer_of_type(centred, "ReduceMean", wiring)
-    quotient = wiring.sole_consumer(root)
-    chain = (mean, centred, square, variance, shifted, root, quotient)
-    if any(op is None for op in chain) or not is_op(quotient, "Div"):
-        return frozenset()
-    assert quotient is not None
-    members = frozenset(op.id for op in (*chain, *_affine(quotient, wiring)) if op is not None)
-    return _behind_sum(members, mean.inputs[0] if mean else None, is_skip, wiring)
+_CENTRED = "Sub(x, ReduceMean(x))"
+_NORMALIZED = f"Div({_CENTRED}, Sqrt(Add(ReduceMean(Pow({_CENTRED}, 2)), scalar)))"
+_ROOT = "Sqrt(Add(ReduceMean(Pow(x, 2)), scalar))"
+_ERF = "Add(Erf(Div(x, 1.4142135)), 1)"
+_CUBIC = "Mul(Add(x, Mul(Pow(x, 3), 0.044715)), 0.7978846)"
+_FACTORED = "Mul(Mul(x, 0.7978846), Add(Mul(Mul(x, 0.044715), x), 1))"
 
 
-def _integer_product(product: Op, wiring: Wiring) -> frozenset[int]:
-    """A product of integers that is scaled to floats behind it, and where that is for it alone, quantized before it."""
-    cast = _next(product, wiring, "Cast")
-    scaled = _next(cast, wiring, "Mul")
-    if cast is None or scaled is None:
-        return frozenset()
-    scale = wiring.producer(next(iter(wiring.others(scaled, cast.results[0])), None))
-    if scale is None or not is_op(scale, "Mul"):
-        return frozenset()
-    bias = _next(scaled, wiring, "Add")
-    behind = (bias,) if bias is not None and _has_constant(bias, wiring) else ()
-    members = frozenset(op.id for op in (product, cast, scale, scaled, *behind))
-    quantizer = wiring.producer(product.inputs[0])
-    whole = members | {quantizer.id} if quantizer is not None and is_op(quantizer, "DynamicQuantizeLinear") else members
-    return whole if _is_closed(whole, wiring) else members
+def _rows(
+    kernel: str, where: _Rule, *texts: str, behind_sum: str = "", sum_rule: Callable[[Op, Wiring], bool] = is_skip
+):
+    return tuple(Pattern(kernel, formula(text), where, behind_sum, sum_rule) for text in texts)
 
 
-def _behind_sum(
-    members: frozenset[int], source: int | None, rule: Callable[[Op, Wiring], bool], wiring: Wiring
-) -> frozenset[int]:
-    """``members`` with the sum that makes their ``source``, where they alone use it and the kernel takes it over."""
-    add = wiring.producer(source)
-    if add is None or not is_op(add, "Add") or not rule(add, wiring):
-        return members
-    with_sum = members | {add.id}
-    return with_sum if _is_closed(with_sum, wiring) else members
+PATTERNS: tuple[Pattern, ...] = (
+    *_rows(
+        "Gelu", _anywhere,
+        f"Mul(Mul(x, {_ERF}), 0.5)", f"Mul(Mul(x, 0.5), {_ERF})",
+        behind_sum="BiasGelu", sum_rule=is_row_sum,
+    ),
+    *_rows(
+        "LayerNormalization", _along_last,
+        f"Add(Mul({_NORMALIZED}, row), row_b)",
+        behind_sum="SkipLayerNormalization",
+    ),
+    *_rows(
+        "SimplifiedLayerNormalization", _along_last,
+        f"Mul(Div(x, {_ROOT}), row)", f"Mul(Mul(x, Div(1, {_ROOT})), row)",
+        f"Mul(Cast(Div(x, {_ROOT})), row)",
+    ),
+    *_rows(
+        "FastGelu", _within,
+        f"Mul(Mul(x, 0.5), Add(Tanh({_CUBIC}), 1))", f"Mul(Mul(x, 0.5), Add(Tanh({_FACTORED}), 1))",
+        behind_sum="FastGelu", sum_rule=is_row_sum,
+    ),
+    *_rows("Transpose", _turns_operand, "Reshape(Transpose(Reshape(Transpose(x))))"),
+    *_rows("QuickGelu", _anywhere, "Mul(x, Sigmoid(Mul(x, scalar)))", "Mul(x, Sigmoid(x))"),
+)  # fmt: skip
+"""What is found first takes its ops: ONNX Runtime looks for one kernel after the other."""
 
 
-def _producer_of_type(op: Op | None, op_type: str, wiring: Wiring) -> Op | None:
-    """The producer of one of the op's inputs that is of ``op_type``."""
-    producers = (wiring.producer(value) for value in (op.inputs if op is not None else ()))
-    return next((p for p in producers if is_op(p, op_type)), None)
+def _by_precedence() -> tuple[dict[str, tuple[Pattern, ...]], ...]:
+    """The rows of each kernel by the type of the last op."""
+    found: dict[str, dict[str, tuple[Pattern, ...]]] = {}
+    for pattern in PATTERNS:
+        rows = found.setdefault(pattern.kernel, {})
+        rows[pattern.call.op_type] = (*rows.get(pattern.call.op_type, ()), pattern)
+    return tuple(found.values())
 
 
-def _affine(quotient: Op, wiring: Wiring) -> tuple[Op, ...]:
-    """The Mul and Add by constants behind a normalization, as far as they are there."""
-    scaled = wiring.sole_consumer(quotient)
-    if scaled is None or not is_op(scaled, "Mul") or not _has_constant(scaled, wiring):
-        return ()
-    shifted = wiring.sole_consumer(scaled)
-    if shifted is None or not is_op(shifted, "Add") or not _has_constant(shifted, wiring):
-        return (scaled,)
-    return scaled, shifted
-
-
-PATTERNS: Mapping[str, Callable[[Op, Wiring], frozenset[int]]] = {
-    "Erf": _erf_gelu,
-    "MatMulInteger": _integer_product,
-    "Sqrt": _layer_norm,
-    "Tanh": _tanh_gelu,
-}
-"""Finders of whole groups, by the op type they start from."""
+_BY_PRECEDENCE = _by_precedence()
+_ENDS = frozenset(op_type for rows in _BY_PRECEDENCE for op_type in rows)

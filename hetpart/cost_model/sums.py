@@ -15,7 +15,7 @@ SKIP_OPERANDS = ("input", "skip")
 def adds_bias(product: Op, add: Op, wiring: Wiring) -> bool:
     """Whether ``product`` by one matrix and ``add`` become a Gemm: to rows it adds any matrix, else a vector."""
     values = wiring.graph.values
-    left, right = wiring.graph.in_values(product)[:2]
+    left, right = wiring.operands(product)[:2]
     others = wiring.others(add, product.results[0])
     if left is None or right is None or len(others) != 1 or left.dtype not in GEMM_DTYPES or rank(right) != MATRIX:
         return False

@@ -16,14 +16,16 @@ UPDATES: Mapping[Provider, frozenset[str]] = {
     Provider.CUDA: frozenset({"ScatterND", "TensorScatter"}),
 }
 """Their kernels may write over their first input. The others copy it, as all do with inputs of the session."""
+UPDATING = frozenset[str]().union(*UPDATES.values())
 VIEWS = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Their output is their first input, under another name."""
 
 
 def in_place_on(op: Op, wiring: Wiring) -> frozenset[Provider]:
     """Providers on which ``op`` updates what a session holds for it alone, when all of the graph is one session."""
-    able = frozenset(provider for provider, types in UPDATES.items() if not op.domain and op.op_type in types)
-    return able if able and _is_alone(op, wiring) else frozenset()
+    if op.domain or op.op_type not in UPDATING or not _is_alone(op, wiring):
+        return frozenset()
+    return frozenset(provider for provider, types in UPDATES.items() if op.op_type in types)
 
 
 def _is_alone(op: Op, wiring: Wiring) -> bool:
@@ -33,10 +35,11 @@ def _is_alone(op: Op, wiring: Wiring) -> bool:
     """
     reader = op
     while True:
-        value = reader.inputs[0] if reader.inputs else None
+        read = wiring.inputs(reader)
+        value = read[0] if read else None
         maker = wiring.producer(value)
         if value is None or maker is None or value in wiring.returned or len(wiring.consumers[value]) != 1:
             return False
         if maker.domain or maker.op_type not in VIEWS:
-            return reader.inputs.count(value) == 1
+            return read.count(value) == 1
         reader = maker

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ORIGIN = "hetpart.origin"
 """Key of a node's metadata: type and name of the operator whose body it is from."""
+MOST_KEPT = 16
+"""Elements of constants that are kept: what ONNX Runtime's optimiser asks for are factors, axes and pads."""
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
@@ -61,10 +63,15 @@ class GraphBuilder:
         parts = self.parts.get(name) if kind is ValueKind.SEQUENCE else None
         size = self._nbytes(name, kind, dtype, shape, inputs) if parts is None else sum(parts)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
-        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources, parts=parts)
+        content = self._content(name) if role in (ValueRole.WEIGHT, ValueRole.DERIVED) else None
+        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources, parts, content)
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
+
+    def _content(self, name: str) -> tuple[float, ...] | None:
+        known = self.contents.get(name)
+        return None if known is None or known.size > MOST_KEPT else tuple(known.ravel().tolist())
 
     def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[Value]) -> int:
         """Bytes, estimated from the inputs where a dimension is unknown."""

@@ -61,6 +61,8 @@ class Value:
     """For a derived weight: names of the weights it is made from."""
     parts: tuple[int, ...] | None = None
     """Of a sequence, bytes of each tensor in it; ``None`` where they are not known."""
+    content: tuple[float, ...] | None = None
+    """Its elements, where it is a constant of a few and they are known before a session loads."""
 
     @property
     def is_static(self) -> bool:

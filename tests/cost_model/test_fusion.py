@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from hetpart.cost_model.fusion import EPILOGUES, EVERYWHERE, ON_CPU, find_fusions, fusion_groups
+from hetpart.cost_model.epilogues import EPILOGUES, EVERYWHERE, ON_CPU
+from hetpart.cost_model.fusion import find_fusions, fusion_groups
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 from tests.cost_model.build import Builder

@@ -13,7 +13,7 @@ from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, read
 from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified
-from hetpart.cost_model.session.widened import HALF, widened
+from hetpart.cost_model.session.widened import HALF, cancelled, widened
 from hetpart.cost_model.sums import MATRIX
 from hetpart.cost_model.updates import UPDATES, VIEWS
 from hetpart.devices import Provider
@@ -27,6 +27,8 @@ IN_PLACE = frozenset({
 SHARING = frozenset({"Identity", "SequenceErase", "SequenceInsert"})
 """A sequence that they make holds the tensors of the one they are given."""
 SUMS = frozenset({"Add", "Sum"})
+FORMULAS = frozenset({"Erf", "Sigmoid"})
+"""Of the formulas of one value that are fused, those computed in the form it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,9 @@ def session_kernels(
         lane: What runs them.
         returned: Values that leave the session.
     """
-    simple = simplified(graph, ops, returned)
+    simple = simplified(graph, ops, returned).without(fusions.folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
+    simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
     session = _Session(graph, simple, lane, wide)
     for members in merged(graph, simple, fusions, lane.provider, returned):
         session.add(members)
@@ -109,13 +112,24 @@ class _Session:
         if members[-1].id in self.wide:
             self._add_wide(members)
             return
-        head = _head(members)
-        in_blocks = reads_blocked(head, self.graph, self._is_blocked) if self._on_cpu and head is not None else None
-        if in_blocks is None or head is None:
+        in_blocks = self._read_in_blocks(members) if self._on_cpu else None
+        if in_blocks is None:
             self._add_plain(members)
         else:
-            others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self._flowing(op))
-            self._add_blocked(members, {*map(self.simple.value, in_blocks), *others})
+            self._add_blocked(members, in_blocks)
+
+    def _read_in_blocks(self, members: tuple[Op, ...]) -> set[int] | None:
+        """What the kernel of ``members`` reads in blocks; None where it computes on plain values."""
+        head = _head(members)
+        if head is None:
+            (*reads,) = dict.fromkeys(self._reads(members))
+            known = len(reads) == 1 and self._is_blocked(reads[0])
+            return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
+        in_blocks = reads_blocked(head, self.graph, self._is_blocked)
+        if in_blocks is None:
+            return None
+        others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self._flowing(op))
+        return {*map(self.simple.value, in_blocks), *others}
 
     def need_plain(self, value: int) -> None:
         """Reorder ``value`` where it is there in blocks alone."""

@@ -105,7 +105,7 @@ RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...]
     "Conv": _convolution,
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _whole_image),
-    **dict.fromkeys(("Add", "HardSigmoid", "HardSwish", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
+    **dict.fromkeys(("Add", "Gelu", "HardSigmoid", "HardSwish", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
     "Concat": _concat,
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
 }  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hetpart.cost_model.fusion import CONV_ACTIVATIONS, Fusions
+from hetpart.cost_model.epilogues import CONV_ACTIVATIONS
+from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.cost_model.session.layout import reads_blocked
@@ -13,8 +14,6 @@ from hetpart.cost_model.session.simplify import Simplified
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
-FOLDED = frozenset({"Add", "BatchNormalization", "Mul"})
-"""With constants alone beside the output of a convolution, they go into its weights."""
 SUMS = frozenset({"Add", "Sum"})
 PARTS = frozenset({"Gather", "Slice"})
 ACTIVATIONS = frozenset({"Relu", *CONV_ACTIVATIONS})
@@ -38,7 +37,7 @@ def _roots(wiring: _Wiring, fusions: Fusions, provider: Provider) -> dict[int, i
     root = {op.id: op.id for op in wiring.simple.ops}
     for op in wiring.simple.ops:
         if op.op_type == "Conv" and not op.domain:
-            chain = _convolution(op, wiring, provider)
+            chain = _convolution(op, wiring, fusions, provider)
             root.update(dict.fromkeys(chain, chain[-1]))
     for parts in _whole_parts(wiring):
         root.update(dict.fromkeys(parts, parts[-1]))
@@ -55,10 +54,7 @@ def _joins(op: Op, users: tuple[int, ...], wiring: _Wiring, fusions: Fusions, pr
     if provider in fusions.absorbed[op.id]:
         return True
     user = wiring.graph.ops[users[0]]
-    if user.op_type == "Identity" and not user.domain:
-        return len(op.results) == 1 and op.op_type not in PARTS
-    rule = RULES.get((op.op_type, user.op_type))
-    return rule is not None and len(users) == 1 and not op.domain and rule(op, user, wiring)
+    return user.op_type == "Identity" and not user.domain and len(op.results) == 1 and op.op_type not in PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +82,6 @@ class _Wiring:
         users = self.users(op)
         return self.graph.ops[users[0]] if len(users) == 1 else None
 
-    def producer(self, op: Op) -> Op | None:
-        """The op that makes the first input of ``op``."""
-        value = None if op.inputs[0] is None else self.simple.value(op.inputs[0])
-        made_by = None if value is None else self.graph.values[value].producer
-        return None if made_by is None else self.graph.ops[made_by]
-
     def flowing(self, op: Op) -> tuple[int, ...]:
         """What ``op`` reads beside weights."""
         return tuple(v for v in (self.simple.value(v) for v in op.uses) if not self.graph.values[v].is_constant)
@@ -101,18 +91,18 @@ class _Wiring:
         return tuple(self.graph.values[v].numel for v in op.uses if self.graph.values[v].is_constant)
 
 
-def _convolution(conv: Op, wiring: _Wiring, provider: Provider) -> tuple[int, ...]:
+def _convolution(conv: Op, wiring: _Wiring, fusions: Fusions, provider: Provider) -> tuple[int, ...]:
     """The convolution and what its kernel computes on the way out."""
-    channels = ((wiring.graph.values[conv.results[0]].shape or (0, 0)) + (0, 0))[1]
     chain, user = [conv.id], wiring.sole_user(conv)
-    while user is not None and _folds(user, channels, wiring):
+    while user is not None and provider in fusions.absorbed[chain[-1]]:
         chain.append(user.id)
         user = wiring.sole_user(user)
-    if user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider):
+    is_done = wiring.graph.ops[chain[-1]].op_type in ACTIVATIONS
+    if not is_done and user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider):
         chain.append(user.id)
         user = wiring.sole_user(user)
-    in_blocks = reads_blocked(conv, wiring.graph, lambda _: True) is not None
-    if user is not None and (user.op_type in ACTIVATIONS or (in_blocks and gate_of(provider, user))):
+    in_blocks = not is_done and reads_blocked(conv, wiring.graph, lambda _: True) is not None
+    if user is not None and not is_done and (user.op_type in ACTIVATIONS or (in_blocks and gate_of(provider, user))):
         chain.append(user.id)
     return tuple(chain)
 
@@ -127,11 +117,6 @@ def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -
     sources = (wiring.graph.values[value].producer for value in wiring.flowing(add))
     in_blocks = all(source is not None and wiring.graph.ops[source].op_type in BLOCKED for source in sources)
     return in_blocks and reads_blocked(conv, wiring.graph, lambda _: True) is not None
-
-
-def _folds(user: Op, channels: int | None, wiring: _Wiring) -> bool:
-    alone = len(wiring.flowing(user)) == 1
-    return user.op_type in FOLDED and alone and all(size in (1, channels) for size in wiring.constants(user))
 
 
 def _is_residual(before: int, add: Op, wiring: _Wiring) -> bool:
@@ -151,9 +136,17 @@ def _whole_parts(wiring: _Wiring) -> Iterator[tuple[int, ...]]:
         if axis is not None:
             taken.setdefault((wiring.flowing(op)[0], op.op_type, axis), []).append(op)
     for (value, _, axis), parts in taken.items():
+        if _is_one_of_several(value, wiring.graph):
+            continue
         sizes = [_taken_size(op, axis, wiring) for op in parts]
         if len(parts) > 1 and sum(sizes) == (wiring.graph.values[value].shape or ())[axis]:
             yield tuple(op.id for op in parts)
+
+
+def _is_one_of_several(value: int, graph: Graph) -> bool:
+    """Whether the op that makes ``value`` makes others: ONNX Runtime takes none of them apart."""
+    producer = graph.values[value].producer
+    return producer is not None and len(graph.ops[producer].results) > 1
 
 
 def _taken_axis(op: Op, wiring: _Wiring) -> int | None:
@@ -166,51 +159,19 @@ def _taken_axis(op: Op, wiring: _Wiring) -> int | None:
         assert isinstance(axis, int)
         one = wiring.constants(op) == (1,)
         return axis % len(whole) if one and whole else None
+    if not _is_dense(op, wiring.graph):
+        return None
     differing = [axis for axis, (size, left) in enumerate(zip(whole, part, strict=False)) if size != left]
     return differing[0] if len(differing) == 1 else None
+
+
+def _is_dense(part: Op, graph: Graph) -> bool:
+    """Whether a Slice takes every place between its ends."""
+    steps = part.inputs[4] if len(part.inputs) > 4 else None
+    content = None if steps is None else graph.values[steps].content
+    return content is None or set(content) == {1}
 
 
 def _taken_size(op: Op, axis: int, wiring: _Wiring) -> int:
     shape = wiring.graph.values[op.results[0]].shape or ()
     return 1 if op.op_type == "Gather" else shape[axis] or 0
-
-
-def _scaled(_: Op, scale: Op, wiring: _Wiring) -> bool:
-    return wiring.constants(scale) == (1,)
-
-
-def _scaling(scale: Op, _: Op, wiring: _Wiring) -> bool:
-    return wiring.constants(scale) == (1,)
-
-
-def _any(_: Op, __: Op, ___: _Wiring) -> bool:
-    return True
-
-
-def _swaps_last(transpose: Op, _: Op, wiring: _Wiring) -> bool:
-    """Whether ``transpose``, behind those that it takes over, swaps the last two axes and no others."""
-    axes = _axes(transpose)
-    before = wiring.producer(transpose)
-    while before is not None and before.op_type == "Transpose" and wiring.sole_user(before) is transpose:
-        inner = _axes(before)
-        axes = tuple([inner[axis] for axis in axes])
-        transpose, before = before, wiring.producer(before)
-    rank = len(axes)
-    return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
-
-
-def _axes(transpose: Op) -> tuple[int, ...]:
-    axes = transpose.attributes.get("perm")
-    return tuple([axis for axis in axes if isinstance(axis, int)]) if isinstance(axes, tuple) else ()
-
-
-_Rule = Callable[[Op, Op, _Wiring], bool]
-RULES: Mapping[tuple[str, str], _Rule] = {
-    ("Transpose", "Transpose"): _any,
-    ("Transpose", "MatMul"): _swaps_last,
-    ("MatMul", "Mul"): _scaled,
-    ("MatMul", "Div"): _scaled,
-    ("Mul", "MatMul"): _scaling,
-    ("Div", "MatMul"): _scaling,
-}
-"""Pairs of producer and sole consumer that share a kernel beside those that ``fusion`` prices."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hetpart.graph.ir import Graph, Op
@@ -27,6 +27,16 @@ class Simplified:
             value = self.same[value]
         return value
 
+    def without(self, folded: Container[int], graph: Graph, returned: frozenset[int]) -> Simplified:
+        """With ``folded`` ops left out as well: what reads one reads what flows into it."""
+        gone = {op.id: op for op in self.ops if op.id in folded and returned.isdisjoint(op.results)}
+        if not gone:
+            return self
+        into = {
+            op.results[0]: next(v for v in op.uses if not graph.values[v].is_constant) for op in gone.values()
+        }  # fmt: skip
+        return Simplified(tuple(op for op in self.ops if op.id not in gone), {**self.same, **into})
+
 
 def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Simplified:
     """``ops`` without those that change nothing, and each of those that do the same only once.
@@ -34,31 +44,60 @@ def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Si
     What is ``returned`` is made as it is written.
     """
     given = [graph.ops[op] for op in ops]
-    readers = _readers(given)
+    readers = _Readers(given)
     same: dict[int, int] = {}
-    known: dict[Hashable, Op] = {}
+    twins = _Twins(graph, same)
     left: list[Op] = []
     for op in given:
-        if returned & set(op.results):
+        results = op.results
+        if not returned.isdisjoint(results):
             left.append(op)
             continue
-        source, twin = _stands_for(op, graph, readers), known.setdefault(_key(op, graph, same), op)
+        source = _stands_for(op, graph, readers) if op.op_type in NO_OPS else None
+        twin = op if source is not None else twins.first(op)
         if source is not None:
-            same[op.results[0]] = same.get(source, source)
+            same[results[0]] = same.get(source, source)
         elif twin is not op:
-            same.update(zip(op.results, twin.results, strict=True))
+            same.update(zip(results, twin.results, strict=True))
         else:
             left.append(op)
     return Simplified(tuple(left), same)
 
 
-def _readers(ops: Iterable[Op]) -> Mapping[int, list[Op]]:
-    """Every op that reads a value."""
-    found: dict[int, list[Op]] = {}
-    for op in ops:
-        for value in op.uses:
-            found.setdefault(value, []).append(op)
-    return found
+class _Readers:
+    """Who reads a value, looked up once somebody asks."""
+
+    def __init__(self, ops: Sequence[Op]) -> None:
+        self._ops = ops
+        self._found: dict[int, list[Op]] = {}
+
+    def of(self, value: int) -> list[Op]:
+        """Every op that reads ``value``."""
+        if not self._found:
+            for op in self._ops:
+                for used in op.uses:
+                    self._found.setdefault(used, []).append(op)
+        return self._found.get(value, [])
+
+
+class _Twins:
+    """Ops that do the same. What they do in full is compared where type and first input are one."""
+
+    def __init__(self, graph: Graph, same: Mapping[int, int]) -> None:
+        self._graph = graph
+        self._same = same
+        self._first: dict[Hashable, Op] = {}
+        self._known: dict[Hashable, Op] = {}
+
+    def first(self, op: Op) -> Op:
+        """The first op that does the same as ``op``; itself if it is that."""
+        read = op.inputs[0] if op.inputs else None
+        rough = (op.op_type, read if read is None else self._same.get(read, read))
+        other = self._first.setdefault(rough, op)
+        if other is op:
+            return op
+        self._known.setdefault(_key(other, self._graph, self._same), other)
+        return self._known.setdefault(_key(op, self._graph, self._same), op)
 
 
 def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
@@ -77,49 +116,70 @@ def _is_told_by_shape(op: Op, graph: Graph) -> bool:
     return not op.domain and made.is_static and (whole or op.op_type in SHAPED)
 
 
-_Readers = Mapping[int, list[Op]]
-
-
 def _stands_for(op: Op, graph: Graph, readers: _Readers) -> int | None:
     """The input that the first output of ``op`` equals, or is read for; ``None`` where it does not, or none tells."""
     rule = None if op.domain else NO_OPS.get(op.op_type)
-    source = op.inputs[0] if op.inputs else None
-    read = [value for value in op.results if value in readers]
-    if rule is None or source is None or read != [*op.results[:1]] or graph.values[source].is_constant:
+    if rule is None:
         return None
-    return source if rule(op, graph, readers[read[0]]) else None
+    places = op.inputs[: 2 if op.op_type in COMMUTATIVE else 1]
+    source = next((v for v in places if v is not None and not graph.values[v].is_constant), None)
+    if source is None or not rule(op, graph, readers):
+        return None
+    first, *rest = op.results
+    return source if readers.of(first) and not any(map(readers.of, rest)) else None
 
 
-def _always(_: Op, __: Graph, ___: list[Op]) -> bool:
+def _always(_: Op, __: Graph, ___: _Readers) -> bool:
     return True
 
 
-def _same_shape(op: Op, graph: Graph, _: list[Op]) -> bool:
+def _same_shape(op: Op, graph: Graph, _: _Readers) -> bool:
     """A part as large as the whole is the whole; inputs of the session are taken as they are written."""
     before, after = graph.values[op.uses[0]], graph.values[op.results[0]]
     return before.producer is not None and before.is_static and after.is_static and before.shape == after.shape
 
 
-def _same_dtype(op: Op, graph: Graph, _: list[Op]) -> bool:
+def _whole(op: Op, graph: Graph, readers: _Readers) -> bool:
+    """A Slice that ends where its numbers end; one that says how far it goes is looked through by nobody."""
+    ends = graph.values[op.inputs[2]].content if len(op.inputs) > 2 and op.inputs[2] is not None else None
+    return _same_shape(op, graph, readers) and (ends is None or min(ends) >= _NO_END)
+
+
+def _changes_nothing(op: Op, graph: Graph, _: _Readers) -> bool:
+    """Nothing added or taken away, multiplied or divided by one."""
+    before, other = (graph.values[v] if v is not None else None for v in op.inputs)
+    if before is None or other is None:
+        return False
+    flowing, constant = (other, before) if before.is_constant and op.op_type in COMMUTATIVE else (before, other)
+    neutral = constant.numel == 1 and constant.content is not None and constant.content[0] == NEUTRAL[op.op_type]
+    return constant.is_constant and neutral and flowing.shape == graph.values[op.results[0]].shape
+
+
+def _same_dtype(op: Op, graph: Graph, _: _Readers) -> bool:
     before, after = graph.values[op.uses[0]], graph.values[op.results[0]]
     return before.dtype == after.dtype != ""
 
 
-def _swapped(op: Op, _: Graph, readers: list[Op]) -> bool:
+def _swapped(op: Op, _: Graph, readers: _Readers) -> bool:
     """A Where takes what a Not negates and has its branches swapped."""
-    return all(_is_condition(op.results[0], reader) for reader in readers)
+    return all(_is_condition(op.results[0], reader) for reader in readers.of(op.results[0]))
 
 
 def _is_condition(value: int, reader: Op) -> bool:
     return reader.op_type == "Where" and not reader.domain and value not in reader.inputs[1:]
 
 
-_Rule = Callable[[Op, Graph, list[Op]], bool]
+COMMUTATIVE = frozenset({"Add", "Mul"})
+NEUTRAL: Mapping[str, float] = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+_NO_END = 2**63 - 1
+
+_Rule = Callable[[Op, Graph, _Readers], bool]
 NO_OPS: Mapping[str, _Rule] = {
     "Cast": _same_dtype,
     "Dropout": _always,
     "Expand": _same_shape,
     "Identity": _always,
     "Not": _swapped,
-    "Slice": _same_shape,
+    "Slice": _whole,
+    **dict.fromkeys(NEUTRAL, _changes_nothing),
 }

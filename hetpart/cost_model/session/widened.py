@@ -34,5 +34,19 @@ def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozen
     return frozenset(wide | {op.id for op in given if op.id not in wide and is_alone(op)})
 
 
+def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: frozenset[int]) -> frozenset[int]:
+    """Ids of the Casts to half precision that nothing reads but ``wide`` ops, which would cast it back."""
+    if not wide:
+        return frozenset()
+    given = tuple(ops)
+    plain = {value for op in given if op.id not in wide for value in op.uses} | returned
+    casts = (op for op in given if op.op_type == "Cast" and not op.domain and _narrows(op, graph))
+    return frozenset(op.id for op in casts if plain.isdisjoint(op.results))
+
+
+def _narrows(cast: Op, graph: Graph) -> bool:
+    return graph.values[cast.uses[0]].dtype == "float32" and _is_half(cast.results[0], graph)
+
+
 def _is_half(value: int, graph: Graph) -> bool:
     return graph.values[value].dtype == HALF

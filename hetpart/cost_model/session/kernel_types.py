@@ -1,0 +1,48 @@
+"""What the CPU provider of ONNX Runtime calls the kernels of a session: their types in its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hetpart.cost_model.fusion import Fusions
+from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS, SUMS
+from hetpart.cost_model.session.reuse import Kernel
+from hetpart.cost_model.session.widened import HALF
+from hetpart.graph.ir import Graph
+
+AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
+"""On channels in blocks they are convolutions of every channel by itself."""
+
+
+INLINED: Mapping[str, tuple[str, ...]] = {"CastLike": ("Cast",), "HardSwish": ("HardSigmoid", "Mul")}
+"""Ops without a kernel, of which ONNX Runtime runs the bodies."""
+
+
+def kernel_types(kernel: Kernel, graph: Graph, fusions: Fusions) -> tuple[str, ...]:
+    """The types of the nodes that ONNX Runtime runs ``kernel`` as, but for those that only change a shape."""
+    kind = _type(kernel, graph, fusions)
+    return INLINED.get(kind, (kind,))
+
+
+def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
+    if not kernel.ops:
+        return _between(kernel, graph)
+    in_blocks = any(made.value < 0 and graph.values[-1 - made.value].dtype != HALF for made in kernel.makes)
+    members = [graph.ops[op] for op in kernel.ops]
+    types = {op.op_type for op in members}
+    if len(members) > 1 and any(types == {part} for part in PARTS):
+        return "Split"
+    if "Conv" in types and not in_blocks and len(members) > 1:
+        return "FusedConv" if types & (ACTIVATIONS | SUMS) else "Conv"
+    if in_blocks and (types <= AS_CONVOLUTIONS or "Conv" in types):
+        return "Conv"
+    last = members[-1]
+    return fusions.kernels.get(last.id, last.op_type)
+
+
+def _between(kernel: Kernel, graph: Graph) -> str:
+    """Of a kernel that changes the form of a value."""
+    (value,) = kernel.reads
+    if graph.values[value if value >= 0 else -1 - value].dtype == HALF:
+        return "Cast"
+    return "ReorderOutput" if value < 0 else "ReorderInput"

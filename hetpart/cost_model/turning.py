@@ -1,0 +1,68 @@
+"""Which axes Transposes turn: alone, one behind the other, and on batches that are one axis for a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hetpart.cost_model.wiring import Wiring, is_op
+from hetpart.graph.ir import Op
+
+MATRIX = 2
+
+
+def permutation(transpose: Op, wiring: Wiring) -> tuple[int, ...]:
+    """The axes of a Transpose, and of those before it that it takes over; none where they are not known."""
+    found = own_permutation(transpose, wiring)
+    before = wiring.producer(wiring.inputs(transpose)[0])
+    if before is None or not is_op(before, "Transpose") or wiring.sole_consumer(before) is not transpose:
+        return found
+    inner = permutation(before, wiring)
+    return tuple([inner[axis] for axis in found]) if len(inner) == len(found) else ()
+
+
+def own_permutation(transpose: Op, wiring: Wiring) -> tuple[int, ...]:
+    """The axes of a Transpose by itself."""
+    axes = transpose.attributes.get("perm")
+    source = wiring.operands(transpose)[0]
+    if axes is None and source is not None and source.shape is not None:
+        axes = tuple(reversed(range(len(source.shape))))
+    return tuple([axis for axis in axes if isinstance(axis, int)]) if isinstance(axes, tuple) else ()
+
+
+def swaps_last(axes: tuple[int, ...]) -> bool:
+    """Whether the last two are swapped, and no others."""
+    count = len(axes)
+    return count > 1 and axes == (*range(count - MATRIX), count - 1, count - MATRIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What swaps the last two axes of batches that are one axis for a while."""
+
+    flat: Op
+    """The Reshape that makes one axis of them."""
+    transpose: Op
+    whole: bool
+    """Whether the batches are again what they were; if not, a Reshape is left."""
+
+
+def turned(back: Op, wiring: Wiring) -> Turn | None:
+    """What stands before the Reshape ``back``, which takes batches apart again; None where it does no such thing."""
+    transpose = _before(back, "Transpose", wiring)
+    flat = None if transpose is None else _before(transpose, "Reshape", wiring)
+    if transpose is None or flat is None or not is_op(back, "Reshape"):
+        return None
+    source, values = wiring.operands(flat)[0], wiring.graph.values
+    before, inner = (None if v is None else v.shape for v in (source, values[flat.results[0]]))
+    after = values[back.results[0]].shape
+    if before is None or inner is None or after is None or len(inner) != MATRIX + 1:
+        return None
+    keeps = before[-MATRIX:] == inner[-MATRIX:] == after[-MATRIX:][::-1]
+    turns = keeps and swaps_last(own_permutation(transpose, wiring))
+    return Turn(flat, transpose, before[:-MATRIX] == after[:-MATRIX]) if turns else None
+
+
+def _before(op: Op, op_type: str, wiring: Wiring) -> Op | None:
+    """What makes the first input of ``op`` for it alone, if it is of this type."""
+    maker = wiring.producer(wiring.inputs(op)[0])
+    return maker if maker is not None and is_op(maker, op_type) and wiring.sole_consumer(maker) is op else None
