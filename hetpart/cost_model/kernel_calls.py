@@ -32,6 +32,14 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
     return None if rule is None else _called(rule[1], last, graph, rule[0])
 
 
+def _is_turned(operand: int | None, members: Sequence[Op]) -> bool:
+    """Whether a Transpose is among ``members`` that make ``operand``, which may be scaled behind it."""
+    makers = {value: op for op in members for value in op.results}
+    while operand in makers and makers[operand].op_type != "Transpose":
+        operand = next((value for value in makers[operand].inputs if value in makers), None)
+    return operand in makers
+
+
 def _called(
     rule: Callable[[Operands, str], KernelCall | None], op: Op, graph: Graph, family: str = ""
 ) -> KernelCall | None:
@@ -60,7 +68,7 @@ def _fused_family(members: Sequence[Op]) -> str | None:
 
 def _batched_family(op: Op, members: Sequence[Op]) -> str:
     """Of a product: its right side is read as it lies, or as what a Transpose of ``members`` would make of it."""
-    turned = any(other.op_type == "Transpose" and op.inputs[1] in other.outputs for other in members)
+    turned = _is_turned(op.inputs[1], members)
     return "batched_gemm_transposed" if turned or op.attributes.get("transB") else "batched_gemm"
 
 

@@ -14,7 +14,7 @@ import pytest
 import hetpart
 from hetpart.compiler import PartitionedModel
 from hetpart.cost_model.fusion import Fusions, find_fusions
-from hetpart.cost_model.session.kernel_types import kernel_types
+from hetpart.cost_model.session.kernel_types import kernel_type
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Provider
@@ -52,9 +52,9 @@ def _priced_types(graph: Graph) -> Counter[str]:
     kernels, fusions = _kernels(graph)
     found: Counter[str] = Counter()
     for kernel in kernels:
-        types = kernel_types(kernel, graph, fusions)
-        found.update(types)
-        found["Squeeze" if "Split" in types else "Reshape"] += kernel.views
+        kind = kernel_type(kernel, graph, fusions)
+        found[kind] += 1
+        found["Squeeze" if kind == "Split" else "Reshape"] += kernel.views
     return +found
 
 
@@ -111,10 +111,10 @@ def test_what_runs_as_one_kernel_is_one_group(name: str) -> None:
 
 
 def _of_a_group(kernel: Kernel, graph: Graph, fusions: Fusions) -> Iterable[int]:
-    """The ops of ``kernel`` but those that join it by what else a session holds: parts of a Split, residuals."""
-    types = kernel_types(kernel, graph, fusions)
-    joined = "Split" in types or (len(kernel.reads) > 1 and types in (("Conv",), ("FusedConv",)))
-    return () if joined else kernel.ops
+    """The ops of ``kernel`` but what joins it by what else a session holds: parts of a Split, residuals, Casts."""
+    kind = kernel_type(kernel, graph, fusions)
+    joined = kind == "Split" or (len(kernel.reads) > 1 and kind in ("Conv", "FusedConv"))
+    return () if joined else [op for op in kernel.ops if graph.ops[op].op_type != "Cast"]
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -14,14 +14,14 @@ AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 """On channels in blocks they are convolutions of every channel by itself."""
 
 
-INLINED: Mapping[str, tuple[str, ...]] = {"CastLike": ("Cast",), "HardSwish": ("HardSigmoid", "Mul")}
-"""Ops without a kernel, of which ONNX Runtime runs the bodies."""
+INLINED: Mapping[str, str] = {"CastLike": "Cast"}
+"""Ops without a kernel, of which ONNX Runtime runs the one that their body is."""
 
 
-def kernel_types(kernel: Kernel, graph: Graph, fusions: Fusions) -> tuple[str, ...]:
-    """The types of the nodes that ONNX Runtime runs ``kernel`` as, but for those that only change a shape."""
-    kind = _type(kernel, graph, fusions)
-    return INLINED.get(kind, (kind,))
+def kernel_type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
+    """The type of the node that ONNX Runtime runs ``kernel`` as; of several the one that changes no shape."""
+    kind = kernel.op_type or _type(kernel, graph, fusions)
+    return INLINED.get(kind, kind)
 
 
 def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:

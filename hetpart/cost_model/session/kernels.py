@@ -12,7 +12,7 @@ from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked
 from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
-from hetpart.cost_model.session.simplify import Simplified, simplified
+from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
 from hetpart.cost_model.session.widened import HALF, cancelled, widened
 from hetpart.cost_model.sums import MATRIX
 from hetpart.cost_model.updates import UPDATES, VIEWS
@@ -53,10 +53,11 @@ def session_kernels(
         lane: What runs them.
         returned: Values that leave the session.
     """
-    simple = simplified(graph, ops, returned).without(fusions.folded, graph, returned)
+    whole = simplified(graph, ops, returned)
+    simple = whole.without(fusions.folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
-    session = _Session(graph, simple, lane, wide)
+    session = _Session(graph, simple, lane, wide, vanished(whole, simple))
     for members in merged(graph, simple, fusions, lane.provider, returned):
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):
@@ -96,6 +97,8 @@ class _Session:
     lane: Lane
     wide: frozenset[int]
     """Ops that compute in float32 though the model has half precision."""
+    vanished: Mapping[int, tuple[int, ...]]
+    """By the op that alone reads them, those that it computes on the way."""
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     index: list[int] = field(default_factory=list[int])
     """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
@@ -161,7 +164,7 @@ class _Session:
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
         scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        kernel = Kernel(reads, made, scratch, _ids(computing), _views(computing, self.graph), holds=self._held(reads))
+        kernel = Kernel(reads, made, scratch, self._ids(computing), _views(computing, self.graph), holds=self._held(reads))
         self._append(self._gated(kernel, members, index), index)
 
     def _held(self, reads: tuple[int, ...]) -> tuple[int, ...]:
@@ -188,7 +191,7 @@ class _Session:
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
         made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
         index = last.id + 2 * len(self.graph.ops)
-        self._append(self._gated(Kernel(numbers, made, ops=_ids(_computing(members))), members, index), index)
+        self._append(self._gated(Kernel(numbers, made, ops=self._ids(_computing(members))), members, index), index)
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
         reads = self._reads(members)
@@ -204,7 +207,7 @@ class _Session:
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
         kernel = Kernel(
             tuple(self._number(value) for value in reads),
-            tuple(self._widened(one) for one in made), scratch, _ids(computing), _views(computing, self.graph),
+            tuple(self._widened(one) for one in made), scratch, self._ids(computing), _views(computing, self.graph),
         )  # fmt: skip
         self._append(kernel, index)
 
@@ -237,6 +240,10 @@ class _Session:
         number = -1 - len(self.graph.values) - members[-1].results[0]
         self._append(replace(kernel, makes=(replace(made, value=number, over=()),), op_type=gate), index)
         return replace(kernel, reads=(*kernel.reads, number), op_type="Mul")
+
+    def _ids(self, members: tuple[Op, ...]) -> tuple[int, ...]:
+        before = [number for op in members for number in self.vanished.get(op.id, ())]
+        return (*before, *(op.id for op in members))
 
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)
@@ -280,10 +287,6 @@ def _views(computing: tuple[Op, ...], graph: Graph) -> int:
 
 def _is_biased(members: tuple[Op, ...]) -> bool:
     return members[0].op_type == "MatMul" and any(op.op_type == "Add" for op in members)
-
-
-def _ids(members: tuple[Op, ...]) -> tuple[int, ...]:
-    return tuple(op.id for op in members)
 
 
 def _head(members: tuple[Op, ...]) -> Op | None:

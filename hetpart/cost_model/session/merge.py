@@ -97,12 +97,14 @@ def _convolution(conv: Op, wiring: _Wiring, fusions: Fusions, provider: Provider
     while user is not None and provider in fusions.absorbed[chain[-1]]:
         chain.append(user.id)
         user = wiring.sole_user(user)
-    is_done = wiring.graph.ops[chain[-1]].op_type in ACTIVATIONS
-    if not is_done and user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider):
+    if wiring.graph.ops[chain[-1]].op_type in ACTIVATIONS:
+        return tuple(chain)
+    adds = user is not None and user.op_type in SUMS and _adds(conv, chain[-1], user, wiring, provider)
+    if adds and user is not None:
         chain.append(user.id)
         user = wiring.sole_user(user)
-    in_blocks = not is_done and reads_blocked(conv, wiring.graph, lambda _: True) is not None
-    if user is not None and not is_done and (user.op_type in ACTIVATIONS or (in_blocks and gate_of(provider, user))):
+    in_blocks = reads_blocked(conv, wiring.graph, lambda _: True) is not None
+    if user is not None and ((adds and user.op_type in ACTIVATIONS) or (in_blocks and gate_of(provider, user))):
         chain.append(user.id)
     return tuple(chain)
 

@@ -64,6 +64,23 @@ def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Si
     return Simplified(tuple(left), same)
 
 
+def vanished(whole: Simplified, left: Simplified) -> Mapping[int, tuple[int, ...]]:
+    """By the one op of ``left`` that reads them, the ops that are in ``whole`` alone, in order."""
+    gone = {op.id for op in whole.ops} - {op.id for op in left.ops}
+    readers: dict[int, set[int]] = {}
+    into: dict[int, int] = {}
+    for op in reversed(whole.ops if gone else ()):
+        users = readers.get(op.results[0], set[int]()) if op.id in gone else ()
+        if len(users) == 1:
+            (into[op.id],) = users
+        for value in op.uses:
+            readers.setdefault(whole.value(value), set()).add(into.get(op.id, op.id))
+    found: dict[int, tuple[int, ...]] = {}
+    for op, reader in into.items():
+        found[reader] = (op, *found.get(reader, ()))
+    return found
+
+
 class _Readers:
     """Who reads a value, looked up once somebody asks."""
 
