@@ -9,15 +9,16 @@ from math import prod
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
-from hetpart.cost_model.session.layout import blocked_form, blocked_nbytes, reads_blocked
-from hetpart.cost_model.session.merge import PARTS, merged
+from hetpart.cost_model.session.forms import blocked_made, plain_made, wide_made
+from hetpart.cost_model.session.layout import reads_blocked
+from hetpart.cost_model.session.merge import PARTS, head_of, merged
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
 from hetpart.cost_model.session.widened import HALF, cancelled, widened
 from hetpart.cost_model.sums import MATRIX
 from hetpart.cost_model.updates import UPDATES, VIEWS
 from hetpart.devices import Provider
-from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
+from hetpart.graph.ir import Graph, Op
 
 IN_PLACE = frozenset({
     "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu",
@@ -123,7 +124,7 @@ class _Session:
 
     def _read_in_blocks(self, members: tuple[Op, ...]) -> set[int] | None:
         """What the kernel of ``members`` reads in blocks; None where it computes on plain values."""
-        head = _head(members)
+        head = head_of(members)
         if head is None:
             (*reads,) = dict.fromkeys(self._reads(members))
             known = len(reads) == 1 and self._is_blocked(reads[0])
@@ -137,11 +138,13 @@ class _Session:
     def need_plain(self, value: int) -> None:
         """Reorder ``value`` where it is there in blocks alone."""
         if -1 - value in self.there and value not in self.there:
-            self._append(Kernel((-1 - value,), (_plain(self.graph.values[value]),)), 3 * len(self.graph.ops) + value)
+            self._append(
+                Kernel((-1 - value,), (plain_made(self.graph.values[value]),)), 3 * len(self.graph.ops) + value
+            )
 
     def _need_blocked(self, value: int) -> None:
         if -1 - value not in self.there:
-            made = _blocked(self.graph.values[value])
+            made = blocked_made(self.graph.values[value])
             self._append(Kernel((value,), (made,)), 3 * len(self.graph.ops) + value)
 
     def _is_blocked(self, value: int) -> bool:
@@ -164,7 +167,9 @@ class _Session:
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
         scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        kernel = Kernel(reads, made, scratch, self._ids(computing), _views(computing, self.graph), holds=self._held(reads))
+        kernel = Kernel(
+            reads, made, scratch, self._ids(computing), _views(computing, self.graph), holds=self._held(reads)
+        )
         self._append(self._gated(kernel, members, index), index)
 
     def _held(self, reads: tuple[int, ...]) -> tuple[int, ...]:
@@ -189,7 +194,7 @@ class _Session:
         numbers = tuple(-1 - value if value in in_blocks else value for value in reads)
         last = members[-1]
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
-        made = tuple(_blocked(self.graph.values[v], over) for v in last.results)
+        made = tuple(blocked_made(self.graph.values[v], over) for v in last.results)
         index = last.id + 2 * len(self.graph.ops)
         self._append(self._gated(Kernel(numbers, made, ops=self._ids(_computing(members))), members, index), index)
 
@@ -199,7 +204,7 @@ class _Session:
             if not self._is_half(value):
                 self.need_plain(value)
             elif -1 - value not in self.there:
-                made = _wide(_plain(self.graph.values[value]))
+                made = wide_made(plain_made(self.graph.values[value]))
                 self._append(Kernel((value,), (made,)), 3 * len(self.graph.ops) + value)
         computing = _computing(members)
         made = tuple(self._made(value, computing) for op in _ends(members) for value in op.results)
@@ -221,7 +226,7 @@ class _Session:
     def _widened(self, made: Made) -> Made:
         view = None if made.view_of is None else self._number(made.view_of)
         made = replace(made, view_of=view, over=tuple(map(self._number, made.over)))
-        return _wide(made) if self._is_half(made.value) else made
+        return wide_made(made) if self._is_half(made.value) else made
 
     def _added(self, op: Op) -> tuple[int, ...]:
         """Bytes of what ``op`` puts into a sequence."""
@@ -251,7 +256,7 @@ class _Session:
         self.there.update(made.value for made in kernel.makes)
 
     def _made(self, value: int, computing: tuple[Op, ...]) -> Made:
-        plain, last = _plain(self.graph.values[value]), computing[-1]
+        plain, last = plain_made(self.graph.values[value]), computing[-1]
         first = last.inputs[0] if last.inputs else None
         parts = self.graph.values[value].parts
         if parts is not None:
@@ -289,27 +294,7 @@ def _is_biased(members: tuple[Op, ...]) -> bool:
     return members[0].op_type == "MatMul" and any(op.op_type == "Add" for op in members)
 
 
-def _head(members: tuple[Op, ...]) -> Op | None:
-    """The op whose kernel computes all of ``members``: a convolution, or the only one."""
-    return members[0] if len(members) == 1 or members[0].op_type == "Conv" else None
-
-
-def _plain(value: Value) -> Made:
-    form = (*(size or 0 for size in value.shape or ()), DTYPE_BITS[value.dtype]) if value.is_static else None
-    return Made(value.id, value.nbytes, form)
-
-
-def _wide(made: Made) -> Made:
-    """A value of half precision in float32."""
-    form = None if made.form is None else (*made.form[:-1], 2 * made.form[-1])
-    return replace(made, value=-1 - made.value, nbytes=2 * made.nbytes, form=form)
-
-
-def _blocked(value: Value, over: tuple[int, ...] = ()) -> Made:
-    return Made(-1 - value.id, blocked_nbytes(value), blocked_form(value), over=over)
-
-
 def _product_form(members: tuple[Op, ...], graph: Graph) -> Form | None:
     """A matrix product with a bias is computed with all leading dimensions as one."""
-    form = _plain(graph.values[members[-1].results[0]]).form
+    form = plain_made(graph.values[members[-1].results[0]]).form
     return (prod(form[:-2]), *form[-2:]) if _is_biased(members) and form is not None and len(form) > 1 else None

@@ -103,10 +103,15 @@ def _convolution(conv: Op, wiring: _Wiring, fusions: Fusions, provider: Provider
     if adds and user is not None:
         chain.append(user.id)
         user = wiring.sole_user(user)
-    in_blocks = reads_blocked(conv, wiring.graph, lambda _: True) is not None
-    if user is not None and ((adds and user.op_type in ACTIVATIONS) or (in_blocks and gate_of(provider, user))):
+    if user is not None and ((adds and user.op_type in ACTIVATIONS) or _takes_gate(conv, user, wiring, provider)):
         chain.append(user.id)
     return tuple(chain)
+
+
+def _takes_gate(conv: Op, user: Op, wiring: _Wiring, provider: Provider) -> bool:
+    """Whether a convolution in blocks computes the gate and the product behind it, which stay in the session."""
+    stays = gate_of(provider, user) is not None and wiring.returned.isdisjoint(user.results)
+    return stays and reads_blocked(conv, wiring.graph, lambda _: True) is not None
 
 
 def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -> bool:
@@ -177,3 +182,8 @@ def _is_dense(part: Op, graph: Graph) -> bool:
 def _taken_size(op: Op, axis: int, wiring: _Wiring) -> int:
     shape = wiring.graph.values[op.results[0]].shape or ()
     return 1 if op.op_type == "Gather" else shape[axis] or 0
+
+
+def head_of(members: tuple[Op, ...]) -> Op | None:
+    """The op whose kernel computes all of ``members``: a convolution, or the only one."""
+    return members[0] if len(members) == 1 or members[0].op_type == "Conv" else None
