@@ -13,12 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hetpart.calibration.probes import (
-    SHORT,
-    TABLE_BYTES,
-    TWIN,
-    Key,
-)
+from hetpart.calibration.families import TABLE_BYTES
+from hetpart.calibration.probes import SHORT, TWIN, Key
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import DTYPES, ROWS, TABLE
 from hetpart.cost_model.calibrated import AcceleratorCalibration, CopyRate

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from hetpart.calibration.probes import Family, Sizes
+from hetpart.calibration.families import Family, Sizes
 from hetpart.rates import RateTable
 
 LEAST_SECONDS = 2e-7

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from hetpart.calibration.families import FAMILIES
 from hetpart.calibration.fit import LEAST_SECONDS
-from hetpart.calibration.probes import FAMILIES, OVERHEADS, SHORT
+from hetpart.calibration.probes import OVERHEADS, SHORT
 from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, Tensor, kernel_calls
 from hetpart.calibration.timing import Profiled
 from hetpart.cost_model import calibrated

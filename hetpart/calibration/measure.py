@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.calibration.accelerator import Place, measure_accelerator
+from hetpart.calibration.families import CONVOLUTIONS, TABLE_BYTES
 from hetpart.calibration.hops import partition_seconds
 from hetpart.calibration.probes import (
-    CONVOLUTIONS,
     FLUSHED,
     KEPT,
     OVER,
     SHORT,
     SPEED,
-    TABLE_BYTES,
     WEIGHING,
     Key,
     probe_keys,

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
+from hetpart.calibration.families import CHECKS, FAMILIES, Family, Sizes, families
 from hetpart.calibration.fit import LEAST_SECONDS, scaled, table
 from hetpart.calibration.probes import (
-    CHECKS,
     COLD,
     COLD_LAYERS,
     COLD_WIDTH,
-    FAMILIES,
     FEW,
     FEW_OPERANDS,
     KEPT,
@@ -27,11 +26,8 @@ from hetpart.calibration.probes import (
     SHORT,
     TWIN,
     VIEWS,
-    Family,
     Key,
-    Sizes,
-    families,
-)  # fmt: skip
+)
 from hetpart.rates import RateTable
 
 LARGE = 20

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from hetpart.calibration.families import TABLE_BYTES
 from hetpart.calibration.fit import LEAST_SECONDS
-from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TABLE_BYTES, TWIN, Key
+from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TWIN, Key
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import EVICTING_BYTES
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version

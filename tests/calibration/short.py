@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hetpart.calibration import hops, measure, probes, readings, samples
+from hetpart.calibration import families, hops, measure, probes, readings, samples
 
 
 @contextmanager
 def few_sizes() -> Iterator[None]:
     """Families of two sizes an axis, and few rounds."""
-    families, convolutions = (
+    thin, convolutions = (
         {name: replace(family, axes=tuple(axis[:2] for axis in family.axes)) for name, family in found.items()}
-        for found in (probes.FAMILIES, probes.CONVOLUTIONS)
+        for found in (families.FAMILIES, families.CONVOLUTIONS)
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in (measure, probes, readings, samples):
-            patch.setattr(module, "FAMILIES", families, raising=False)
+        for module in (families, measure, probes, readings, samples):
+            patch.setattr(module, "FAMILIES", thin, raising=False)
             patch.setattr(module, "CONVOLUTIONS", convolutions, raising=False)
             patch.setattr(module, "CHECKS", {"gemm": ((4, 512, 512),)}, raising=False)
             patch.setattr(module, "TABLE_BYTES", 2**25, raising=False)

@@ -8,8 +8,9 @@ from math import inf
 
 import pytest
 
-from hetpart.calibration import accelerator, measure, probes
+from hetpart.calibration import accelerator, families, measure, probes
 from hetpart.calibration.accelerator import COPY_BYTES, Place, measure_accelerator
+from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
 from hetpart.cost_model import calibrated, machines
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, CopyRate
 from hetpart.cost_model.detect import DriverGpu, this_processor
@@ -27,14 +28,14 @@ def models():
     """Two sizes of every family's axes, the largest product kept, and one family that does not run there."""
     thin = {
         name: replace(family, axes=tuple(axis[:2] for axis in family.axes))
-        for name, family in {**probes.FAMILIES, **probes.CONVOLUTIONS}.items()
+        for name, family in {**FAMILIES, **CONVOLUTIONS}.items()
     }
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAMILIES", "CONVOLUTIONS"):
-            few = {family: thin[family] for family in getattr(probes, name)}
-            for module in ("probes", "readings", "accelerator"):
+            few = {family: thin[family] for family in getattr(families, name)}
+            for module in ("families", "readings", "accelerator"):
                 patch.setattr(f"hetpart.calibration.{module}.{name}", few, raising=False)
-        for module in ("probes", "readings"):
+        for module in ("families", "probes", "readings"):
             patch.setattr(f"hetpart.calibration.{module}.CHECKS", {"add": ((4096,),)})
         patch.setattr("hetpart.calibration.accelerator.TABLE_BYTES", 2**20)
         found = dict(probes.probe_models())
@@ -48,8 +49,8 @@ def measured(models):
 
 
 def test_every_family_is_measured_but_what_has_no_kernel(measured):
-    families = {*probes.FAMILIES, *probes.CONVOLUTIONS, "reorder", "gemm_streamed", "relu_overwriting"} - {MISSING}
-    assert set(measured.rates.tables) == families
+    expected = {*FAMILIES, *CONVOLUTIONS, "reorder", "gemm_streamed", "relu_overwriting"} - {MISSING}
+    assert set(measured.rates.tables) == expected
     assert all(seconds > 0 for found in measured.rates.tables.values() for seconds in found.seconds)
     assert {"float32", "float64", "int8"} <= set(measured.rates.peak_flops)
 

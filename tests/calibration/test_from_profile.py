@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from onnx import helper
 
-from hetpart.calibration import from_profile, probes
+from hetpart.calibration import from_profile
+from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
 from hetpart.calibration.from_profile import read_profile, refit, refit_from
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
 from hetpart.calibration.profiled_calls import ProfiledKernel, Tensor, kernel_calls
@@ -29,7 +30,7 @@ WARM_SHARE = 0.5
 
 def made_up_rates() -> KernelRates:
     """Every family takes a microsecond at its smallest and more, without bound, at larger sizes."""
-    families = {**probes.FAMILIES, **probes.CONVOLUTIONS}
+    families = {**FAMILIES, **CONVOLUTIONS}
     tables = {name: RateTable(tuple((1.0,) for _ in family.axes), (1e-9,)) for name, family in families.items()}
     tables["reorder"] = RateTable(((1.0,),), (1e-9,))
     tables["relu_overwriting"] = tables["relu"]
@@ -104,14 +105,14 @@ UNTOLD = {"pool": (8192, 9), "transpose": (65_536, 16)}
 """The window is an attribute; axes of one size, of which the probe of this one has two, cannot be told apart."""
 SECOND = {
     name: [axis[min(1, len(axis) - 1)] for axis in family.axes]
-    for name, family in {**probes.FAMILIES, **probes.CONVOLUTIONS}.items()
+    for name, family in {**FAMILIES, **CONVOLUTIONS}.items()
     if name not in UNTOLD
 }
 
 
 @pytest.mark.parametrize("name", SECOND)
 def test_a_profile_of_a_familys_probe_tells_that_family_and_size(tmp_path, name):
-    family = {**probes.FAMILIES, **probes.CONVOLUTIONS}[name]
+    family = {**FAMILIES, **CONVOLUTIONS}[name]
     sizes = SECOND[name]
     if name == "gather":
         sizes[2] = 2**20
@@ -149,7 +150,7 @@ def test_heads_that_change_places_keep_their_runs(tmp_path):
 
 @pytest.mark.parametrize("name", UNTOLD)
 def test_what_shapes_leave_open_is_not_guessed(tmp_path, name):
-    family = probes.FAMILIES[name]
+    family = FAMILIES[name]
     found = told(profiled(tmp_path, family.build(*UNTOLD[name]), runs=1))
     assert {told_family for told_family, _ in found} <= {"reorder"}
 

@@ -14,7 +14,8 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from hetpart.calibration import measure, probes, samples
+from hetpart.calibration import measure, samples
+from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.machines import load_machine
@@ -43,7 +44,7 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def test_every_probe_is_a_legal_model():
-    for family in (*probes.FAMILIES.values(), *probes.CONVOLUTIONS.values()):
+    for family in (*FAMILIES.values(), *CONVOLUTIONS.values()):
         sizes = next(iter(family.points()))
         onnx.checker.check_model(onnx.load_from_string(family.build(*sizes)))
 
@@ -51,7 +52,7 @@ def test_every_probe_is_a_legal_model():
 def test_measures_every_family_at_one_thread_and_at_all(short_calibration):
     assert "1" in short_calibration.threads
     for rates in short_calibration.threads.values():
-        families = {*probes.FAMILIES, *probes.CONVOLUTIONS, "reorder", "relu_overwriting"}
+        families = {*FAMILIES, *CONVOLUTIONS, "reorder", "relu_overwriting"}
         assert set(rates.warm_tables) == families
         assert set(rates.tables) == {*families, "gemm_streamed"}
         assert all(seconds > 0 for found in rates.tables.values() for seconds in found.seconds)

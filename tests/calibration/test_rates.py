@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from hetpart.calibration.families import Family
 from hetpart.calibration.fit import table
-from hetpart.calibration.probes import Family
 from hetpart.rates import RateTable
 
 
