@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.devices import ACCELERATOR
+from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
 from hetpart.partitioner.bounds.exact import AIM, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.certificate import gap
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.ledger import Ledger
@@ -233,8 +234,9 @@ def optimise(
         best = squeezed(scorer, run.wiring, best)
     if not best.fits:
         return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
-    # Where cuts cost nothing the programs end where these touches would.
-    best = run.finished(best, search.bound) if cuts_cost else best
+    # Where cuts cost nothing and the host holds everything, the programs end where these touches would.
+    unlimited = problem.budgets[HOST] == NO_BUDGET
+    best = best if unlimited and not cuts_cost else run.finished(best, search.bound)
     if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
     return run.proven(within, search, best)
