@@ -24,6 +24,8 @@ def plain(proto: onnx.ModelProto, *, optimize: bool = False) -> onnxruntime.Infe
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    # With it, 1.31 plans some drawn models so that they fail with "Shape mismatch attempting to re-use buffer".
+    options.enable_mem_reuse = False
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(
