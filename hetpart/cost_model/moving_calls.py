@@ -28,8 +28,6 @@ class KernelCall:
     """A table of a calibration."""
     sizes: tuple[float, ...]
     calls: float = 1.0
-    far: bool = False
-    """Whether it reads from random places of a weight, which are in no cache however small the model."""
 
 
 def transpose(o: Operands, family: str) -> KernelCall | None:
