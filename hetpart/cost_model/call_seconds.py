@@ -19,6 +19,8 @@ CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
 """Families that read their weights again and again, from the core's own caches at best."""
 STREAMS, COMPUTING_ROWS = frozenset({"batched_gemm", "batched_gemm_transposed"}), 16
 """Families of many small calls: while one computes so many rows, the next one's operands are fetched."""
+MOST_OPERANDS = 3
+"""Values of the same size that a family by elements reads and writes."""
 OVERWRITERS = frozenset({COPY, "exp", "sigmoid", "softmax", "tanh"})
 """Families of kernels that may write over their input."""
 
@@ -100,12 +102,12 @@ def _least_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -
     """What moving the operands takes at least where they lie in no cache."""
     if call.family in CONVOLUTIONS or around.distance <= rates.cache_bytes:
         return 0.0
-    moved = around.touched / rates.bandwidth
     if call.family not in BY_ELEMENTS:
-        return moved
-    if around.overwritten:
-        elements = around.overwritten / ELEMENT_BYTES
-        return rates.tables[OVERWRITTEN].at_most((elements,))
+        return around.touched / rates.bandwidth
+    if around.overwritten and call.family in OVERWRITERS:
+        return rates.tables[OVERWRITTEN].at_most((around.overwritten / ELEMENT_BYTES,))
+    # What takes or changes a part of a tensor moves no more of it.
+    moved = min(around.touched, MOST_OPERANDS * ELEMENT_BYTES * call.calls * call.sizes[0]) / rates.bandwidth
     return max(moved, call.calls * rates.tables[call.family].at_most(call.sizes))
 
 
