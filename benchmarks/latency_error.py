@@ -7,9 +7,9 @@ Every round calibrates, with ``--refine``, in a folder of its own, and then runs
 the same machine, whose other tenants come and go in minutes. Models are never part of a calibration.
 
 Every model is planned all on the host and runs as one session. Measured is what an undisturbed machine takes: the least
-of many runs, or the sum of every kernel's least time where that is less. A processor whose cores other tenants share
-runs at half its speed for most of the time; the median says how far that was so. ``--profile`` predicts from a profile
-that comes with hetpart instead of the calibration.
+of many runs, or of every piece of a run in ONNX Runtime's profile where that is less (``undisturbed``). A processor
+whose cores other tenants share runs at half its speed for most of the time; the median says how far that was so.
+``--profile`` predicts from a profile that comes with hetpart instead of the calibration.
 
 The rank correlation is Spearman's, over the kernels of the simulated session that ``paired_kernels`` finds in ONNX
 Runtime's profile, less what the profile itself adds to each: the least that a Reshape takes in it. The profile counts
@@ -39,8 +39,9 @@ import hetpart
 from benchmarks import zoo
 from benchmarks.measure import emit, machine_facts, say
 from benchmarks.models.dlrm import CRITEO_KAGGLE
-from benchmarks.paired_kernels import Node, paired, profile_into, profiled_nodes, rank_correlation
+from benchmarks.paired_kernels import Node, Run, paired, profile_into, profiled_nodes, rank_correlation
 from benchmarks.table import figure, print_table
+from benchmarks.undisturbed import Noting, Pieces, fetch_mapped_weights
 from hetpart import PartitionedModel
 from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
@@ -165,18 +166,16 @@ class _Measured:
 
     walls: list[float] = field(default_factory=list[float])
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    pieces: Pieces = field(default_factory=Pieces)
 
-    def add(self, walls: Sequence[float], nodes: Sequence[Node]) -> None:
+    def add(self, walls: Sequence[float], nodes: Sequence[Node], runs: Sequence[Run]) -> None:
         self.walls += walls
+        self.pieces.add(runs)
         for node in nodes:
             known = self.nodes.get(node.name, node)
             self.nodes[node.name] = replace(
                 node, seconds=min(known.seconds, node.seconds), least=min(known.least, node.least)
             )
-
-    @property
-    def kernels_seconds(self) -> float:
-        return sum(node.least for node in self.nodes.values())
 
 
 class _Bench:
@@ -185,16 +184,19 @@ class _Bench:
     def __init__(self, folder: Path, seconds: float, wanted: Sequence[tuple[str, int]]) -> None:
         self._folder, self._seconds = folder, seconds
         self.measured = {key: _Measured() for key in wanted}
+        self._noting: dict[int, Noting] = {}
+        self._run: dict[tuple[str, int], PartitionedModel] = {}
 
     def measure(self) -> None:
         """Run all of them for some seconds."""
         for (name, threads), measured in self.measured.items():
-            case, model = CASES[name], self._model(name, threads, "generic-2core")
-            feeds = _feeds(model, case)
+            model = self._run.get((name, threads)) or self._model(name, threads, "generic-2core")
+            self._run[name, threads] = model
+            feeds = _feeds(model, CASES[name])
             walls = _walls(model, feeds, threads, self._seconds)
-            measured.add(walls, _nodes(model, feeds, threads, self._seconds))
-            least = min(min(measured.walls), measured.kernels_seconds)
-            say(f"latency_error: {name}, threads {threads}: {1e3 * least:.3f} ms")
+            measured.add(walls, *_nodes(model, feeds, threads, self._seconds))
+            self._noting[threads] = Noting.of(threads).least(self._noting.get(threads))
+            say(f"latency_error: {name}, threads {threads}: {1e3 * self.least(name, threads):.3f} ms")
 
     def _model(self, name: str, threads: int, profile: str) -> PartitionedModel:
         case = CASES[name]
@@ -217,7 +219,7 @@ class _Bench:
     def least(self, name: str, threads: int) -> float:
         """Seconds that the case takes undisturbed."""
         measured = self.measured[name, threads]
-        return min(min(measured.walls), measured.kernels_seconds)
+        return min(min(measured.walls), measured.pieces.seconds(self._noting[threads]))
 
     def row(self, name: str, threads: int, profile: str) -> dict[str, Any]:
         """Prediction beside measurement."""
@@ -233,7 +235,8 @@ class _Bench:
             "error_to_least_run": round(predicted / min(measured.walls) - 1, 4),
             "median_seconds": median(measured.walls),
             "least_seconds": min(measured.walls),
-            "kernels_seconds": measured.kernels_seconds,
+            "pieces_seconds": measured.pieces.seconds(self._noting[threads]),
+            "noting_seconds": self._noting[threads].node,
             "runs": len(measured.walls),
             **_ranks(model, tuple(measured.nodes.values())),
         }
@@ -269,6 +272,7 @@ def _walls(model: PartitionedModel, feeds: Sequence[Mapping[str, Any]], threads:
 
 def _timed(run: Any, feeds: Sequence[Any], seconds: float) -> list[float]:
     found: list[float] = []
+    fetch_mapped_weights()
     for feed in feeds[:FEEDS]:
         run(feed)
     start = perf_counter()
@@ -282,7 +286,7 @@ def _timed(run: Any, feeds: Sequence[Any], seconds: float) -> list[float]:
 
 def _nodes(
     model: PartitionedModel, feeds: Sequence[Mapping[str, Any]], threads: int, seconds: float
-) -> tuple[Node, ...]:
+) -> tuple[tuple[Node, ...], list[Run]]:
     """What ONNX Runtime's profile says of every node."""
     (own,) = cut_models(model.imported.proto, model.plan)
     weights = Path(model.plan.model.folder) if model.plan.model.folder else None

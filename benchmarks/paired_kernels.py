@@ -43,6 +43,10 @@ _FARTHEST = 4
 _KERNEL_TIME, _RUN_ENDS = "_kernel_time", "model_run"
 
 
+Run = dict[str, float]
+"""Ticks of the nodes of one run, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of ONNX Runtime's optimised graph."""
@@ -107,8 +111,8 @@ def profile_into(options: onnxruntime.SessionOptions, folder: Path) -> None:
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS)
 
 
-def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple[Node, ...]:
-    """The nodes that ``session`` ran, with their seconds in its quietest runs; it ends the profile.
+def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple[tuple[Node, ...], list[Run]]:
+    """The nodes that ``session`` ran, with their seconds in its quietest runs, and all runs; it ends the profile.
 
     Args:
         session: Made with options that ``profile_into`` set.
@@ -116,16 +120,17 @@ def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple
     """
     import onnx
 
-    runs = list(_runs(json.loads(Path(session.end_profiling()).read_bytes())))
+    runs = list(profiled_runs(json.loads(Path(session.end_profiling()).read_bytes())))
     typical, least = typical_ticks(runs), _least_ticks(runs)
     graph = onnx.load(folder / OPTIMISED, load_external_data=False).graph
     known = {node.name: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
     nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
-    return tuple(
+    nodes = tuple(
         Node(name, *known.get(name, ("", (), ())), CLOCK * typical[name], CLOCK * least[name])
         for name in least
         if name not in nested
     )
+    return nodes, [{name: ticks for name, ticks in run.items() if name not in nested} for run in runs]
 
 
 def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -156,8 +161,8 @@ def _least_ticks(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return least
 
 
-def _runs(events: Iterable[Mapping[str, object]]) -> Iterator[dict[str, float]]:
-    """Ticks of every node, run by run."""
+def profiled_runs(events: Iterable[Mapping[str, object]]) -> Iterator[Run]:
+    """Ticks of every node in the order they ran, run by run, from a profile's events."""
     ticks: dict[str, float] = {}
     for event in events:
         name = str(event["name"])

@@ -19,6 +19,7 @@ from hetpart.calibration.kernels import (
     depthwise,
     elementwise,
     gather,
+    gather_shared,
     gemm,
     largest,
     normalization,
@@ -33,14 +34,15 @@ from hetpart.calibration.kernels import (
     transposed_gemm,
 )  # fmt: skip
 from hetpart.calibration.models import CONTRIB
+from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED
 
 Sizes = tuple[int, ...]
 MOST_FLOPS = 4e8
 """Larger convolutions, and products of a batch, take too long for a probe; their rate no longer changes."""
 MOST_PRODUCT_FLOPS = 5e9
 """Larger products take too long. Their rate sinks where the left side no longer fits the core's own cache."""
-MOST_LOOKED_UP = 2**21
-"""More elements of rows are looked up, or sorted, at the same rate."""
+MOST_SORTED = 2**21
+"""More elements of rows are sorted at the same rate."""
 TABLE_BYTES = 2**30
 """Of the largest table that rows are looked up in."""
 
@@ -59,8 +61,6 @@ class Family:
     most_flops: float = MOST_FLOPS
     grows: bool = False
     """No call takes longer than a larger one, along any axis; where it was measured so, it was disturbed."""
-    joined_late: bool = False
-    """Further threads join from some number of rows on, not gradually."""
 
     def points(self) -> Iterator[Sizes]:
         """Grid points that are measured."""
@@ -70,8 +70,7 @@ class Family:
 
     def thinned(self) -> Family:
         """With the ends of every axis and few points between them."""
-        first, *others = self.axes
-        return replace(self, axes=(first if self.joined_late else _thinned(first), *map(_thinned, others)))
+        return replace(self, axes=tuple(map(_thinned, self.axes)))
 
 
 THIN = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 3}
@@ -89,7 +88,7 @@ def _product_flops(*sizes: int) -> float:
 
 
 def _looked_up(rows: int, width: int, _: int) -> float:
-    return rows * width
+    return rows * width if rows * width < LEAST_SHARED else inf
 
 
 def _sorted(rows: int, width: int, count: int) -> float:
@@ -126,20 +125,14 @@ FAMILIES: Mapping[str, Family] = {
     "reduction_across": Family(((1, 32, 512), (16, 256), (1, 16, 64)), reduction_across),
     "transpose": Family((_BLOCKS, _RUNS), transpose),
     "concat": Family((_BLOCKS, _SPANS, _PIECES), concatenation),
-    "gather": Family(
-        ((1, 128, 1024, 8192, 32_768, 131_072), (1, 16, 64, 256), _TABLES),
-        gather,
-        grows=True,
-        joined_late=True,
-        flops=_looked_up,
-        most_flops=MOST_LOOKED_UP,
-    ),
+    "gather": Family(((1, 128, 1024, 8192, 49_152), (1, 16, 64, 256), _TABLES), gather, grows=True, flops=_looked_up),
+    GATHER_SHARED: Family(((53_248, 524_288, 2_097_152), (1, 16, 64, 256), _TABLES), gather_shared),
     "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization, grows=True),
     "top_k": Family(
         ((1, 64, 1024), (8, 128, 4096), (1, 4, 64)),
         largest,
         flops=_sorted,
-        most_flops=MOST_LOOKED_UP,
+        most_flops=MOST_SORTED,
     ),
     "scatter": Family(((2**10, 2**14, 2**18, 2**22), (1, 64, 4096, 65_536)), scatter),
     "pool": Family((_BLOCKS, (1, 9)), pool),
@@ -175,7 +168,8 @@ CHECKS: Mapping[str, tuple[Sizes, ...]] = {
     "transpose": ((300_000, 32),),
     "add": ((60_000,), (600_000,)),
     "gelu": ((60_000,), (600_000,)),
-    "gather": ((512, 32, 2**28), (4096, 100, 2**26)),
+    "gather": ((512, 32, 2**28),),
+    GATHER_SHARED: ((400_000, 100, 2**26),),
     "concat": ((200_000, 100, 2), (200_000, 20, 10)),
     "add_row": ((100_000, 100),),
     "reduction_across": ((200, 64, 48),),

@@ -135,6 +135,11 @@ def gather(rows: int, width: int, table_bytes: int) -> bytes:
     return model(nodes, {"table": table, "rows": (rows,)}, {"y": (rows, width)}, integers=("rows",))
 
 
+def gather_shared(elements: int, width: int, table_bytes: int) -> bytes:
+    """Gather of so many elements in all."""
+    return gather(elements // width, width, table_bytes)
+
+
 def channel_normalization(channels: int, positions: int) -> bytes:
     """BatchNormalization of an image with known statistics."""
     kinds = ("s", "b", "m", "v")

@@ -28,6 +28,7 @@ from hetpart.calibration.probes import (
     VIEWS,
     Key,
 )
+from hetpart.cost_model.moving_calls import GATHER_SHARED
 from hetpart.rates import RateTable
 
 LARGE = 20
@@ -127,10 +128,11 @@ class Readings:
 
     def bandwidths(self, tables: Mapping[str, RateTable], table_bytes: int) -> dict[str, float]:
         """Bytes/s of elementwise ops, of short rows of a table of ``table_bytes``, and of weights read once."""
-        elements, rows = FAMILIES["add"].axes[0][-1], FAMILIES["gather"].axes[0][-1]
+        elements, looked_up = FAMILIES["add"].axes[0][-1], FAMILIES[GATHER_SHARED].axes[0][-1]
+        rows = tables[GATHER_SHARED].at((looked_up, _SHORT_ROW, table_bytes))
         return {
             "bandwidth": 3 * _FLOAT_BYTES * elements / tables["add"].seconds[-1],
-            "random_bandwidth": _SHORT_ROW * _FLOAT_BYTES * rows / tables["gather"].at((rows, _SHORT_ROW, table_bytes)),
+            "random_bandwidth": _FLOAT_BYTES * looked_up / rows,
             "cold_bandwidth": _FLOAT_BYTES * COLD_LAYERS * COLD_WIDTH**2 / self.runs[COLD],
         }
 

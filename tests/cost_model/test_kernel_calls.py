@@ -40,6 +40,12 @@ def test_a_lookup_behind_other_axes_copies_once_for_each_of_their_places(tmp_pat
     assert found == KernelCall("gather", (128 * 351, 1, 4 * 729))
 
 
+def test_a_lookup_of_many_bytes_is_shared_by_threads(tmp_path):
+    node = helper.make_node("Gather", ["x", "rows"], ["y"])
+    found = call_of(tmp_path, node, {"x": [1000, 64], "rows": [1000]}, {"y": [1000, 64]})
+    assert found == KernelCall("gather_shared", (64_000, 64, 4 * 64_000))
+
+
 def test_a_lookup_of_rows_copies_whole_rows(tmp_path):
     node = helper.make_node("Gather", ["x", "rows"], ["y"])
     found = call_of(tmp_path, node, {"x": [1000, 64], "rows": [8, 3]}, {"y": [8, 3, 64]})
