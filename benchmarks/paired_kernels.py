@@ -90,9 +90,12 @@ class Pairing:
 
     @property
     def noting(self) -> float:
-        """Seconds that the profile itself adds to a node: the least of one that does nothing but rename its input."""
-        views = (pair.nodes[0].seconds for pair in self.pairs if len(pair.nodes) == 1 and _is_view(pair.kernel))
-        return min(views, default=0.0)
+        """Seconds that the profile itself adds to a node, where one does nothing but rename its input.
+
+        The least of any: a kernel that the one before it has warmed takes less than such a node that none has.
+        """
+        single = [pair for pair in self.pairs if len(pair.nodes) == 1]
+        return min(pair.seconds for pair in single) if any(_is_view(pair.kernel) for pair in single) else 0.0
 
     def net_seconds(self, pair: Pair) -> float:
         """What the nodes of ``pair`` took without ``noting``."""

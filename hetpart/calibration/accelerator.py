@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from hetpart.calibration.families import TABLE_BYTES
+from hetpart.calibration.kernels import ROWS, TABLE
 from hetpart.calibration.probes import SHORT, TWIN, Key
 from hetpart.calibration.readings import Readings
-from hetpart.calibration.timing import DTYPES, ROWS, TABLE
+from hetpart.calibration.timing import DTYPES
 from hetpart.cost_model.calibrated import AcceleratorCalibration, CopyRate
 from hetpart.cost_model.kernel_calls import OVERWRITTEN, REORDER, STREAMED
 from hetpart.devices import Provider
@@ -112,7 +113,7 @@ def _bound(memory: Memory, arg: Any, bind: Callable[..., None], rows: int) -> ob
     """Memory for ``arg``, bound: zeros, or numbers of rows to look up."""
     dtype = DTYPES[arg.type]
     content = np.zeros(arg.shape, dtype)
-    if arg.name == ROWS:
+    if arg.name.startswith(ROWS):
         content[:] = np.random.default_rng(0).integers(0, rows, arg.shape)
     block = memory.allocate(content.nbytes)
     memory.copy_in(block.address, content.ctypes.data, content.nbytes)

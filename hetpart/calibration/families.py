@@ -10,6 +10,7 @@ from math import inf, prod
 
 from hetpart.calibration.kernels import (
     HEADS,
+    LOOKUPS,
     batched_gemm,
     binary,
     by_row,
@@ -56,6 +57,10 @@ class Family:
     """From one size an axis, the model."""
     calls: float = 1.0
     """Calls of the kernel in one run of the model."""
+    operands: int = 0
+    """Inputs and outputs of the model, beyond those of one call."""
+    alone: bool = False
+    """One thread runs a call, however many there are."""
     flops: Callable[..., float] | None = None
     """Operations of a call, or elements; those of too many are left out."""
     most_flops: float = MOST_FLOPS
@@ -125,7 +130,15 @@ FAMILIES: Mapping[str, Family] = {
     "reduction_across": Family(((1, 32, 512), (16, 256), (1, 16, 64)), reduction_across),
     "transpose": Family((_BLOCKS, _RUNS), transpose),
     "concat": Family((_BLOCKS, _SPANS, _PIECES), concatenation),
-    "gather": Family(((1, 128, 1024, 8192, 49_152), (1, 16, 64, 256), _TABLES), gather, grows=True, flops=_looked_up),
+    "gather": Family(
+        ((1, 128, 1024, 8192, 49_152), (1, 16, 64, 256), _TABLES),
+        gather,
+        calls=LOOKUPS,
+        operands=2 * (LOOKUPS - 1),
+        alone=True,
+        flops=_looked_up,
+        grows=True,
+    ),
     GATHER_SHARED: Family(((53_248, 524_288, 2_097_152), (1, 16, 64, 256), _TABLES), gather_shared),
     "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization, grows=True),
     "top_k": Family(
@@ -181,5 +194,6 @@ CHECKS: Mapping[str, tuple[Sizes, ...]] = {
 
 
 def families(*, thin: bool = False) -> dict[str, Family]:
-    """All that are measured; ``thin``: with fewer points."""
-    return {name: family.thinned() if thin else family for name, family in {**FAMILIES, **CONVOLUTIONS}.items()}
+    """All that are measured; ``thin``: with fewer points, and none of those that one thread runs."""
+    every = {**FAMILIES, **CONVOLUTIONS}
+    return {name: family.thinned() for name, family in every.items() if not family.alone} if thin else every

@@ -10,6 +10,9 @@ from onnx import helper
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
 
 HEADS = 12
+LOOKUPS = 8
+TABLE, ROWS = "table", "rows"
+"""Names of what is looked up in, and how those of what is looked up begin."""
 
 
 def gemm(rows: int, inner: int, columns: int) -> bytes:
@@ -129,15 +132,24 @@ def concatenation(elements: int, run: int, pieces: int) -> bytes:
 
 
 def gather(rows: int, width: int, table_bytes: int) -> bytes:
-    """Gather of so many rows of ``width`` from a table that is an input."""
-    table = (table_bytes // 4 // width, width)
-    nodes = [helper.make_node("Gather", ["table", "rows"], ["y"])]
-    return model(nodes, {"table": table, "rows": (rows,)}, {"y": (rows, width)}, integers=("rows",))
+    """``LOOKUPS`` times a Gather of so many rows of ``width`` from a table that is an input.
+
+    One of a single row takes less than one run of a session differs from the next.
+    """
+    return _lookups(LOOKUPS, rows, width, table_bytes)
 
 
 def gather_shared(elements: int, width: int, table_bytes: int) -> bytes:
     """Gather of so many elements in all."""
-    return gather(elements // width, width, table_bytes)
+    return _lookups(1, elements // width, width, table_bytes)
+
+
+def _lookups(count: int, rows: int, width: int, table_bytes: int) -> bytes:
+    table = (table_bytes // 4 // width, width)
+    chosen = {f"{ROWS}{place}": (rows,) for place in range(count)}
+    nodes = [helper.make_node("Gather", [TABLE, name], [f"y{place}"]) for place, name in enumerate(chosen)]
+    made = {f"y{place}": (rows, width) for place in range(count)}
+    return model(nodes, {TABLE: table, **chosen}, made, integers=list(chosen))
 
 
 def channel_normalization(channels: int, positions: int) -> bytes:

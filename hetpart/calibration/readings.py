@@ -80,15 +80,21 @@ class Readings:
         name, sizes = key
         if key in self.kernels:
             return max(self.launch, self.kernels[key]["Conv"] - self.noting)
-        operands = sizes[-1] - FEW_OPERANDS if name in OF_PIECES else 0
-        return (self.runs[key] - self.beside - operands * self.operand) / self._family(name).calls
+        family = self._family(name)
+        operands = sizes[-1] - FEW_OPERANDS if name in OF_PIECES else family.operands
+        return (self.runs[key] - self.beside - operands * self.operand) / family.calls
+
+    @property
+    def _families(self) -> Mapping[str, Family]:
+        return families(thin=self.whole is not None)
 
     def _family(self, name: str) -> Family:
-        return families(thin=self.whole is not None)[name]
+        return self._families[name]
 
     def tables(self) -> dict[str, RateTable]:
-        """Of every family."""
-        return {name: self.table(name) for name in families() if self._is_whole(name)}
+        """Of every family; of those that these threads leave to one, its own."""
+        own = {name: self.table(name) for name in self._families if self._is_whole(name)}
+        return dict(self.whole or {}) | own
 
     def _is_whole(self, name: str) -> bool:
         """Whether every size was measured."""
@@ -151,6 +157,6 @@ class Readings:
         """Relative errors of the tables at sizes that are no points of theirs."""
         return [
             abs(tables[name].at(sizes) / self.call((name, sizes)) - 1)
-            for name in tables.keys() & CHECKS.keys()
+            for name in tables.keys() & CHECKS.keys() & self._families.keys()
             for sizes in CHECKS[name]
         ]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetpart.calibration.kernels import ROWS, TABLE
 from hetpart.calibration.models import numbers
 from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options, share_threads
 
@@ -31,7 +32,6 @@ UNSETTLED_SECONDS = 2e-3
 """What takes longer fits in no cache anyway."""
 CHOSEN = 2**21
 """Random rows to look up, one behind the other: by the time they come again they lie in no cache."""
-TABLE, ROWS = "table", "rows"
 _KERNEL = "_kernel_time"
 DTYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
@@ -131,9 +131,9 @@ class Probe:
         inputs = {arg.name: tuple(arg.shape) for arg in self._session.get_inputs()}
         dtypes = {arg.name: DTYPES[arg.type] for arg in (*self._session.get_inputs(), *self._session.get_outputs())}
         for name, shape in inputs.items():
-            if name == ROWS:
-                self._lookups = _Lookups(buffers.rows, np.zeros(shape, np.int64), inputs[TABLE][0])
-                binding.bind_input(name, "cpu", 0, np.int64, shape, self._lookups.chosen.ctypes.data)
+            if name.startswith(ROWS):
+                rows = self._looked_up(buffers, inputs, name)
+                binding.bind_input(name, "cpu", 0, np.int64, shape, rows.ctypes.data)
                 continue
             memory = buffers.table if name == TABLE else buffers.source[offset:]
             assert prod(shape) <= memory.size, "the shared buffer is too small for this probe"
@@ -142,6 +142,15 @@ class Probe:
         for arg in self._session.get_outputs():
             binding.bind_output(arg.name, "cpu", 0, dtypes[arg.name], arg.shape, target.ctypes.data)
         return binding
+
+    def _looked_up(self, buffers: Buffers, inputs: Mapping[str, tuple[int, ...]], name: str) -> NDArray[np.int64]:
+        """Where the rows of this input are written before every run."""
+        names = [other for other in inputs if other.startswith(ROWS)]
+        if self._lookups is None:
+            chosen = np.zeros(sum(prod(inputs[other]) for other in names), np.int64)
+            self._lookups = _Lookups(buffers.rows, chosen, inputs[TABLE][0])
+        count = prod(inputs[name])
+        return self._lookups.chosen[names.index(name) * count :][:count]
 
     def run(self) -> None:
         """Run once, untimed."""
