@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel, annotate, load, partition
+    from hetpart.compiler import PartitionedModel, partition
     from hetpart.cost_model.machines import load_machine
     from hetpart.errors import (
         DeviceUnavailableError,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hetpart.plan.findings import Finding
     from hetpart.plan.io import load_plan
     from hetpart.plan.model import Plan
+    from hetpart.pricing import annotate, load
     from hetpart.runtime.session import Session
     from hetpart.whatif.explain import ExplainedOp, explain
     from hetpart.whatif.lint import lint
@@ -75,10 +76,10 @@ _HOMES = {
     "Plan": "hetpart.plan.model",
     "Session": "hetpart.runtime.session",
     "SweptModel": "hetpart.whatif.sweep",
-    "annotate": "hetpart.compiler",
+    "annotate": "hetpart.pricing",
     "explain": "hetpart.whatif.explain",
     "lint": "hetpart.whatif.lint",
-    "load": "hetpart.compiler",
+    "load": "hetpart.pricing",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",
     "partition": "hetpart.compiler",

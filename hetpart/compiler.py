@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetpart.budgets import BudgetOption
-from hetpart.config import PinOption, ShapeOption, parse_shapes
+from hetpart.config import PinOption, ShapeOption
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
-from hetpart.cost_model.annotate import annotate as price
-from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
-from hetpart.cost_model.kernels import runs_as_body
-from hetpart.cost_model.machines import load_machine
-from hetpart.errors import InvalidOptionError
-from hetpart.graph.from_onnx import import_onnx
+from hetpart.cost_model.assumptions import AccessOption, TripOption
 from hetpart.graph.ir import Graph
-from hetpart.partitioner.assembly.write import model_reference, write_plan
+from hetpart.partitioner.assembly.write import write_plan
 from hetpart.partitioner.colocate import known_states
 from hetpart.partitioner.overlap import overlapped
 from hetpart.partitioner.source import read_source
+from hetpart.plan.references import model_reference
 from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
 
 if TYPE_CHECKING:
@@ -101,43 +97,6 @@ class PartitionedModel:
         models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
         streamed = streamed_model(self.imported.proto, self.plan)
         return Bundle(self.plan, models, folder, streamed.SerializeToString(deterministic=True) if streamed else None)
-
-
-def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape: ShapeOption = None) -> Graph:
-    """The graph of ``model`` as hetpart sees it: dimensions bound, shape arithmetic folded, no weight read.
-
-    Raises:
-        InvalidModelError: The model cannot be read.
-        UnboundDimensionsError: A dimension has no number.
-    """
-    return import_onnx(model, parse_shapes(shape), runs_as_body).graph
-
-
-def annotate(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | Graph,
-    *,
-    hardware: str | PathLike[str] | None = None,
-    shape: ShapeOption = None,
-    threads: int = 0,
-    trip_count: TripOption = None,
-    access: AccessOption = None,
-) -> Costs:
-    """What every op of ``model`` costs on every device of ``hardware``, and why. ``ops[i]`` is op ``i`` of ``load``.
-
-    A graph that ``load`` gave is taken as it is. ``trip_count`` and ``access`` are those of ``partition``.
-
-    Raises:
-        InvalidModelError: The model cannot be read.
-        UnboundDimensionsError: A dimension has no number.
-        InvalidOptionError: The hardware is unknown, or an option cannot be understood.
-    """
-    assumptions = parse_assumptions(trip_count, access)
-    machine = load_machine(hardware, threads=threads)
-    if not isinstance(model, Graph):
-        model = load(model, shape=shape)
-    elif shape:
-        raise InvalidOptionError("the shape of a graph is bound already", hint="give shape= to hetpart.load")
-    return price(model, machine, assumptions)
 
 
 def partition(  # noqa: PLR0913 - the options are what users type

@@ -28,11 +28,7 @@ from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.partitioner.colocate import bound_ops, colocated
-from hetpart.partitioner.fewer import place_within
-from hetpart.partitioner.formulate import formulate
 from hetpart.partitioner.pins import resolve_pins
-from hetpart.partitioner.place import place
-from hetpart.partitioner.streamable import with_streaming
 from hetpart.units import OPEN, format_bytes
 
 if TYPE_CHECKING:
@@ -156,6 +152,9 @@ class Priced:
 
     def formulated(self, budgets: Mapping[str, int]) -> Formulation:
         """The placement problem under ``budgets`` and every constraint."""
+        from hetpart.partitioner.formulate import formulate
+        from hetpart.partitioner.streamable import with_streaming
+
         found = formulate(self.graph, self.costs, self.pins, budgets)
         found = colocated(found, self.graph, self.request.constraints)
         stream = self.request.stream
@@ -171,6 +170,9 @@ class Priced:
         Raises:
             InfeasibleError: nothing fits.
         """
+        from hetpart.partitioner.fewer import place_within
+        from hetpart.partitioner.place import place
+
         limit = self.request.time_limit if time_limit is None else time_limit
 
         def solved(formulation: Formulation, source: str | Placement) -> Assembly:

@@ -18,6 +18,7 @@ LAYERS = (
     ("budgets",),
     ("constraints",),
     ("cost_model",),
+    ("pricing",),
     ("plan",),
     ("partitioner", "runtime", "report", "linter"),
     ("request",),

@@ -99,10 +99,10 @@ def _priced(asked: AnnotateOptions, progress: Callable[[str], None]) -> tuple[Co
 
         require_plots(asked.plot)
     progress("reading the model and pricing its operators")
-    from hetpart import compiler
+    from hetpart import pricing
     from hetpart.cost_model.breakdown import ranked
 
-    costs = compiler.annotate(asked.model, **asked.pricing())
+    costs = pricing.annotate(asked.model, **asked.pricing())
     return costs, ranked(costs.rows(asked.by, asked.depth), asked.sort)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
@@ -98,7 +98,7 @@ def rows_of(costs: Costs, by: str = By.OP, depth: int | None = None) -> tuple[Ro
     if by not in tuple(By) or (depth is not None and depth < 1):
         raise InvalidOptionError(f"cannot group by {by!r} at depth {depth}", hint="by op, type or scope; depth from 1")
     if by == By.OP:
-        return tuple(_row(op.name, [op], costs) for op in costs.graph.ops)
+        return tuple(_rows_of_ops(costs))
     groups: dict[str, list[Op]] = {}
     for op in costs.graph.ops:
         key = qualified_type(op) if by == By.TYPE else scope_at(op.scope, depth)
@@ -149,6 +149,32 @@ def qualified_type(op: Op) -> str:
 def scope_at(scope: str, depth: int | None) -> str:
     """The first ``depth`` names of a module's path."""
     return scope if depth is None else ".".join(scope.split(".")[:depth])
+
+
+def _rows_of_ops(costs: Costs) -> Iterator[Row]:
+    """``_row`` of every op by itself. What devices take is looked at once of ops that share it."""
+    names = [device.name for device in costs.machine.devices]
+    known: dict[tuple[int, int, int], tuple[OnDevice, ...]] = {}
+    for op in costs.graph.ops:
+        cost = costs.ops[op.id]
+        work, moved = cost.work, cost.work.bytes_read + cost.work.bytes_written
+        key = id(cost.seconds), id(cost.estimates), id(cost.missing)
+        devices = known.get(key)
+        if devices is None:
+            devices = known[key] = tuple(_on(index, name, [cost]) for index, name in enumerate(names))
+        yield Row(
+            name=op.name,
+            op_type=qualified_type(op),
+            scope=op.scope,
+            ops=1,
+            flops=float(work.flops),
+            bytes_read=work.bytes_read,
+            bytes_written=work.bytes_written,
+            intensity=work.flops / moved if moved else 0.0,
+            seconds=0.0 if all(cost.missing) else min(cost.seconds),
+            devices=devices,
+            reason=cost.reason,
+        )
 
 
 def _row(name: str, ops: Sequence[Op], costs: Costs) -> Row:

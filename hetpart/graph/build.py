@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,12 +12,12 @@ import onnx
 from hetpart.errors import InvalidModelError
 from hetpart.graph.estimates import estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Origin, Shape, Value, ValueKind, ValueRole
-from hetpart.graph.legality import captures
+from hetpart.graph.legality import captured
 from hetpart.graph.sequences import Maker, Parts, made_parts, states_of
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.trips import constants_of, trip_limit
 from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_type
-from hetpart.graph.walk import subgraphs
+from hetpart.graph.walk import bodies_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ ORIGIN = "hetpart.origin"
 MOST_KEPT = 16
 """Elements of constants that are kept: what ONNX Runtime's optimiser asks for are factors, axes and pads."""
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_PLAIN_LIST = re.compile(r"\['[^'\\\r\n\0]*'(?:, '[^'\\\r\n\0]*')*\]")
+"""A list literal of texts as Python writes most: read without its parser."""
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
     onnx.AttributeProto.FLOAT: lambda a: a.f,
@@ -53,13 +56,14 @@ class GraphBuilder:
     ops: list[Op] = field(default_factory=list[Op])
     parts: dict[str, Parts] = field(default_factory=dict[str, Parts])
     """Of the sequences, bytes of each tensor in them, as far as they are known."""
+    _descriptions: dict[int, tuple[ValueKind, str, Shape | None]] = field(default_factory=dict[Any, Any])
+    """By the identity of a type, of those in ``types``."""
 
     def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[Value] = ()) -> int:
         """Id of the value called ``name``, which is made now if it is new."""
         if name in self.ids:
             return self.ids[name]
-        type_ = self.types.get(name, onnx.TypeProto())
-        kind, dtype, shape = kind_of(type_), dtype_of(type_), shape_of(type_)
+        kind, dtype, shape = self._described(name)
         parts = self.parts.get(name) if kind is ValueKind.SEQUENCE else None
         size = self._nbytes(name, kind, dtype, shape, inputs) if parts is None else sum(parts)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
@@ -68,6 +72,16 @@ class GraphBuilder:
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
+
+    def _described(self, name: str) -> tuple[ValueKind, str, Shape | None]:
+        """Kind, element type and shape. Values of nodes that are alike have one type, which is read once."""
+        type_ = self.types.get(name)
+        if type_ is None:
+            return ValueKind.TENSOR, "", None
+        found = self._descriptions.get(id(type_))
+        if found is None:
+            found = self._descriptions[id(type_)] = kind_of(type_), dtype_of(type_), shape_of(type_)
+        return found
 
     def _content(self, name: str) -> tuple[float, ...] | None:
         known = self.contents.get(name)
@@ -89,21 +103,21 @@ class GraphBuilder:
     def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:
         """Add ``node``; a value it reads that is not known yet comes from outside, as ``outer_role``."""
         position = len(self.ops)
-        inputs = tuple(self.value(name, outer_role) if name else None for name in node.input)
-        captured = tuple(self.value(name, outer_role) for name in captures(node))
-        read = [self.values[value] for value in (*inputs, *captured) if value is not None]
+        inputs = tuple([self.value(name, outer_role) if name else None for name in node.input])
+        held = bodies_of(node)
+        outer = tuple([self.value(name, outer_role) for name in captured(held)])
+        read = [self.values[value] for value in (*inputs, *outer) if value is not None]
         if node.op_type == "SequenceAt":
             read = [_largest(value) for value in read]
-        bodies, limit = tuple(self._bodies(node)), trip_limit(node, self.contents)
-        if any(kind_of(self.types[name]) is ValueKind.SEQUENCE for name in node.output if name in self.types):
+        bodies, limit = tuple([self._body(node, body) for body in held]), trip_limit(node, self.contents)
+        made = list(node.output)
+        if any(self._described(name)[0] is ValueKind.SEQUENCE for name in made):
             given = [None if value is None else self.values[value] for value in inputs]
-            made = made_parts(Maker(node, given, self.contents, bodies, limit))
-            known = zip(node.output, made, strict=False)
+            known = zip(made, made_parts(Maker(node, given, self.contents, bodies, limit)), strict=False)
             self.parts.update((name, parts) for name, parts in known if parts is not None)
-        outputs = tuple(
-            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None
-            for name in node.output
-        )
+        outputs = [
+            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None for name in made
+        ]
         domain = "" if node.domain == "ai.onnx" else node.domain
         self.ops.append(
             Op(
@@ -113,8 +127,8 @@ class GraphBuilder:
                 op_type=node.op_type,
                 version=self.opsets.get(domain, 1),
                 inputs=inputs,
-                outputs=outputs,
-                captures=captured,
+                outputs=tuple(outputs),
+                captures=outer,
                 attributes=_attributes(node),
                 scope=scope_of(node),
                 bodies=bodies,
@@ -123,12 +137,9 @@ class GraphBuilder:
             )
         )
 
-    def _bodies(self, node: onnx.NodeProto) -> Iterable[Graph]:
-        for attribute in node.attribute:
-            for body in subgraphs(attribute):
-                states = states_of(node, body)
-                parts = {state: self.parts[name] for state, name in states.items() if name in self.parts}
-                yield build_body(body, self, parts)
+    def _body(self, node: onnx.NodeProto, body: onnx.GraphProto) -> Graph:
+        states = states_of(node, body)
+        return build_body(body, self, {state: self.parts[name] for state, name in states.items() if name in self.parts})
 
     def graph(self, inputs: Sequence[str], outputs: Sequence[str], index_ranges: Mapping[str, int]) -> Graph:
         return Graph(
@@ -193,6 +204,9 @@ def scope_of(node: onnx.NodeProto) -> str:
 
 def _recorded_scope(text: str) -> str:
     """Second to last of a list literal such as ``['', 'encoder', 'encoder.layer.0', 'view_1']``."""
+    if _PLAIN_LIST.fullmatch(text):
+        names = text[2:-2].split("', '")
+        return names[-2] if len(names) > 1 else ""
     try:
         scopes = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

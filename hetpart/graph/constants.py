@@ -34,14 +34,24 @@ def settle_constants(loaded: LoadedModel) -> None:
     Raises:
         InvalidModelError: a sparse tensor is malformed, or the model's opset has no op to make it dense.
     """
+    if not any(_is_large_in(graph) or _is_sparse_in(graph) for graph in all_graphs(loaded.proto.graph)):
+        return
     taken = _names(loaded.proto.graph)
     for graph in all_graphs(loaded.proto.graph):
-        if any(map(_is_large, graph.node)):
+        if _is_large_in(graph):
             _lift(graph, taken)
-        if graph.sparse_initializer or any(_sparse_value(node) for node in graph.node):
+        if _is_sparse_in(graph):
             _require_scatter(loaded)
             replace_items(graph.node, list(_dense_nodes(graph, taken)))
             del graph.sparse_initializer[:]
+
+
+def _is_large_in(graph: onnx.GraphProto) -> bool:
+    return any(map(_is_large, graph.node))
+
+
+def _is_sparse_in(graph: onnx.GraphProto) -> bool:
+    return bool(graph.sparse_initializer) or any(_sparse_value(node) for node in graph.node)
 
 
 def _names(model: onnx.GraphProto) -> set[str]:

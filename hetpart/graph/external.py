@@ -11,10 +11,11 @@ import onnx
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.types import dtype_name, nbytes_of
-from hetpart.graph.walk import all_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    Locations = Mapping[str, Sequence[onnx.TensorProto]]
 
 _LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "run `git lfs pull` in the repository it came from"
@@ -23,15 +24,15 @@ _SHOWN = 3
 _SHOWN_LETTERS = 100
 
 
-def require_readable_weights(model: onnx.ModelProto, where: str, folder: Path | None) -> None:
-    """Refuse a model whose external tensors cannot be read from files in ``folder``.
+def require_readable_weights(locations: Locations, where: str, folder: Path | None) -> None:
+    """Refuse a model whose external tensors, by their ``locations``, cannot be read from files in ``folder``.
 
     Raises:
         InvalidModelError: a file is missing, too short, outside the folder or a git-LFS pointer; or there is no folder.
     """
-    for pointer in lfs_pointers(model, folder):
+    for pointer in lfs_pointers(locations, folder):
         refuse_lfs_pointer(pointer)
-    problems = [problem for _, problem in weight_problems(model, folder)]
+    problems = [problem for _, problem in weight_problems(locations, folder)]
     if problems:
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
         raise InvalidModelError(f"weights of {where} cannot be read: {'; '.join(problems[:_SHOWN])}{more}", hint=_KEEP)
@@ -53,10 +54,10 @@ def is_lfs_pointer(path: Path) -> bool:
         return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
-def external_locations(model: onnx.ModelProto) -> dict[str, list[onnx.TensorProto]]:
-    """External tensors by the file that holds them."""
+def external_locations(tensors: Iterable[onnx.TensorProto]) -> dict[str, list[onnx.TensorProto]]:
+    """Those of ``tensors`` that are external, by the file that holds them."""
     found: dict[str, list[onnx.TensorProto]] = {}
-    for tensor in all_tensors(model):
+    for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             found.setdefault(_entries(tensor).get("location", ""), []).append(tensor)
     return found
@@ -66,18 +67,18 @@ def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
-def lfs_pointers(model: onnx.ModelProto, folder: Path | None) -> Iterator[Path]:
+def lfs_pointers(locations: Locations, folder: Path | None) -> Iterator[Path]:
     """Files in ``folder`` that should hold weights and only say where git-LFS keeps them."""
     if folder is None:
         return
-    for location in external_locations(model):
+    for location in locations:
         if _file_problem(folder, location, location) is None and is_lfs_pointer(folder / location):
             yield folder / location
 
 
-def weight_problems(model: onnx.ModelProto, folder: Path | None) -> Iterator[tuple[str, str]]:
+def weight_problems(locations: Locations, folder: Path | None) -> Iterator[tuple[str, str]]:
     """Why tensors cannot be read, a line for each file, with the file's name."""
-    for location, tensors in external_locations(model).items():
+    for location, tensors in locations.items():
         shown = repr(location[:_SHOWN_LETTERS])
         problem = f"lies in {shown}, but a model in memory has no folder" if folder is None else None
         problem = problem or _file_problem(folder or Path(), location, shown)

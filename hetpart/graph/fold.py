@@ -21,7 +21,7 @@ from hetpart.graph.contrib_types import contrib_types
 from hetpart.graph.inference import InferredTypes, kind_of_node
 from hetpart.graph.legality import uses
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
-from hetpart.graph.walk import subgraphs
+from hetpart.graph.walk import bodies_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -49,6 +49,10 @@ _KEPT = frozenset({"DequantizeLinear"})
 """Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
 
 
+_NO_TYPE = onnx.TypeProto()
+"""Nobody writes into it."""
+
+
 @dataclass(slots=True)
 class Facts:
     """What is known of every value, by name. Filled in one pass, read afterwards."""
@@ -68,6 +72,10 @@ class Facts:
     evaluated: dict[Hashable, NDArray[Any] | None] = field(default_factory=dict[Any, "NDArray[Any] | None"])
     """Results by what they were computed from: layers that are alike compute the same."""
     inferred: InferredTypes = field(default_factory=InferredTypes)
+
+    def type_of(self, name: str) -> onnx.TypeProto:
+        """The type of ``name``; one that says nothing where none is known."""
+        return self.types.get(name) or _NO_TYPE
 
 
 def evaluate(model: onnx.ModelProto, earlier: Facts | None = None) -> Facts:
@@ -125,14 +133,15 @@ def _add_content(facts: Facts, name: str, content: NDArray[Any]) -> None:
 
 def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
     """The content of the node's one output where it is small and follows from what is known."""
-    if len(node.output) != 1 or not _is_plain(node):
+    op_type = node.op_type
+    if op_type not in _FOLLOWS or len(node.output) != 1 or not _is_plain(node):
         return None
-    if node.op_type in _FROM_TYPES and node.domain in ("", "ai.onnx") and node.input:
-        return _FROM_TYPES[node.op_type](facts, node)
-    if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+    if op_type in _FROM_TYPES and node.domain in ("", "ai.onnx") and node.input:
+        return _FROM_TYPES[op_type](facts, node)
+    if op_type == "Constant" and node.domain in ("", "ai.onnx"):
         return constant_content(node)
     inputs = {name: facts.contents.get(name) for name in node.input if name}
-    if node.op_type not in _EVALUATED or not inputs or any(content is None for content in inputs.values()):
+    if op_type not in _EVALUATED or not inputs or any(content is None for content in inputs.values()):
         return None
     key = (kind_of_node(node), tuple([fingerprint(inputs.get(name)) for name in node.input]))
     if key not in facts.evaluated:
@@ -141,20 +150,19 @@ def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
-    return node.op_type not in _RANDOM and not any(
-        attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in node.attribute
-    )
+    return node.op_type not in _RANDOM and not bodies_of(node)
 
 
 def _is_constant(facts: Facts, node: onnx.NodeProto) -> bool:
+    if not all(name in facts.constant for name in node.input if name):
+        return False
     if node.op_type in _KEPT or not (node.input or node.op_type == "Constant"):
         return False
-    not_returned = facts.returned.isdisjoint(node.output)
-    return not_returned and _is_plain(node) and all(name in facts.constant for name in node.input if name)
+    return facts.returned.isdisjoint(node.output) and _is_plain(node)
 
 
 def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
-    shape = shape_of(facts.types.get(node.input[0], onnx.TypeProto()))
+    shape = shape_of(facts.type_of(node.input[0]))
     if shape is None:
         return None
     bounds = {attribute.name: attribute.i for attribute in node.attribute}
@@ -163,7 +171,7 @@ def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
 
 
 def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
-    shape = shape_of(facts.types.get(node.input[0], onnx.TypeProto()))
+    shape = shape_of(facts.type_of(node.input[0]))
     known = [size for size in shape or () if size is not None]
     if shape is None or len(known) < len(shape) or prod(known) > np.iinfo(np.int64).max:
         return None
@@ -171,6 +179,8 @@ def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
 
 
 _FROM_TYPES = {"Shape": _shape_content, "Size": _size_content}
+_FOLLOWS = _EVALUATED | _FROM_TYPES.keys() | {"Constant"}
+"""Ops whose result may follow from what is known; there is no need to look at others."""
 
 
 def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
@@ -209,10 +219,10 @@ def output_types(
     facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
     """Types of the node's outputs, by inference; where that does not know, as the file declares them."""
-    inputs = {name: facts.types.get(name, onnx.TypeProto()) for name in node.input if name}
+    inputs = {name: facts.type_of(name) for name in node.input if name}
     contents = {name: facts.contents[name] for name in inputs if name in facts.contents}
-    if any(True for attribute in node.attribute for _ in subgraphs(attribute)):
-        outer = {name: facts.types.get(name, onnx.TypeProto()) for name in uses(node)}
+    if bodies_of(node):
+        outer = {name: facts.type_of(name) for name in uses(node)}
         known = {name: facts.contents[name] for name in outer if name in facts.contents}
         found = control_flow_types(node, outer, known, facts.opsets)
     else:

@@ -15,7 +15,7 @@ from hetpart.graph.fold import Facts, evaluate
 from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
 from hetpart.graph.ir import Graph, Op, ValueRole
-from hetpart.graph.legality import name_nodes, require_legal, sort_nodes
+from hetpart.graph.legality import Listing, name_nodes, require_legal, sort_nodes
 from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions
 from hetpart.graph.unsequence import unsequence
@@ -90,8 +90,9 @@ def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
     """The model in the one form that the rest reads, and what the user should know of the difference."""
     loaded = inline_functions(loaded)
     settle_constants(loaded)
-    require_legal(loaded)
-    sort_nodes(loaded)
+    listing = Listing.of(loaded.proto)
+    require_legal(loaded, listing)
+    sort_nodes(loaded, listing.nodes)
     notes: list[str] = []
     renamed = name_nodes(loaded.proto)
     if renamed:

@@ -25,10 +25,10 @@ _INFERENCE_ERRORS = (InferenceError, RuntimeError, ValueError, TypeError, IndexE
 """What ``onnx`` raises where types do not fit an operator, or it has no answer."""
 
 
-def kind_of_node(node: onnx.NodeProto) -> tuple[bytes, ...]:
+def kind_of_node(node: onnx.NodeProto) -> tuple[str | bytes, ...]:
     """What two nodes have in common that compute the same from the same."""
-    attributes = (attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
-    return (node.domain.encode(), node.op_type.encode(), *attributes)
+    attributes = [attribute.SerializeToString(deterministic=True) for attribute in node.attribute]
+    return (node.domain, node.op_type, *attributes)
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class InferredTypes:
     """Output types by what they were inferred from: nodes that are alike, in layers that are, are inferred once."""
 
     _known: dict[Hashable, tuple[onnx.TypeProto | None, ...]] = field(default_factory=dict[Any, Any])
+    _schemas: dict[tuple[str, str], onnx.defs.OpSchema | None] = field(default_factory=dict[Any, Any])
 
     def of(
         self,
@@ -55,26 +56,34 @@ class InferredTypes:
         Raises:
             InvalidModelError: the node breaks a rule of its operator, or its input shapes contradict it.
         """
-        given = tuple([inputs[name].SerializeToString(deterministic=True) if name else None for name in node.input])
-        known = tuple([fingerprint(contents.get(name)) for name in node.input])
-        key = (kind_of_node(node), given, known, tuple(map(bool, node.output)))
-        if key not in self._known:
-            found = _inferred(node, inputs, contents, opsets)
-            self._known[key] = tuple([found.get(name) for name in node.output])
-        return {name: made for name, made in zip(node.output, self._known[key], strict=True) if made is not None}
+        read, outputs = list(node.input), list(node.output)
+        given = tuple([inputs[name].SerializeToString(deterministic=True) if name else None for name in read])
+        known = tuple([fingerprint(contents.get(name)) for name in read]) if contents else ()
+        key = (kind_of_node(node), given, known, tuple(map(bool, outputs)))
+        types = self._known.get(key)
+        if types is None:
+            schema = self._schema(node, opsets)
+            found = {} if schema is None else _inferred(schema, node, inputs, contents, opsets)
+            types = self._known[key] = tuple([found.get(name) for name in outputs])
+        return {name: made for name, made in zip(outputs, types, strict=True) if made is not None}
+
+    def _schema(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
+        """What ``onnx`` knows of the node's operator."""
+        kind = (node.domain, node.op_type)
+        if kind not in self._schemas:
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            known = (node.op_type, opsets.get(domain, 1), domain)
+            self._schemas[kind] = onnx.defs.get_schema(*known) if onnx.defs.has(*known) else None
+        return self._schemas[kind]
 
 
 def _inferred(
+    schema: onnx.defs.OpSchema,
     node: onnx.NodeProto,
     inputs: dict[str, onnx.TypeProto],
     contents: Mapping[str, NDArray[Any]],
     opsets: Mapping[str, int],
 ) -> dict[str, onnx.TypeProto]:
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = opsets.get(domain, 1)
-    if not onnx.defs.has(node.op_type, version, domain):
-        return {}
-    schema = onnx.defs.get_schema(node.op_type, version, domain)
     data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
     imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in opsets.items()]
     try:

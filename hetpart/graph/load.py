@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from hetpart.errors import InvalidModelError
 from hetpart.graph.external import external_locations, refuse_lfs_pointer, require_readable_weights
 from hetpart.graph.legality import require_readable
+from hetpart.graph.walk import all_tensors
 from hetpart.graph.wire import WireError, skeleton
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _folder(path: Path, real: Path, proto: onnx.ModelProto) -> Path:
     """
     if not path.is_symlink():
         return path.parent
-    places = {location == real.name for location in external_locations(proto)}
+    places = {location == real.name for location in external_locations(all_tensors(proto))}
     if len(places) > 1:
         raise InvalidModelError(
             f"{path} is a link to {real}, and only some of its weights lie there",
@@ -165,6 +166,7 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
         raise InvalidModelError(
             f"{loaded.path or loaded.name} does not say which opset it uses", hint="export the model again"
         )
-    require_readable(loaded)
-    require_readable_weights(proto, str(loaded.path or loaded.name), loaded.folder)
+    tensors = all_tensors(proto)
+    require_readable(loaded, tensors)
+    require_readable_weights(external_locations(tensors), str(loaded.path or loaded.name), loaded.folder)
     return loaded

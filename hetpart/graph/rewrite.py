@@ -44,19 +44,26 @@ def detach_outputs(model: onnx.ModelProto) -> dict[str, str]:
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name for value in graph.input}
-    taken = set(weights) | {name for node in all_nodes(graph.node) for name in (*node.input, *node.output)}
+    outputs = [value.name for value in graph.output]
+    if not weights.keys().isdisjoint(outputs):
+        _detach_weights(graph, {name: weights[name] for name in outputs if name in weights})
+    passed = {name: name for name in outputs if name in inputs}
+    if passed:
+        replace_items(graph.output, [value for value in graph.output if value.name not in passed])
+    return passed
+
+
+def _detach_weights(graph: onnx.GraphProto, returned: Mapping[str, onnx.TensorProto]) -> None:
+    """Give the ``returned`` initializers a name of their own, and an ``Identity`` behind it that makes the output."""
+    taken = {tensor.name for tensor in graph.initializer}
+    taken |= {name for node in all_nodes(graph.node) for name in (*node.input, *node.output)}
     renamed: dict[str, str] = {}
-    for name in dict.fromkeys(value.name for value in graph.output if value.name in weights):
-        renamed[name] = weights[name].name = fresh_name(f"{name}__weight", taken)
-    if renamed:
-        for node in graph.node:
-            _rename(node, renamed)
+    for name, tensor in returned.items():
+        renamed[name] = tensor.name = fresh_name(f"{name}__weight", taken)
+    for node in graph.node:
+        _rename(node, renamed)
     for name, inner in renamed.items():
         graph.node.append(helper.make_node("Identity", [inner], [name], name=f"{name}__identity"))
-    passed = {value.name: value.name for value in graph.output if value.name in inputs}
-    kept = [value for value in graph.output if value.name not in passed]
-    replace_items(graph.output, kept)
-    return passed
 
 
 def _rename(node: onnx.NodeProto, renamed: Mapping[str, str]) -> None:
@@ -110,8 +117,10 @@ def apply(model: onnx.ModelProto, facts: Facts) -> int:
     present = {tensor.name for tensor in graph.initializer}
     folded = sorted((facts.folded & needed) - present)
     weights += [numpy_helper.from_array(facts.contents[name], name) for name in folded]
-    replace_items(graph.node, kept)
-    replace_items(graph.initializer, weights)
+    if removed:
+        replace_items(graph.node, kept)
+    if folded or len(weights) < len(graph.initializer):
+        replace_items(graph.initializer, weights)
     _declare_types(model, facts)
     return removed
 
@@ -120,8 +129,10 @@ def _live(model: onnx.ModelProto, facts: Facts) -> tuple[list[onnx.NodeProto], s
     """Nodes some output needs, folded values standing for themselves, and every name they read or return."""
     needed = {value.name for value in model.graph.output}
     kept: list[onnx.NodeProto] = []
+    folded = facts.folded
     for node in reversed(model.graph.node):
-        if any(name in needed and name not in facts.folded for name in node.output if name):
+        made = [name for name in node.output if name and name in needed]
+        if made and not folded.issuperset(made):
             kept.append(node)
             needed.update(uses(node))
     kept.reverse()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
@@ -77,7 +77,7 @@ def _lengths(tensor: onnx.TensorProto) -> tuple[int, int]:
     return held, numel * 2 if dtype in _COMPLEX else numel
 
 
-TENSOR_RULES: Rules[list[onnx.TensorProto]] = (
+TENSOR_RULES: Rules[Sequence[onnx.TensorProto]] = (
     ("names are not UTF-8 text", _damaged_names),
     ("tensors have no known type", _unknown_types),
     ("tensors have impossible shapes", _impossible_shapes),

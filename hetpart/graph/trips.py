@@ -29,7 +29,9 @@ def trip_limit(node: onnx.NodeProto, contents: Mapping[str, NDArray[Any]]) -> Tr
         node: Any node.
         contents: Constants around it.
     """
-    limit = contents.get(node.input[0]) if node.op_type == "Loop" and node.input else None
+    if node.op_type != "Loop":
+        return None
+    limit = contents.get(node.input[0]) if node.input else None
     body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
     if limit is None or body is None or limit.size != 1 or not 0 <= int(limit.reshape(-1)[0]) < _ENDLESS:
         return None

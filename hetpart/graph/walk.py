@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -18,17 +17,36 @@ if TYPE_CHECKING:
 _HOLDS_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
-def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of the model, those of subgraphs, attributes and local functions included."""
-    for graph in all_graphs(model.graph):
-        yield from graph.initializer
-        yield from (tensor for sparse in graph.sparse_initializer for tensor in (sparse.values, sparse.indices))
-    bodies = (model.graph.node, *(function.node for function in model.functions))
-    for node in all_nodes(chain.from_iterable(bodies)):
+def all_tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """Every tensor of the model, those of subgraphs, attributes and local functions included, weights first."""
+    weights: list[onnx.TensorProto] = []
+    given: list[onnx.TensorProto] = []
+    _gather_tensors(model.graph, weights, given)
+    for function in model.functions:
+        _gather_given(function.node, weights, given)
+    return weights + given
+
+
+def _gather_tensors(graph: onnx.GraphProto, weights: list[onnx.TensorProto], given: list[onnx.TensorProto]) -> None:
+    weights += graph.initializer
+    weights += (tensor for sparse in graph.sparse_initializer for tensor in (sparse.values, sparse.indices))
+    _gather_given(graph.node, weights, given)
+
+
+def _gather_given(
+    nodes: Iterable[onnx.NodeProto], weights: list[onnx.TensorProto], given: list[onnx.TensorProto]
+) -> None:
+    """Add what attributes hold, in one look at each: a model has tens of thousands, and hardly a tensor in them."""
+    for node in nodes:
         for attribute in node.attribute:
-            yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
+            if attribute.HasField("t"):
+                given.append(attribute.t)
+            given += attribute.tensors
             if attribute.HasField("sparse_tensor"):
-                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+                given += (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+            if attribute.type in _HOLDS_GRAPHS:
+                for body in subgraphs(attribute):
+                    _gather_tensors(body, weights, given)
 
 
 def all_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -50,7 +68,10 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def bodies_of(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """The subgraphs a node holds. Hardly any node does, so this is quick to say no."""
     found: tuple[onnx.GraphProto, ...] = ()
-    for attribute in node.attribute:
+    attributes = node.attribute
+    if not attributes:
+        return found
+    for attribute in attributes:
         if attribute.type in _HOLDS_GRAPHS:
             found = (*found, *subgraphs(attribute))
     return found

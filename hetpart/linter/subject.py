@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hetpart.graph.walk import all_nodes
+from hetpart.graph.external import external_locations
+from hetpart.graph.walk import all_nodes, all_tensors
 from hetpart.linter.rule import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx
 
@@ -72,6 +73,16 @@ class Subject:
     def nodes(self) -> Mapping[str, onnx.NodeProto]:
         """The file's nodes by name, those inside others too."""
         return {node.name: node for node in all_nodes(self.proto.graph.node) if node.name}
+
+    @cached_property
+    def tensors(self) -> Sequence[onnx.TensorProto]:
+        """The file's tensors, those in nodes too."""
+        return all_tensors(self.proto)
+
+    @cached_property
+    def locations(self) -> Mapping[str, Sequence[onnx.TensorProto]]:
+        """The tensors that lie outside the file, by where they do."""
+        return external_locations(self.tensors)
 
     @cached_property
     def ops(self) -> Mapping[str, Op]:

@@ -21,10 +21,10 @@ from hetpart.linter.check import findings
 from hetpart.linter.rule import Rule, Stage, all_rules
 from hetpart.linter.select import Selection, entries
 from hetpart.linter.subject import Subject
-from hetpart.partitioner.assembly.write import machine_reference, model_reference, write_plan
 from hetpart.plan.findings import Finding
 from hetpart.plan.io import load_plan
 from hetpart.plan.model import Plan
+from hetpart.plan.references import machine_reference, model_reference
 from hetpart.request import Request, RequestOptions
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class _Question:
         subject = replace(subject, costs=priced.costs, plan=subject.kept_plan)
         yield subject
         if self.places and needed >= Stage.PLAN:
+            from hetpart.partitioner.assembly.write import write_plan
+
             self.say("placing them")
             assembly = priced.placed(priced.formulated(budgets))
             yield replace(subject, plan=write_plan(assembly, imported, model_reference(imported), self.request.texts()))

@@ -7,9 +7,9 @@ from math import prod
 import pytest
 from onnx import TensorProto, helper
 
-from hetpart.compiler import load
 from hetpart.cost_model.kernel_calls import LONGEST_SPAN, kernel_call
 from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, KernelCall
+from hetpart.pricing import load
 
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
 

@@ -63,7 +63,7 @@ def external_data_missing(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     Both files, in one folder.
     """
-    for location, problem in weight_problems(subject.proto, subject.loaded.folder):
+    for location, problem in weight_problems(subject.locations, subject.loaded.folder):
         yield Mark(f"the weight {problem}", anchor=location)
 
 
@@ -83,7 +83,7 @@ def git_lfs_pointer(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `git lfs pull`, and in CI `actions/checkout` with `lfs: true`.
     """
-    for path in lfs_pointers(subject.proto, subject.loaded.folder):
+    for path in lfs_pointers(subject.locations, subject.loaded.folder):
         yield Mark(f"{path.name!r} is a git-LFS pointer of {path.stat().st_size} bytes", anchor=path.name)
 
 
@@ -108,7 +108,7 @@ def illegal_graph(subject: Subject) -> Iterator[Mark]:
     """
     if not isinstance(subject.problem, InvalidModelError):
         return
-    missing = weight_problems(subject.proto, subject.loaded.folder)
-    pointers = lfs_pointers(subject.proto, subject.loaded.folder)
+    missing = weight_problems(subject.locations, subject.loaded.folder)
+    pointers = lfs_pointers(subject.locations, subject.loaded.folder)
     if next(missing, None) is None and next(pointers, None) is None:
         yield Mark(subject.problem.message, hint=subject.problem.hint)

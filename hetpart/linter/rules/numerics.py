@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.graph.walk import all_tensors
 from hetpart.linter.content import numbers
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
@@ -89,7 +88,7 @@ def half_precision_overflow_constant(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `torch.finfo(torch.float16).min`
     """
-    for tensor in all_tensors(subject.proto):
+    for tensor in subject.tensors:
         if tensor.data_type in _HALF:
             found = numbers(tensor, subject.loaded)
             infinite = 0 if found is None else int(np.isinf(found).sum())
