@@ -35,6 +35,7 @@ from hetpart.calibration.kernels import (
     transposed_gemm,
 )  # fmt: skip
 from hetpart.calibration.models import CONTRIB
+from hetpart.cost_model.kernel_calls import FEWEST_TOGETHER
 from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED
 
 Sizes = tuple[int, ...]
@@ -114,14 +115,14 @@ _TABLES = (2**14, 2**20, 2**25, TABLE_BYTES)
 FAMILIES: Mapping[str, Family] = {
     "gemm": Family((_ROWS, _INNER, _COLUMNS), gemm, flops=_product_flops, most_flops=MOST_PRODUCT_FLOPS),
     "batched_gemm": Family(
-        ((1, *_BATCHED), _BATCHED, _BATCHED),
+        ((1, FEWEST_TOGETHER, *_BATCHED), _BATCHED, _BATCHED),
         batched_gemm,
         calls=HEADS,
         flops=_product_flops,
         most_flops=MOST_FLOPS / 2,
     ),
     "batched_gemm_transposed": Family(
-        ((1, 64, 1024), (16, 64), (16, 128, 1024)), transposed_gemm, calls=HEADS, flops=_product_flops
+        ((1, FEWEST_TOGETHER, 64, 1024), (16, 64), (16, 128, 1024)), transposed_gemm, calls=HEADS, flops=_product_flops
     ),
     "layer_normalization": Family((_LINES, _WIDTHS), normalization, grows=True),
     "skip_layer_normalization": Family((_LINES, _WIDTHS), skip_normalization, grows=True),

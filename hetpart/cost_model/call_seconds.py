@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import exp
 
-from hetpart.cost_model.kernel_calls import BY_ELEMENTS, OVERWRITTEN, STREAMED
+from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, OVERWRITTEN, STREAMED
 from hetpart.cost_model.moving_calls import COPY, KernelCall
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
@@ -17,7 +17,7 @@ PRODUCTS = frozenset({"gemm"})
 """Families that read their weights once a call, and take as long as that where they have few rows."""
 CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
 """Families that read their weights again and again, from the core's own caches at best."""
-STREAMS, COMPUTING_ROWS = frozenset({"batched_gemm", "batched_gemm_transposed"}), 16
+STREAMS, COMPUTING_ROWS = frozenset(BATCHED), 16
 """Families of many small calls: while one computes so many rows, the next one's operands are fetched."""
 MOST_OPERANDS = 3
 """Values of the same size that a family by elements reads and writes."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
+    BATCHED,
     HEADS,
     REORDER,
     KernelCall,
@@ -21,7 +22,7 @@ from hetpart.rates import KernelRates
 
 LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 """Ops that read rows of a weight, not all of it."""
-BY_ROWS = frozenset({"gemm", "batched_gemm", "batched_gemm_transposed"})
+BY_ROWS = frozenset({"gemm", *BATCHED})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
 COPIERS = frozenset({"Scatter", "ScatterElements", "ScatterND", "TensorScatter"})
 """Ops that copy long blocks, which processors do past the caches: the code of others stays where it is."""

@@ -27,7 +27,7 @@ def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=(), before=())
         [helper.make_tensor(name, INTEGER, [len(numbers)], numbers) for name, numbers in weights],
     )
     path = tmp_path / "one.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    path.write_bytes(helper.make_model(graph, opset_imports=OPSETS).SerializeToString())
     loaded = load(path)
     found = kernel_call(loaded.ops, loaded)
     assert found is not None
@@ -134,3 +134,11 @@ def test_channels_are_normalised_one_by_one(tmp_path):
     channels = {key: [16] for key in "sbmv"}
     found = call_of(tmp_path, node, {"x": [2, 16, 7, 7], **channels}, {"y": [2, 16, 7, 7]})
     assert found == KernelCall("batch_normalization", (32, 49))
+
+
+@pytest.mark.parametrize(("rows", "alpha", "together"), [(1, 1.0, 1), (1, 0.125, 2), (7, 0.125, 7)])
+def test_one_row_of_a_product_with_a_factor_takes_what_two_do(tmp_path, rows, alpha, together):
+    node = helper.make_node("FusedMatMul", ["x", "z"], ["y"], domain="com.microsoft", transB=1, alpha=alpha)
+    shapes = {"x": [12, rows, 64], "z": [12, 500, 64]}
+    found = call_of(tmp_path, node, shapes, {"y": [12, rows, 500]})
+    assert found == KernelCall("batched_gemm_transposed", (together, 64, 500), calls=12)
