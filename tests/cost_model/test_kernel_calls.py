@@ -12,6 +12,7 @@ from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, KernelCall
 from hetpart.pricing import load
 
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
+OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
 
 
 def call_of(tmp_path, node, inputs, made, *, dtype=FLOAT, weights=(), before=()):
