@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hetpart.graph.external import external_locations
-from hetpart.graph.walk import all_nodes, all_tensors
+from hetpart.graph.walk import all_nodes, all_tensors, bodies_of
 from hetpart.linter.rule import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx
 
@@ -75,6 +75,11 @@ class Subject:
         return {node.name: node for node in all_nodes(self.proto.graph.node) if node.name}
 
     @cached_property
+    def uses(self) -> Sequence[Sequence[str]]:
+        """Of the graph's nodes, the names that each and what is inside it read, outer ones among them."""
+        return [tuple(_uses(node)) for node in self.proto.graph.node]
+
+    @cached_property
     def tensors(self) -> Sequence[onnx.TensorProto]:
         """The file's tensors, those in nodes too."""
         return all_tensors(self.proto)
@@ -93,3 +98,11 @@ class Subject:
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """For every value of the imported graph, the ops that use it."""
         return self.graph.consumers()
+
+
+def _uses(node: onnx.NodeProto) -> Iterator[str]:
+    yield from node.input
+    for body in bodies_of(node):
+        yield from (output.name for output in body.output)
+        for inner in body.node:
+            yield from _uses(inner)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.graph.ir import ValueRole
 from hetpart.graph.types import dtype_name, nbytes_of
-from hetpart.graph.walk import all_nodes, bodies_of
+from hetpart.graph.walk import all_nodes
 from hetpart.linter.content import same_content
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
@@ -99,8 +99,10 @@ def dead_node(subject: Subject) -> Iterator[Mark]:
     Remove it before the export.
     """
     graph = subject.proto.graph
-    live = _live(graph)
-    read = {name for node in graph.node for name in _uses(node)} | _returned(graph)
+    live = _live(subject)
+    if len(live) == len(graph.node):
+        return
+    read = {name for names in subject.uses for name in names} | _returned(graph)
     dead = [node for place, node in enumerate(graph.node) if place not in live]
     ends = [node for node in dead if read.isdisjoint(node.output)]
     for node in ends:
@@ -128,7 +130,7 @@ def unused_initializer(subject: Subject) -> Iterator[Mark]:
     Export only what the outputs need.
     """
     graph = subject.proto.graph
-    used = {name for node in graph.node for name in _uses(node)} | _returned(graph)
+    used = {name for names in subject.uses for name in names} | _returned(graph)
     for tensor in graph.initializer:
         if tensor.name not in used:
             nbytes = nbytes_of(dtype_name(tensor.data_type), tensor.dims)
@@ -197,23 +199,17 @@ def duplicate_initializer_content(subject: Subject) -> Iterator[Mark]:
         )
 
 
-def _live(graph: onnx.GraphProto) -> set[int]:
+def _live(subject: Subject) -> set[int]:
     """Positions of nodes that some output of the graph needs."""
+    graph = subject.proto.graph
     makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     waiting = [makers[output.name] for output in graph.output if output.name in makers]
     live = set(waiting)
     while waiting:
-        needed = {makers[name] for name in _uses(graph.node[waiting.pop()]) if name in makers} - live
+        needed = {makers[name] for name in subject.uses[waiting.pop()] if name in makers} - live
         live |= needed
         waiting += needed
     return live
-
-
-def _uses(node: onnx.NodeProto) -> Iterator[str]:
-    """Names that the node and what is inside it read, outer ones among them."""
-    for inner in all_nodes([node]):
-        yield from inner.input
-        yield from (output.name for body in bodies_of(inner) for output in body.output)
 
 
 def _returned(graph: onnx.GraphProto) -> set[str]:

@@ -148,8 +148,9 @@ def dynamic_shape_blocks_plan(subject: Subject) -> Iterator[Mark]:
     A mask of fixed size.
     """
     values = subject.graph.values
-    for op in subject.graph.ops:
-        if not all(values[used].is_static for used in op.uses):
+    vague_ids = {value.id for value in values if not value.is_static}
+    for op in subject.graph.ops if vague_ids else ():
+        if not vague_ids.isdisjoint(op.uses):
             continue
         made = [values[result] for result in op.results if values[result].kind is ValueKind.TENSOR]
         vague = next((value for value in made if not value.is_static and value.shape is not None), None)
