@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.problem import PlacementProblem
 
-PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+PIECES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 """Parts of all that is streamed that a partition may take: what is tried, one after another."""
 
 
@@ -100,14 +100,14 @@ def _ends(problem: PlacementProblem, found: Cut, order: NDArray[np.int64]) -> ND
 def _pieced(brought: NDArray[np.int64], ends: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Per position: a number that rises where the next stretch would bring more than ``most`` bytes to a piece."""
     starts = np.concatenate([[0], ends[:-1]])
-    stretches: list[int] = np.add.reduceat(brought, starts).tolist() if len(starts) else []
-    piece, held, pieces = 0, 0, list[int]()
-    for nbytes in stretches:
-        if nbytes and held and held + nbytes > most:
-            piece, held = piece + 1, 0
+    stretches = np.add.reduceat(brought, starts) if len(ends) else brought
+    fresh, held = np.zeros(len(brought), np.int64), 0
+    bringing = np.flatnonzero(stretches)
+    for first, nbytes in zip(starts[bringing].tolist(), stretches[bringing].tolist(), strict=True):
+        if held and held + nbytes > most:
+            fresh[first], held = 1, 0
         held += nbytes
-        pieces.append(piece)
-    return np.repeat(np.array(pieces, np.int64), np.diff(np.concatenate([starts, ends[-1:]])))
+    return fresh.cumsum()
 
 
 def _numbered(found: Cut, order: NDArray[np.int64], piece: NDArray[np.int64]) -> Cut:

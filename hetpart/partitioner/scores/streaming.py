@@ -102,6 +102,14 @@ class ThreeStates:
         found[self.holders] = (self.own.held(placement)[ACCELERATOR] & ~streamed)[self.weights]
         return found
 
+    def with_share(self, problem: PlacementProblem, share: float) -> PlacementProblem:
+        """``problem``, with its placements, where a weight takes this share of its bytes wherever it is held."""
+        sizes, first = problem.weight_bytes.copy(), len(self.own.weight_bytes)
+        whole = sizes[self.weights] + sizes[first:]
+        sizes[first:] = (whole * share).astype(np.int64)
+        sizes[self.weights] = whole - sizes[first:]
+        return replace(problem, weight_bytes=sizes)
+
 
 def _expanded(
     problem: PlacementProblem,
@@ -174,17 +182,22 @@ def least_share(problem: PlacementProblem, weights: NDArray[np.int64]) -> float:
     that a budget allows.
     """
     budget, session = int(problem.budgets[ACCELERATOR]), int(problem.session_bytes[ACCELERATOR])
-    most = len(np.unique(problem.groups[problem.legal()[ACCELERATOR]]))
+    most = int(problem.legal()[ACCELERATOR].sum())
     partitions = np.arange(LEAST_PARTITIONS, most + 1)
     room = budget - partitions * session
     partitions, room = partitions[room > 0], room[room > 0]
     total = int(problem.weight_bytes[weights].sum())
     if budget == NO_BUDGET or not len(partitions) or not total:
         return 0.0
-    ring = 1.0 / ((partitions + 1) // 2)
-    streamed = min(float(total), float((room / ring).max()))
-    held = float((streamed * ring + (partitions - LEAST_PARTITIONS) * session).min())
+    at_once = ring(partitions)
+    streamed = min(float(total), float((room / at_once).max()))
+    held = float((streamed * at_once + (partitions - LEAST_PARTITIONS) * session).min())
     return min(1.0, held / streamed * (1 - ROUNDING))
+
+
+def ring(partitions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What is there at once at least of all that is streamed, as a share of it, by the number of partitions."""
+    return 1.0 / ((partitions + 1) // 2)
 
 
 def _held_by(

@@ -13,6 +13,8 @@ from hetpart.partitioner.scores.groups import Groups
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.problem import Placement
     from hetpart.partitioner.scores.scoring import Scored
     from hetpart.partitioner.scores.streamed import StreamScorer
@@ -21,6 +23,8 @@ SCORED_OPS = 30_000
 """Ops scored in last touches, all together."""
 MOST_PAIRED = 24
 """Groups up to which pairs are moved too."""
+MOST_FILLED = 6
+"""Weights tried for what room is left when the next in order does not fit."""
 REFILLED = 12
 """Placements scored for one of ops, to say which weights to stream."""
 
@@ -46,24 +50,39 @@ def streaming_starts(
             yield _most_held(scorer, placement, states.weights[order[used[order]]])
 
 
-def _most_held(
-    scorer: StreamScorer, placement: Placement, weights: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> Scored:
-    """As many of ``weights``, from the first on, are held as fit; the others are streamed."""
+def _most_held(scorer: StreamScorer, placement: Placement, weights: NDArray[np.int64]) -> Scored:
+    """As many of ``weights``, from the first on, are held as fit, and smaller ones behind them; others are streamed."""
 
-    def held(count: int) -> Scored:
+    def scored(left: NDArray[np.int64]) -> Scored:
         streamed = np.zeros(len(scorer.states.own.weight_bytes), np.bool_)
-        streamed[weights[count:]] = True
+        streamed[left] = True
         return scorer.score(scorer.states.together(placement, streamed))
 
     fewest, most = 0, len(weights)
     while fewest < most:
         count = (fewest + most + 1) // 2
-        if held(count).fits:
+        if scored(weights[count:]).fits:
             fewest = count
         else:
             most = count - 1
-    return held(fewest)
+    return _filled_up(scorer, scored, weights[fewest:])
+
+
+def _filled_up(scorer: StreamScorer, scored: Callable[[NDArray[np.int64]], Scored], left: NDArray[np.int64]) -> Scored:
+    """What streams ``left``, less what is small enough to be held beside all that is, the largest first."""
+    sizes, best = scorer.states.own.weight_bytes, scored(left)
+    limit = int(sizes[left[:1]].sum())
+    for _ in range(MOST_FILLED if best.fits else 0):
+        small = left[sizes[left] < limit]
+        if not len(small):
+            break
+        largest = small[sizes[small].argmax()]
+        found = scored(left[left != largest])
+        if found.fits:
+            best, left = found, left[left != largest]
+        else:
+            limit = int(sizes[largest])
+    return best
 
 
 def touched_up(scorer: StreamScorer, best: Scored, expired: Callable[[], bool]) -> Scored:

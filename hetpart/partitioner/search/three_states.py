@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
+from hetpart.partitioner.bounds.chain import search_with_sessions
+from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN
@@ -30,6 +32,7 @@ from hetpart.partitioner.search.solve import (
 from hetpart.partitioner.search.streams import streaming_starts, touched_up
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.problem import Known, Placement, PlacementProblem
     from hetpart.partitioner.scores.scoring import Packing, Scored
 
@@ -70,22 +73,22 @@ def solve_three_states(
         found = solve(two, source=source, time_limit=time_limit, packing=packing, known=known)
         return _streaming_by_chance(problem, found, packing)
     clock = Clock.of(time_limit)
-    refusal = None
-    best: Solution | None = None
+    least = search_with_sessions(without_misfits(two))
+    streams = _may_pay(problem, least) or len(known.holding) < len(known.starts)
+    begun = _Begun.of(problem, packing, known, clock) if streams else None
+    if begun is not None and begun.beats(least.bound):
+        found = begun.finished(None, least.bound, clock)
+        assert found is not None
+        return found
     try:
         best = solve(two, time_limit=time_limit * SHARE, packing=packing, known=known)
-    except NothingFitsError as error:
-        refusal = error
-    if best is not None and not _may_pay(problem, best) and len(known.holding) == len(known.starts):
-        return best
-    found = _searched(problem, best, packing, clock, known)
-    if found is None:
-        assert refusal is not None
-        raise refusal
-    assert problem.streaming is not None
-    if best is not None and found.streamed is None and not problem.streaming.asked:
-        return replace(best, speaks_of=best.speaks_of + NONE_STREAMED)
-    return found
+    except NothingFitsError:
+        begun = begun or _Begun.of(problem, packing, known, clock)
+        found = begun.finished(None, np.inf, clock)
+        if found is None:
+            raise
+        return found
+    return best if begun is None else begun.finished(best, best.lower_bound, clock) or best
 
 
 def _is_open(problem: PlacementProblem, source: str | Placement) -> bool:
@@ -95,45 +98,87 @@ def _is_open(problem: PlacementProblem, source: str | Placement) -> bool:
     return limited and problem.streaming is not None and bool(problem.streaming.allowed.any())
 
 
-def _may_pay(problem: PlacementProblem, best: Solution) -> bool:
+def _may_pay(problem: PlacementProblem, search: PriceSearch) -> bool:
     """Whether a byte on the accelerator is worth more than copying one takes."""
     assert problem.streaming is not None
     if problem.streaming.asked:
         return True
     large = problem.streaming.allowed & (problem.weight_bytes > 0)
     each = problem.streaming.seconds[large] / problem.weight_bytes[large]
-    return bool((each < best.price).any())
+    return bool((each < search.price).any())
 
 
-def _searched(
-    problem: PlacementProblem, best: Solution | None, packing: Packing | None, clock: Clock, known: Known
-) -> Solution | None:
-    """The best placement of three states; None where nothing is found that fits."""
-    scorer = StreamScorer.over(problem, packing)
-    baselines = {name: rule(scorer.plain.problem) for name, rule in BASELINES.items()}
-    two = baselines if best is None else {**baselines, TWO_STATES: best.placement}
-    lifted = {name: scorer.score(scorer.states.lifted(placement)) for name, placement in two.items()}
-    within = without_misfits(scorer.problem)
-    search = search_price(within, CutNetwork.of(within))
-    met = (scorer.states.apart(placement)[0] for placement in (search.above, search.below))
-    starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met), clock.expired)
-    told = (scorer.states.together(ops, streamed) for ops, streamed in known.starts if streamed is not None)
-    begun = chain(starts, map(scorer.score, told))
-    more = {f"streaming {number}": found for number, found in enumerate(begun)}
-    optimum = optimise(scorer, search, {**lifted, **more}, clock)
-    rivals = {SOLVER: optimum.found, **lifted, **more}
-    name = min(rivals, key=lambda name: rivals[name].fit_rank)
-    taken = _in_own_terms(touched_up(scorer, rivals[name], clock.expired))
-    if not taken.fits:
-        return None
-    chosen = SOLVER if name in more or taken is not rivals[name] else name
-    chosen = best.chosen if best is not None and chosen == TWO_STATES else chosen
-    results = {name: _in_own_terms(lifted[name]).own for name in BASELINES}
-    # Either something is streamed, which the optimum's bound is of, or nothing.
-    bound = max(search.bound, optimum.bound if best is None else min(best.lower_bound, optimum.bound))
-    found = solution(chosen, Optimum(taken.own, bound, by_moments=False), search.price, results)
-    streamed = taken.streamed if taken.streamed.any() else None
-    return replace(found, streamed=streamed, speaks_of=found.speaks_of + MAY_STREAM)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """What is known of three states before the search proper."""
+
+    scorer: StreamScorer
+    within: PlacementProblem
+    """With what can fit nowhere shut out."""
+    search: PriceSearch
+    lifted: dict[str, Scored]
+    """What the rules make of it."""
+    more: dict[str, Scored]
+    """Placements that stream."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, packing: Packing | None, known: Known, clock: Clock) -> _Begun:
+        scorer = StreamScorer.over(problem, packing)
+        baselines = {name: rule(scorer.plain.problem) for name, rule in BASELINES.items()}
+        lifted = {name: scorer.score(scorer.states.lifted(placement)) for name, placement in baselines.items()}
+        within = without_misfits(scorer.problem)
+        search = search_price(within, CutNetwork.of(within))
+        met = (scorer.states.apart(placement)[0] for placement in (search.above, search.below))
+        starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met), clock.expired)
+        told = (scorer.states.together(ops, streamed) for ops, streamed in known.starts if streamed is not None)
+        begun = chain(starts, map(scorer.score, told))
+        more = {f"streaming {number}": found for number, found in enumerate(begun)}
+        return cls(scorer, within, search, lifted, more)
+
+    def beats(self, bound: float) -> bool:
+        """Whether a placement that streams is better than all that stream nothing, which cost ``bound`` at least."""
+        return any(found.fits and found.total_seconds < bound for found in self.more.values())
+
+    def finished(self, best: Solution | None, floor: float, clock: Clock) -> Solution | None:
+        """The best placement of three states; None where nothing is found that fits.
+
+        Args:
+            best: The best that streams nothing, if it may be better than what streams.
+            floor: What streams nothing costs so much at least.
+            clock: When it is up the best so far is returned.
+        """
+        scorer = self.scorer
+        two = {} if best is None else {TWO_STATES: scorer.score(scorer.states.lifted(best.placement))}
+        starts = {**self.lifted, **two, **self.more}
+        nearest = min(starts.values(), key=lambda found: found.fit_rank)
+        enough = min(floor, nearest.cost * (1 - AIM)) if nearest.fits else floor
+        streaming = bound_by_partitions(scorer.states, self.within, enough, clock.expired)
+        search = replace(self.search, bound=max(self.search.bound, min(floor, streaming)))
+        # What rings and what lives beside them take is more than that: nothing exact would come of it.
+        proven = nearest.fits and gap(nearest.cost, search.bound) <= AIM_WITH_MOMENTS
+        optimum = (
+            Optimum(nearest, search.bound, by_moments=False) if proven else optimise(scorer, search, starts, clock)
+        )
+        # Either something is streamed, which the optimum's bound is of, or nothing.
+        bound = max(search.bound, min(floor, max(streaming, optimum.bound)))
+        rivals = {SOLVER: optimum.found, **starts}
+        name = min(rivals, key=lambda name: rivals[name].fit_rank)
+        taken = _in_own_terms(touched_up(scorer, rivals[name], clock.expired))
+        if not taken.fits:
+            return None
+        name = SOLVER if name in self.more or taken is not rivals[name] else name
+        return self._solution(name, taken, bound, best)
+
+    def _solution(self, name: str, taken: StreamScored, bound: float, best: Solution | None) -> Solution:
+        problem = self.scorer.states.own
+        assert problem.streaming is not None
+        if best is not None and not taken.streamed.any() and not problem.streaming.asked:
+            return replace(best, speaks_of=best.speaks_of + NONE_STREAMED)
+        chosen = best.chosen if best is not None and name == TWO_STATES else name
+        results = {name: _in_own_terms(self.lifted[name]).own for name in BASELINES}
+        found = solution(chosen, Optimum(taken.own, bound, by_moments=False), self.search.price, results)
+        streamed = taken.streamed if taken.streamed.any() else None
+        return replace(found, streamed=streamed, speaks_of=found.speaks_of + MAY_STREAM)
 
 
 def _streaming_by_chance(problem: PlacementProblem, found: Solution, packing: Packing | None) -> Solution:

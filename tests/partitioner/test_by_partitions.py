@@ -1,0 +1,40 @@
+"""The bound by numbers of partitions beside everything that streams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
+from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.problem import PlacementProblem
+from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.streamed import StreamScorer
+from tests.partitioner.streams import all_scored, any_problem, layered_problem
+
+ROUNDING = 1e-9
+
+
+def bounds(problem: PlacementProblem) -> tuple[float, float]:
+    """By numbers of partitions, and by the price alone."""
+    states = StreamScorer.over(problem).states
+    within = without_misfits(states.problem)
+    found = bound_by_partitions(states, within, np.inf, lambda: False)
+    return found, search_price(within, CutNetwork.of(within)).bound
+
+
+def cheapest(problem: PlacementProblem) -> float:
+    """Of all that streams and fits."""
+    return min((found.cost for found in all_scored(problem) if found.fits and found.streamed.any()), default=np.inf)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_that_streams_is_cheaper(seed: int) -> None:
+    problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 2 else layered_problem(seed)
+    assert bounds(problem)[0] <= cheapest(problem) * (1 + ROUNDING) + ROUNDING
+
+
+def test_it_is_above_what_the_price_alone_says() -> None:
+    found = [bounds(layered_problem(seed)) for seed in range(0, 40, 4)]
+    assert sum(counted > priced * (1 + ROUNDING) for counted, priced in found) >= len(found) // 2
