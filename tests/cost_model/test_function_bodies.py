@@ -66,6 +66,8 @@ OTHERS: dict[str, Any] = {
     "NegativeLogLikelihoodLoss with weights": between(
         "NegativeLogLikelihoodLoss", {"x": ROWS}, {"y": ()}, 22, t=CLASSES, w=WEIGHTS
     ),
+    "Swish": between("Swish", {"x": ROWS}, {"y": ROWS}, 24),
+    "Swish with alpha": between("Swish", {"x": ROWS}, {"y": ROWS}, 24, alpha=1.7),
 }
 
 

@@ -163,6 +163,16 @@ def weighted(op_type: str, shape: Sizes, made: Sizes, weight: np.ndarray[Any, An
     return between(helper.make_node(op_type, ["a", "w"], ["out"], **options), {"a": shape}, made, {"w": weight})
 
 
+def mixture(tokens: int, width: int, inner: int, experts: int, **options: Any) -> Any:
+    """Two experts a token; all tokens go to the same ones, and there is room for more."""
+    weights: Weights = {
+        "before": np.ones((experts, inner, width), np.float32), "behind": np.ones((experts, width, inner), np.float32)
+    }  # fmt: skip
+    names = ["a", "router", "before", "", "behind"]
+    node = helper.make_node("MoE", names, ["out"], domain=CONTRIB, k=2, **options)
+    return between(node, {"a": (tokens, width), "router": (tokens, experts)}, (tokens, width), weights)
+
+
 def chosen() -> Any:
     condition = np.zeros((96, 160), np.bool_)
     node = helper.make_node("Where", ["c", "a", "b"], ["out"])
@@ -256,6 +266,10 @@ CASES: dict[str, Any] = {
     "MeanVarianceNormalization": alike("MeanVarianceNormalization", shape=(2, 8, 28, 28)),
     "LRN": alike("LRN", shape=(2, 32, 28, 28), size=5),
     "Where": chosen(),
+    "MoE": mixture(200, 96, 160, 4, activation_type="relu"),
+    "MoE of eight": mixture(256, 160, 96, 8, activation_type="silu"),
+    "MoE, wide": mixture(96, 256, 64, 4, activation_type="gelu"),
+    "MoE, normalized": mixture(256, 128, 128, 4, activation_type="gelu", normalize_routing_weights=1),
     "BiasGelu": between(
         helper.make_node("BiasGelu", ["a", "b"], ["out"], domain=CONTRIB), {"a": (96, 160)}, (96, 160),
         {"b": np.zeros(160, np.float32)},

@@ -26,6 +26,8 @@ ALIKE = {
     "Celu", "Cast", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Shrink", "Sigmoid",
     "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
 }  # fmt: skip
+OF_SEVERAL = {"MoE"}
+"""``tests/cost_model/test_scratch.py`` tries it."""
 NOT_IN_PLACE = ("Abs", "Erf", "Exp", "Floor", "Gelu", "Neg", "Reciprocal", "Round", "Sign", "Sqrt")
 OPTIONS: dict[str, dict[str, Any]] = {"Cast": {"to": TensorProto.INT32}}
 
@@ -45,7 +47,7 @@ def chain(op_type: str) -> onnx.ModelProto:
 
 
 def test_every_op_called_in_place_is_tried() -> None:
-    assert IN_PLACE == ALIKE
+    assert IN_PLACE == ALIKE | OF_SEVERAL
 
 
 @pytest.mark.parametrize("op_type", [*sorted(ALIKE), *NOT_IN_PLACE])
@@ -54,6 +56,25 @@ def test_which_kernels_write_over_their_input(op_type: str, tmp_path: Path) -> N
     nodes = profiled_nodes(chain(op_type), feeds, tmp_path, optimize=False)
     (taken, *_) = (int(n["args"]["mem_requested_in_use_delta"]) for n in nodes if n["name"] == "op_kernel_time")
     assert (taken == 0) == (op_type in IN_PLACE)
+
+
+@pytest.mark.parametrize("op_type", ["Gelu", "QuickGelu"])
+def test_activations_of_onnx_runtime_itself_keep_channels_in_blocks(op_type: str, tmp_path: Path) -> None:
+    window = {"kernel_shape": [3, 3], "pads": [1] * 4}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], **window),
+        helper.make_node(op_type, ["a"], ["b"], domain="com.microsoft"),
+        helper.make_node("Conv", ["b", "w"], ["y"], **window),
+    ]
+    image = (1, 24, 64, 64)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, image) for name in "xy")
+    weight = numpy_helper.from_array(np.ones((24, 24, 3, 3), np.float32), "w")
+    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(
+        helper.make_graph(nodes, op_type, [x], [y], [weight]), opset_imports=opsets, ir_version=10
+    )
+    measured = measured_peak(profiled_nodes(model, {"x": np.ones(image, np.float32)}, tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
 
 
 @dataclass

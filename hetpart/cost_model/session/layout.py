@@ -45,7 +45,8 @@ def reads_blocked(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) 
         graph: What it is an op of.
         arrives_blocked: Whether a value is made in blocks.
     """
-    rule = None if op.domain else RULES.get(op.op_type)
+    rules = _RULES_OF.get(op.domain)
+    rule = None if rules is None else rules.get(op.op_type)
     made = [graph.values[v] for v in op.results[:1]]
     if rule is None or not made or blocked_form(made[0]) is None:
         return None
@@ -109,3 +110,8 @@ RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...]
     "Concat": _concat,
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
 }  # fmt: skip
+_RULES_OF: Mapping[str, Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]]] = {
+    "": RULES,
+    "com.microsoft": dict.fromkeys(("Gelu", "QuickGelu"), _where_it_arrives),
+}
+"""By domain."""
