@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -11,6 +13,14 @@ import onnxruntime
 from onnx.backend.base import Backend, BackendRep
 
 import hetpart
+
+THREE_LANES = str(Path(__file__).with_name("three_lanes.toml"))
+Setup = tuple[str, bool]
+"""The hardware, and whether lanes work at the same time."""
+SETUPS: Sequence[Setup] = (
+    # An emulated accelerator runs every op; an L4's plan keeps host operands apart and lacks some kernels.
+    ("emulated", True), ("l4", True), (THREE_LANES, True), ("emulated", False), ("l4", False),
+)  # fmt: skip
 
 
 @dataclass
@@ -58,20 +68,21 @@ class _OrtRep(BackendRep):
         return self.session.run(None, dict(zip(names, inputs, strict=False)))
 
 
-def hetpart_backend(seed: int, tally: Tally) -> type[Backend]:
-    """hetpart with seeded random placements between the CPU and an emulated accelerator."""
+def hetpart_backend(seed: int, tally: Tally, setup: Setup) -> type[Backend]:
+    """hetpart with seeded random placements between the CPU and emulated accelerators."""
 
     class HetpartBackend(OrtBackend):
         @classmethod
         def prepare(cls, model: onnx.ModelProto, _device: str = "CPU", **_: Any) -> BackendRep:
-            return _HetpartRep(model, seed, tally)
+            return _HetpartRep(model, seed, tally, setup)
 
     return HetpartBackend
 
 
 class _HetpartRep(BackendRep):
-    def __init__(self, model: onnx.ModelProto, seed: int, tally: Tally) -> None:
+    def __init__(self, model: onnx.ModelProto, seed: int, tally: Tally, setup: Setup) -> None:
         self.model, self.seed, self.tally = model, seed, tally
+        self.hardware, self.overlap = setup
 
     def run(self, inputs: Any, **_: Any) -> Any:
         weights = {tensor.name for tensor in self.model.graph.initializer}
@@ -79,12 +90,12 @@ class _HetpartRep(BackendRep):
         feeds = {value.name: given for value, given in zip(values, inputs, strict=False)}
         model = hetpart.partition(
             self.model,
-            # An emulated accelerator runs every op; an L4's plan keeps host operands apart and lacks some kernels.
-            hardware=("emulated", "l4")[self.seed % 2],
+            hardware=self.hardware,
             placement=f"random:{self.seed}",
             shape=_open_dimensions(values, feeds),
+            overlap=self.overlap,
         )
-        with model.session(emulate=True, overlap=self.seed % 4 < 2) as session:
+        with model.session(emulate=True, overlap=self.overlap) as session:
             results = session.run(None, feeds)
             self.tally.add(session)
         return results

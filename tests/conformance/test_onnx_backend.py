@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.conformance.backends import OrtBackend, Tally, hetpart_backend
+from tests.conformance.backends import SETUPS, OrtBackend, Tally, hetpart_backend
 from tests.conformance.outcomes import every_test, failures
 
 CHUNKS = 12
@@ -19,7 +19,8 @@ def test_passes_what_plain_onnxruntime_passes(chunk, tmp_path, monkeypatch, reco
     wanted = frozenset(every_test(OrtBackend)[chunk::CHUNKS])
     passed = {name for name, failure in failures(OrtBackend, wanted).items() if failure is None}
     tally = Tally()
-    failed = {name: why for name, why in failures(hetpart_backend(chunk, tally), passed).items() if why is not None}
+    backend = hetpart_backend(chunk, tally, SETUPS[chunk % len(SETUPS)])
+    failed = {name: why for name, why in failures(backend, passed).items() if why is not None}
     record_property("conformance", json.dumps(tally.counts() | {"tests": len(wanted), "plain": len(passed)}))
     assert len(passed) > len(wanted) // 2
     assert not failed

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.scores.groups import Groups
+from hetpart.partitioner.scores.scoring import forced_placement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,11 +20,16 @@ MOST_BLOCKS = 8
 
 
 def random_placement(problem: PlacementProblem, seed: int) -> Placement:
-    """A legal placement: by the seed coin flips, a few blocks along the order, or blocks with a few ops astray."""
+    """A legal placement: by the seed coin flips, a few blocks along the order, or blocks with a few ops astray.
+
+    Each accelerator draws in turn, and takes what another has drawn before it too.
+    """
     rng = np.random.default_rng(seed)
-    groups = Groups.of(problem)
+    groups, legal, placement = Groups.of(problem), problem.legal(), forced_placement(problem)
     draw = (_flips, _blocks, _ragged_blocks)[int(rng.integers(3))]
-    return groups.place(np.flatnonzero(draw(rng, len(groups))).tolist())
+    for device in range(ACCELERATOR, len(problem.devices)):
+        placement[draw(rng, len(groups))[groups.of_op] & legal[device]] = device
+    return placement
 
 
 def fitted(scorer: Scorer, placement: Placement, seed: int) -> Scored:
@@ -30,17 +37,17 @@ def fitted(scorer: Scorer, placement: Placement, seed: int) -> Scored:
     found = scorer.score(placement)
     if found.fits:
         return found
-    groups = Groups.of(scorer.problem)
-    chosen = np.unique(groups.of_op[placement > 0])
+    of_op, forced = Groups.of(scorer.problem).of_op, forced_placement(scorer.problem)
+    chosen = np.unique(of_op[placement > 0])
     order = np.random.default_rng(seed).permutation(chosen).tolist()
     fewest, most = 1, len(order)
     while fewest < most:
         dropped = (fewest + most) // 2
-        if scorer.score(groups.place(order[dropped:])).fits:
+        if scorer.score(np.where(np.isin(of_op, order[dropped:]), placement, forced)).fits:
             most = dropped
         else:
             fewest = dropped + 1
-    return scorer.score(groups.place(order[most:]))
+    return scorer.score(np.where(np.isin(of_op, order[most:]), placement, forced))
 
 
 def _flips(rng: np.random.Generator, groups: int) -> NDArray[np.bool_]:

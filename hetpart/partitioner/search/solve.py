@@ -15,7 +15,7 @@ from hetpart.partitioner.bounds.price import PriceSearch
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN, Known, Placement, PlacementProblem
 from hetpart.partitioner.scores.certificate import gap, speaks_of
 from hetpart.partitioner.scores.fixing import least_bytes, without_misfits
-from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.partitioner.search.chance import fitted, random_placement
@@ -107,7 +107,7 @@ def solve(
     """The placement that ``source`` asks for, with its certificate.
 
     Args:
-        problem: What to place. Two devices at most.
+        problem: What to place. ``optimal`` and the baselines know two devices at most.
         source: ``optimal``, ``random:SEED``, the name of a baseline, or a placement.
         time_limit: Seconds after which ``optimal`` returns the best it has.
         packing: Lays out what a placement holds in real memory, where that can be more than what is alive in it.
@@ -117,10 +117,10 @@ def solve(
         NothingFitsError: No placement fits the budgets, or the one asked for does not.
         InvalidOptionError: The source is unknown, or puts an op where it may not run.
     """
-    _require_solvable(problem)
+    _require_solvable(problem, source)
     clock = Clock.of(time_limit)
     scorer = Scorer.of(problem, packing)
-    search, baselines = _certified(scorer) if len(problem.devices) > 1 else _host_only(scorer)
+    search, baselines = _CERTIFIED.get(len(problem.devices), _of_several)(scorer)
     if isinstance(source, str) and source == OPTIMAL:
         search = replace(search, bound=max(search.bound, known.lower_bound))
         starts = {f"{OPTIMAL} {number}": scorer.score(start) for number, start in enumerate(known.holding)}
@@ -133,11 +133,12 @@ def solve(
     return solution(chosen, optimum, search.price, baselines)
 
 
-def _require_solvable(problem: PlacementProblem) -> None:
-    if len(problem.devices) > MOST_DEVICES:
+def _require_solvable(problem: PlacementProblem, source: str | Placement) -> None:
+    known = not isinstance(source, str) or source.startswith(RANDOM)
+    if len(problem.devices) > MOST_DEVICES and not known:
         raise InvalidOptionError(
-            f"{len(problem.devices)} devices ({', '.join(problem.devices)}): placement knows two so far",
-            hint="name one accelerator",
+            f"{len(problem.devices)} devices ({', '.join(problem.devices)}): {source!r} knows two so far",
+            hint=f"name one accelerator, or say where every op runs: a file, or {RANDOM}:SEED",
         )
     homeless = np.flatnonzero(~problem.legal().any(axis=0)).tolist()
     if homeless:
@@ -155,6 +156,17 @@ def _host_only(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
     only = np.zeros(scorer.problem.ops, np.int8)
     found = scorer.score(only)
     return PriceSearch(found.cost, 0.0, only, only, (only,)), dict.fromkeys(BASELINES, found)
+
+
+def _of_several(scorer: Scorer) -> tuple[PriceSearch, dict[str, Scored]]:
+    """No placement takes less than every op does on its fastest device."""
+    least = float(scorer.problem.seconds.min(axis=0).sum())
+    start = forced_placement(scorer.problem)
+    return PriceSearch(least, 0.0, start, start, (start,)), {}
+
+
+_CERTIFIED = {1: _host_only, MOST_DEVICES: _certified}
+"""The bound and the baselines, by the number of devices."""
 
 
 def _best(
@@ -192,7 +204,9 @@ def _drawn(scorer: Scorer, seed: int) -> Scored:
     if len(scorer.problem.devices) == 1:
         return scorer.score(np.zeros(scorer.problem.ops, np.int8))
     found = fitted(scorer, random_placement(scorer.problem, seed), seed)
-    return found if found.fits else squeezed(scorer, Wiring.of(scorer.problem), found)
+    if found.fits or len(scorer.problem.devices) > MOST_DEVICES:
+        return found
+    return squeezed(scorer, Wiring.of(scorer.problem), found)
 
 
 def _checked(problem: PlacementProblem, placement: Placement) -> Placement:
