@@ -27,7 +27,7 @@ from hetpart.cost_model.kernels import runs_as_body
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import import_onnx
-from hetpart.partitioner.colocate import bound_ops, colocated
+from hetpart.partitioner.colocate import bound_ops, colocated, kept
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.units import OPEN, format_bytes
 
@@ -157,6 +157,7 @@ class Priced:
 
         found = formulate(self.graph, self.costs, self.pins, budgets)
         found = colocated(found, self.graph, self.request.constraints)
+        found = kept(found, self.graph, self.request.constraints, self.costs.machine)
         stream = self.request.stream
         if stream is False or self.request.constraints.limits:
             return found
@@ -234,9 +235,9 @@ def _less(found: ResolvedBudgets, headroom: Headroom | None, machine: Machine) -
 
 
 def _pinned(request: Request, graph: Graph, machine: Machine) -> dict[int, str]:
-    """Pins, and ops that must be where a graph input or output is bound to."""
+    """Pins, and ops that must be where a state is bound to."""
     pins = resolve_pins(request.pins, graph, machine)
-    for op, binding in bound_ops(request.constraints.bindings, graph, machine).items():
+    for op, binding in bound_ops(request.constraints, graph, machine).items():
         if pins.setdefault(op, binding.device) != binding.device:
             raise InvalidOptionError(
                 f"{binding.text!r} needs {graph.ops[op].name!r} on {binding.device}, a pin puts it on {pins[op]}",

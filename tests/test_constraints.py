@@ -11,7 +11,7 @@ import pytest
 import hetpart
 from hetpart.config import OpPattern, PinKind
 from hetpart.constraints import parse_bindings, parse_colocations, parse_headroom, parse_limits, parse_states
-from hetpart.errors import InfeasibleError, InvalidModelError, InvalidOptionError
+from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.units import parse_seconds
 from tests.runtime.models import model
 
@@ -57,11 +57,51 @@ def test_a_state_stays_on_one_device() -> None:
     assert "'present'" in refused.value.hint
 
 
-def test_inputs_are_read_and_outputs_made_where_they_are_bound() -> None:
-    found = devices(partition(io={"x": "cpu", "z": "cuda:0"}))
-    assert (found["a_exp"], found["b_abs"], found["join"]) == ("cpu", "cpu", "cuda:0")
-    with pytest.raises(InvalidOptionError, match="needs 'join' on cuda:0, a pin puts it on cpu"):
-        partition(io="z=cuda", pin="join=cpu")
+ON_HOST, ON_ACCELERATOR = "op:*=cpu", "op:*=cuda"
+
+
+@pytest.mark.parametrize(
+    ("pin", "io", "copies"),
+    [
+        (ON_ACCELERATOR, {}, {("x", "cpu", "cuda:0"), ("z", "cuda:0", "cpu")}),
+        (ON_ACCELERATOR, {"x": "cuda", "z": "cuda:0"}, set()),
+        (ON_HOST, {"x": "cpu", "z": "cpu"}, set()),
+        (ON_HOST, {"x": "cuda", "z": "cuda"}, {("x", "cuda:0", "cpu"), ("z", "cpu", "cuda:0")}),
+    ],
+)
+def test_inputs_and_outputs_are_handed_over_where_they_are_bound(
+    pin: str, io: dict[str, str], copies: set[tuple[str, str, str]]
+) -> None:
+    plan = partition(io=io, pin=pin).plan
+    assert {(copy.value, copy.source, copy.target) for copy in plan.transfers} == copies
+    assert plan.prediction.transfer_seconds == pytest.approx(sum(copy.seconds for copy in plan.transfers))
+    assert plan.homes == {name: "cuda:0" for name, device in io.items() if device != "cpu"}
+
+
+def test_what_the_caller_keeps_on_the_accelerator_takes_room_there_to_the_end() -> None:
+    least = 2 * 64 * 64 * 4
+    assert partition(io={"x": "cuda", "z": "cuda"}, pin=ON_HOST).plan.device("cuda:0").peak_bytes == least
+    with pytest.raises(InfeasibleError) as refused:
+        partition(io={"x": "cuda", "z": "cuda"}, budget=least - 1)
+    assert refused.value.required_bytes >= least
+
+
+def test_the_report_says_where_outputs_are_handed_over() -> None:
+    assert "Handed over on cuda:0: x, z" in partition(io={"x": "cuda", "z": "cuda"}).report()
+    assert "Handed over" not in partition().report()
+
+
+def test_where_a_state_is_bound_its_ops_are() -> None:
+    text = model("g (float[4] past) => (float[4] present) { [r] a = Neg(past) [u] present = Exp(a) }")
+    found = partition(text, state="past=present", io="present=cuda")
+    assert devices(found) == {"r": "cuda:0", "u": "cuda:0"}
+    with pytest.raises(InvalidOptionError, match="needs 'u' on cuda:0, a pin puts it on cpu"):
+        partition(text, state="past=present", io="present=cuda", pin="u=cpu")
+
+
+def test_bindings_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="contradict each other"):
+        partition(io=["z=cuda", "z=cpu"])
     with pytest.raises(InvalidOptionError, match="'zz', which is no input or output"):
         partition(io="zz=cuda")
     with pytest.raises(InvalidOptionError, match="'cuda:7', which the machine"):
@@ -153,6 +193,6 @@ def test_a_colocation_that_matches_nothing_suggests_names() -> None:
     assert "a_exp" in refused.value.hint
 
 
-def test_a_binding_where_no_kernel_is_names_the_op() -> None:
-    with pytest.raises((InvalidModelError, InvalidOptionError), match="StringNormalizer"):
+def test_text_stays_on_the_host() -> None:
+    with pytest.raises(InvalidOptionError, match="'z=cuda' puts a string on cuda:0"):
         partition(model("g (string[2] x) => (string[2] z) { [s] z = StringNormalizer(x) }"), io="z=cuda")

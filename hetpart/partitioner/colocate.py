@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -11,8 +11,11 @@ import numpy as np
 
 from hetpart.config import known_device
 from hetpart.constraints import AUTO_STATE, State
+from hetpart.devices import HOST
 from hetpart.errors import InvalidOptionError
+from hetpart.partitioner.assembly.specs import value_form
 from hetpart.partitioner.pins import matched
+from hetpart.plan.model import ValueForm
 from hetpart.plan.states import Port, find_states
 
 if TYPE_CHECKING:
@@ -94,14 +97,56 @@ def _keepers(state: State, graph: Graph) -> list[int]:
     return sorted({*_readers(graph, given), *makers})
 
 
-def bound_ops(bindings: Iterable[Binding], graph: Graph, machine: Machine) -> dict[int, Binding]:
-    """The ops that bindings place: those that read a bound graph input, and those that make a bound output.
+def kept(formulation: Formulation, graph: Graph, constraints: Constraints, machine: Machine) -> Formulation:
+    """``formulation`` with the graph inputs and outputs that are bound to an accelerator handed over there.
 
     Raises:
-        InvalidOptionError: a name is neither, its device is not there, or bindings contradict each other.
+        InvalidOptionError: a name is neither, its device is not there or cannot hold it, or bindings contradict.
+    """
+    states = _of_states(constraints, graph)
+    bound: dict[str, Binding] = {}
+    for binding in constraints.bindings:
+        value = _bound_value(binding, graph, machine)
+        if bound.setdefault(value.name, binding).device != binding.device:
+            raise InvalidOptionError(
+                f"{bound[value.name].text!r} and {binding.text!r} contradict each other", hint="keep one of them"
+            )
+    places = np.zeros(formulation.problem.values, np.int8)
+    for index, value in enumerate(formulation.values):
+        if value.name in bound and value.name not in states:
+            places[index] = machine.index(bound[value.name].device)
+    if not places.any():
+        return formulation
+    return replace(formulation, problem=replace(formulation.problem, value_kept=places))
+
+
+def _of_states(constraints: Constraints, graph: Graph) -> frozenset[str]:
+    """Names of inputs and outputs that are states: those stay with the ops that read and make them."""
+    states = known_states(constraints.states, graph)
+    return frozenset(name for state in states for name in (state.given, state.returned))
+
+
+def _bound_value(binding: Binding, graph: Graph, machine: Machine) -> Value:
+    known_device(binding.device, machine, binding.text)
+    value = _boundary(binding.value, graph, (*graph.inputs, *graph.outputs), "input or output", binding.text)
+    if machine.index(binding.device) != HOST and value_form(value) is ValueForm.OPAQUE:
+        raise InvalidOptionError(
+            f"{binding.text!r} puts a {value.dtype or value.kind} on {binding.device}, which holds numbers alone",
+            hint="leave it on the host",
+        )
+    return value
+
+
+def bound_ops(constraints: Constraints, graph: Graph, machine: Machine) -> dict[int, Binding]:
+    """The ops that bindings of states place: those that read the old content, and those that make the new.
+
+    Raises:
+        InvalidOptionError: a name is neither input nor output, its device is not there, or bindings contradict each
+            other.
     """
     placed: dict[int, Binding] = {}
-    for binding in bindings:
+    states = _of_states(constraints, graph)
+    for binding in (binding for binding in constraints.bindings if binding.value in states):
         for op in _touching(binding, graph, machine):
             earlier = placed.setdefault(op, binding)
             if earlier.device != binding.device:
@@ -113,8 +158,7 @@ def bound_ops(bindings: Iterable[Binding], graph: Graph, machine: Machine) -> di
 
 
 def _touching(binding: Binding, graph: Graph, machine: Machine) -> list[int]:
-    known_device(binding.device, machine, binding.text)
-    value = _boundary(binding.value, graph, (*graph.inputs, *graph.outputs), "input or output", binding.text)
+    value = _bound_value(binding, graph, machine)
     return _readers(graph, value) if value.producer is None else [value.producer]
 
 

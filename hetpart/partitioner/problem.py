@@ -21,7 +21,9 @@ Placement = np.ndarray[tuple[int], np.dtype[np.int8]]
 """Device index of every op."""
 
 NO_OP = -1
-"""Producer of a value that no op makes: a graph input, which is made on the host."""
+"""Producer of a value that no op makes: a graph input, which the caller gives."""
+WHERE_USED = -1
+"""Of a value that is kept on whichever device runs the ops that read or make it, and that no caller gives or gets."""
 NO_BUDGET = -1
 NO_FORM = -1
 """Of a value that needs no memory of its own inside a session, or whose size only a run tells."""
@@ -116,7 +118,7 @@ class PlacementProblem:
     value_left_on_host: NDArray[np.bool_]
     """(V,) The producer leaves it in host memory even on an accelerator."""
     value_returned: NDArray[np.bool_]
-    """(V,) The caller gets it, on the host."""
+    """(V,) The caller gets it, on the host unless ``value_kept`` says otherwise."""
     value_bytes: NDArray[np.int64]
     value_uses: Uses
     copy_seconds: NDArray[np.float64]
@@ -137,6 +139,9 @@ class PlacementProblem:
     """(V,) Values that are streamed weights: the host holds them as such, and they come one partition early."""
     stands_for_weight: NDArray[np.bool_] | None = None
     """(V,) Values whose producers are no ops, but say where a weight is held."""
+    value_kept: NDArray[np.int8] | None = None
+    """(V,) Device on which the caller gives a graph input, holding it through the run, and on which it wants an output,
+    or ``WHERE_USED``; None where all is handed over on the host."""
 
     @property
     def ops(self) -> int:
@@ -152,6 +157,30 @@ class PlacementProblem:
         made = self.value_producer != NO_OP
         return made if self.stands_for_weight is None else made & ~self.stands_for_weight
 
+    @property
+    def kept(self) -> NDArray[np.int8]:
+        """(V,) Device of every value that is the caller's; of others it says nothing."""
+        return np.zeros(self.values, np.int8) if self.value_kept is None else self.value_kept
+
+    @property
+    def given_there(self) -> NDArray[np.bool_]:
+        """(V,) Graph inputs that the caller holds on an accelerator."""
+        return (self.kept > 0) & (self.value_producer == NO_OP)
+
+    @property
+    def given_bytes(self) -> int:
+        """Of those: they lie there through every run."""
+        return 0 if self.value_kept is None else int(self.value_bytes[self.given_there].sum())
+
+    @property
+    def wanted_there(self) -> NDArray[np.bool_]:
+        """(V,) Outputs that the caller wants on an accelerator."""
+        return (self.kept > 0) & self.value_returned
+
+    @property
+    def wanted_on_host(self) -> NDArray[np.bool_]:
+        return (self.kept == 0) & self.value_returned
+
     def legal(self) -> NDArray[np.bool_]:
         """(D, N) Where each op may run, its whole group considered."""
         allowed = np.isfinite(self.seconds)
@@ -161,18 +190,23 @@ class PlacementProblem:
         return merged[:, self.groups]
 
     def home(self, placement: Placement) -> NDArray[np.int8]:
-        """(V,) Device each value is made on: the host for graph inputs and for outputs left there."""
+        """(V,) Device each value is made on: the caller's for graph inputs, the host for outputs left there."""
         made = self.value_producer != NO_OP
         home = np.zeros(self.values, np.int8)
         home[made] = placement[self.value_producer[made]]
         home[self.value_left_on_host] = 0
+        if self.value_kept is not None:
+            home[~made] = np.maximum(self.value_kept[~made], 0)
+            used = ~made & (self.value_kept == WHERE_USED) & (np.diff(self.value_uses.offsets) > 0)
+            home[used] = placement[self.value_uses.ops[self.value_uses.offsets[:-1][used]]]
         return home
 
     def needed(self, placement: Placement) -> NDArray[np.bool_]:
         """(D, V) Devices on which some op, or the caller, reads each value."""
         needed = np.zeros((len(self.devices), self.values), np.bool_)
         needed[use_devices(self.value_uses, placement), self.value_uses.rows] = True
-        needed[0, self.value_returned] = True
+        for device in range(len(self.devices)):
+            needed[device, self.value_returned & (self.kept == device)] = True
         return needed
 
     def held(self, placement: Placement) -> NDArray[np.bool_]:

@@ -285,6 +285,8 @@ class Plan:
     """``None`` in plans of revision 0."""
     states: dict[str, str] = field(default_factory=dict[str, str])
     """Inputs whose new content is an output, kept on one device: input name → output name."""
+    homes: dict[str, str] = field(default_factory=dict[str, str])
+    """Graph inputs and outputs that are handed over elsewhere than on the host: name → device."""
     schema: str = PLAN_SCHEMA
     version: int = PLAN_VERSION
     revision: int = PLAN_REVISION
@@ -292,6 +294,10 @@ class Plan:
     @property
     def used_devices(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(partition.device for partition in self.partitions))
+
+    def home(self, name: str) -> str:
+        """The device on which the graph input or output ``name`` is handed over."""
+        return self.homes.get(name, self.devices[0].device)
 
     def device(self, name: str) -> DeviceUse:
         return next(use for use in self.devices if use.device == name)

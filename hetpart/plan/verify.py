@@ -45,13 +45,14 @@ def _devices_used(plan: Plan) -> Iterator[str]:
         yield from (record.device for record in records)
     for transfer in plan.transfers:
         yield from (transfer.source, transfer.target)
+    yield from plan.homes.values()
 
 
 def _values_used(plan: Plan) -> Iterator[str]:
     for partition in plan.partitions:
         yield from (*partition.inputs, *partition.outputs)
     yield from (record.value for records in (plan.transfers, plan.buffers) for record in records)
-    yield from (*plan.passthrough, *plan.passthrough.values(), *plan.states, *plan.states.values())
+    yield from (*plan.passthrough, *plan.passthrough.values(), *plan.states, *plan.states.values(), *plan.homes)
 
 
 def _unmade_inputs(plan: Plan) -> Iterator[str]:
@@ -109,7 +110,8 @@ def _contradictions(plan: Plan) -> Iterator[str]:
 def _absent(plan: Plan) -> Iterator[str]:
     """What a partition or copy reads from a device that the value is not on by then, in the order of a run."""
     host = next((use.device for use in plan.devices), "")
-    present = {(name, host) for name in (*(spec.name for spec in plan.inputs), *streamed_weights(plan))}
+    present = {(name, host) for name in streamed_weights(plan)}
+    present |= {(spec.name, plan.homes.get(spec.name, host)) for spec in plan.inputs}
     waiting = list(reversed(plan.transfers))
     for step in range(len(plan.partitions) + 1):
         while waiting and waiting[-1].step <= step:
@@ -122,7 +124,8 @@ def _absent(plan: Plan) -> Iterator[str]:
             on_host = partition.host_outputs
             present.update((name, host if name in on_host else partition.device) for name in partition.outputs)
     for spec in plan.outputs:
-        yield from _unless((plan.passthrough.get(spec.name, spec.name), host), present)
+        name = plan.passthrough.get(spec.name, spec.name)
+        yield from _unless((name, plan.homes.get(name, host)), present)
 
 
 def _unless(place: tuple[str, str], present: set[tuple[str, str]]) -> Iterator[str]:

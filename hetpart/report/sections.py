@@ -133,8 +133,9 @@ def _partition_row(partition: Partition, by_op: dict[str, Decision]) -> tuple[st
 
 
 def copies(plan: Plan) -> Iterator[RenderableType]:
-    """What crosses devices, by direction and by size."""
+    """What crosses devices, by direction and by size, and what the caller keeps on an accelerator."""
     yield heading("Copies between devices", "predicted, once per run each")
+    yield from _handed_over(plan)
     if not plan.transfers:
         yield line("Nothing crosses devices.")
         return
@@ -146,6 +147,12 @@ def copies(plan: Plan) -> Iterator[RenderableType]:
     largest = nlargest(LARGEST_COPIES, plan.transfers, key=lambda transfer: transfer.nbytes)
     yield table((">bytes", ">ms", "from → to", "when", "value"), [_copy_row(copy, plan) for copy in largest])
     yield from more(len(plan.transfers), len(largest), "smaller copy")
+
+
+def _handed_over(plan: Plan) -> Iterator[RenderableType]:
+    for device in sorted(set(plan.homes.values())):
+        kept = [value for value, home in sorted(plan.homes.items()) if home == device]
+        yield line("Handed over on ", name(device), ": ", Text(", ").join(map(name, kept)))
 
 
 def _direction(transfer: Transfer) -> tuple[str, str]:

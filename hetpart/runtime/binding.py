@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,11 @@ import numpy as np
 from hetpart.errors import InvalidFeedError
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.cuda import CudaMemory
+from hetpart.runtime.dlpack import memory_of
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.frame import fresh_array
+from hetpart.runtime.kept import DevicePointer
+from hetpart.runtime.values import to_array, to_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,21 +24,10 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import Plan, ValueSpec
+    from hetpart.runtime.transport import Memory
 
-_HOST_HINT = "bind it on 'cpu': inputs and outputs of a plan are handed over on the host"
-
-
-@dataclass(frozen=True, slots=True)
-class _Device:
-    """An input in the memory of a CUDA device: copied to the host when a run begins."""
-
-    index: int
-    address: int
-
-    def read(self, spec: ValueSpec) -> np.ndarray[Any, Any]:
-        array = fresh_array(spec)
-        CudaMemory(self.index).copy_out(array.ctypes.data, self.address, array.nbytes)
-        return array
+_HOST_HINT = "bind it on {home}, where the plan hands it over; --io {name}={device} makes one that hands it over there"
+_NO_MEMORIES: Mapping[str, Memory] = MappingProxyType({})
 
 
 class IOBinding:
@@ -44,17 +36,21 @@ class IOBinding:
     Args:
         plan: Of the session.
         owner: The session.
+        memories: Of its devices.
     """
 
-    def __init__(self, plan: Plan, owner: object) -> None:
+    def __init__(self, plan: Plan, owner: object, memories: Mapping[str, Memory] = _NO_MEMORIES) -> None:
         self.owner = owner
+        self._plan, self._memories = plan, memories
         self._inputs: Mapping[str, ValueSpec] = {spec.name: spec for spec in plan.inputs}
         self._outputs: Mapping[str, ValueSpec] = {spec.name: spec for spec in plan.outputs}
         self._fed: dict[str, Any] = {}
-        self._wanted: dict[str, np.ndarray[Any, Any] | None] = {}
+        self._wanted: dict[str, np.ndarray[Any, Any] | DevicePointer | None] = {}
+        self._there: set[str] = set()
+        """Outputs that are bound on the accelerator they are kept on."""
         self._own: dict[str, onnxruntime.OrtValue] = {}
         """OrtValues that outputs are written to."""
-        self._made: list[onnxruntime.OrtValue] = []
+        self._made: dict[str, Any] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Read the input ``name`` from an array."""
@@ -66,7 +62,8 @@ class IOBinding:
     ) -> None:
         """Read the input ``name`` from an address."""
         spec = self._matching(self._spec(name, self._inputs, "input"), element_type, shape)
-        self._fed[name] = _at(spec, buffer_ptr) if device_type == "cpu" else _Device(device_id, buffer_ptr)
+        on_host = device_type == "cpu"
+        self._fed[name] = _at(spec, buffer_ptr) if on_host else self._pointer(device_type, device_id, buffer_ptr)
 
     def bind_ortvalue_input(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Read the input ``name`` from an OrtValue."""
@@ -84,19 +81,38 @@ class IOBinding:
     ) -> None:
         """Make the output ``name``, at an address where one is given."""
         spec = self._spec(name, self._outputs, "output")
-        _require_host(name, f"{device_type}:{device_id}", is_host=device_type == "cpu")
+        self._bind_on(name, device_type, device_id)
         self._own.pop(name, None)
         if buffer_ptr is None:
             self._wanted[name] = None
-        else:
-            self._wanted[name] = _at(self._matching(spec, element_type, shape or ()), buffer_ptr)
+            return
+        matching = self._matching(spec, element_type, shape or ())
+        there = name in self._there
+        self._wanted[name] = self._pointer(device_type, device_id, buffer_ptr) if there else _at(matching, buffer_ptr)
 
     def bind_ortvalue_output(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Write the output ``name`` to an OrtValue."""
         spec = self._spec(name, self._outputs, "output")
-        _require_host(name, ortvalue.device_name(), is_host=ortvalue.device_name() == "cpu")
-        matching = self._matching(spec, ortvalue.element_type(), ortvalue.shape())
-        self._wanted[name], self._own[name] = _at(matching, ortvalue.data_ptr()), ortvalue
+        kind, index = ortvalue.device_name(), memory_of(ortvalue).device_id
+        self._bind_on(name, kind, index)
+        matching, address = self._matching(spec, ortvalue.element_type(), ortvalue.shape()), ortvalue.data_ptr()
+        there = name in self._there
+        self._wanted[name] = self._pointer(kind, index, address) if there else _at(matching, address)
+        self._own[name] = ortvalue
+
+    def _bind_on(self, name: str, device_type: str, device_id: int) -> None:
+        """Note where an output is bound: on the host, or where the plan keeps it."""
+        device, home = f"{device_type}:{device_id}", self._plan.home(name)
+        self._there.discard(name)
+        if device == home:
+            self._there.add(name)
+        elif device_type != "cpu":
+            hint = _HOST_HINT.format(home=home, name=name, device=device)
+            raise InvalidFeedError(f"the output {name!r} is bound on {device}", hint=hint)
+
+    def _pointer(self, device_type: str, device_id: int, address: int) -> DevicePointer:
+        memory = self._memories.get(f"{device_type}:{device_id}")
+        return DevicePointer(CudaMemory(device_id) if memory is None else memory, address)
 
     def _spec(self, name: str, among: Mapping[str, ValueSpec], what: str) -> ValueSpec:
         if name not in among:
@@ -118,18 +134,26 @@ class IOBinding:
 
     def feeds(self) -> dict[str, Any]:
         """What is bound, by input name."""
-        fed = self._fed.items()
-        return {name: value.read(self._inputs[name]) if isinstance(value, _Device) else value for name, value in fed}
+        return {name: self._as_fed(name, value) for name, value in self._fed.items()}
 
-    def targets(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Arrays over the memory that outputs are written to.
+    def _as_fed(self, name: str, value: Any) -> Any:
+        """What lies on a device that the plan does not take it from is copied to the host."""
+        if not isinstance(value, DevicePointer):
+            return value
+        home = self._memories.get(self._plan.home(name))
+        kept = name in self._plan.homes and home is not None and value.lies_in(home)
+        return value if kept else value.read(fresh_array(self._inputs[name]))
+
+    def targets(self) -> dict[str, Any]:
+        """The memory that outputs are written to: arrays over it, or pointers on the device they are kept on.
 
         Raises:
             InvalidFeedError: no output is bound.
         """
         if not self._wanted:
             raise InvalidFeedError("no output is bound", hint="bind_output(name) says which the run is for")
-        return {name: array for name, array in self._wanted.items() if array is not None}
+        made_there = self._plan.homes.keys() - self._there
+        return {name: array for name, array in self._wanted.items() if array is not None and name not in made_there}
 
     @property
     def wanted(self) -> list[str]:
@@ -139,26 +163,34 @@ class IOBinding:
     def take(self, made: Mapping[str, onnxruntime.OrtValue]) -> None:
         """Keep the outputs of a run."""
         for name, array in self._wanted.items():
-            if array is not None and made[name].data_ptr() != array.ctypes.data:
-                ctypes.memmove(array.ctypes.data, made[name].data_ptr(), array.nbytes)
-        self._made = [self._own.get(name, made[name]) for name in self._wanted]
+            if isinstance(array, np.ndarray) and made[name].data_ptr() != array.ctypes.data:
+                memory_of(made[name]).copy_out(array.ctypes.data, made[name].data_ptr(), array.nbytes)
+        self._made = {name: self._own.get(name, made[name]) for name in self._wanted}
 
     def get_outputs(self) -> list[onnxruntime.OrtValue]:
         """The outputs of the last run, in the order they were bound."""
-        return list(self._made)
+        return [self._as_bound(name, value) for name, value in self._made.items()]
+
+    def _as_bound(self, name: str, value: Any) -> onnxruntime.OrtValue:
+        """An OrtValue where the output is bound; a copy on the host of what the caller only gave an address for."""
+        if isinstance(value, DevicePointer):
+            return to_value(self._outputs[name], value.read(fresh_array(self._outputs[name])))
+        if name not in self._plan.homes or name in self._there or name in self._own:
+            return value
+        return to_value(self._outputs[name], to_array(self._outputs[name], value, memory_of(value)))
 
     def get_outputs_as_ortvaluevector(self) -> Any:
         """The same, as ``onnxruntime`` passes them on."""
         from onnxruntime.capi._pybind_state import OrtValueVector
 
         vector = OrtValueVector()
-        for value in self._made:
+        for value in self.get_outputs():
             vector.push_back(value._get_c_value())
         return vector
 
     def copy_outputs_to_cpu(self) -> list[np.ndarray[Any, Any]]:
         """The outputs of the last run, as arrays of their own."""
-        return [np.array(value.numpy()) for value in self._made]
+        return [np.array(value.numpy()) for value in self.get_outputs()]
 
     def clear_binding_inputs(self) -> None:
         """Let go of the inputs."""
@@ -168,18 +200,14 @@ class IOBinding:
         """Let go of the outputs."""
         self._wanted.clear()
         self._own.clear()
-        self._made = []
+        self._there.clear()
+        self._made = {}
 
     def synchronize_inputs(self) -> None:
         """Nothing is under way between runs."""
 
     def synchronize_outputs(self) -> None:
         """Nothing is under way between runs."""
-
-
-def _require_host(name: str, device: str, *, is_host: bool) -> None:
-    if not is_host:
-        raise InvalidFeedError(f"the output {name!r} is bound on {device}", hint=_HOST_HINT)
 
 
 def _number(spec: ValueSpec, element_type: Any) -> int | None:

@@ -20,14 +20,13 @@ from hetpart.runtime.sessions import require_runtime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     import onnxruntime
 
     from hetpart.plan.model import Transfer, ValueSpec
     from hetpart.runtime.states import States
     from hetpart.runtime.tasks import Task, TaskGraph
 
-_NO_TARGETS: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({})
+_NO_TARGETS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Executor:
@@ -71,15 +70,15 @@ class Executor:
         run_options: Any = None,
         *,
         give: Callable[[Frame, ValueSpec], Any] = result,
-        targets: Mapping[str, np.ndarray[Any, Any]] = _NO_TARGETS,
+        targets: Mapping[str, Any] = _NO_TARGETS,
     ) -> dict[str, Any]:
         """Results by name. ``feeds`` are checked; their arrays are contiguous and stay alive through the run.
 
         Args:
-            feeds: Arrays by input name.
+            feeds: By input name: arrays, or tensors on the device that the input is kept on.
             run_options: ``onnxruntime.RunOptions``.
             give: What makes of an output what the caller gets.
-            targets: Arrays that outputs of known size are written to.
+            targets: Where outputs of known size are written to: arrays, or what lies on an output's own device.
 
         Raises:
             ExecutionError: a partition or copy failed; it is named, and the executor can be used again.
@@ -90,7 +89,7 @@ class Executor:
         frame.stopping, frame.targets = False, targets
         try:
             for name, value in feeds.items():
-                frame.arrays[name, frame.layout.host] = value
+                frame.arrays[frame.layout.home(name)] = value
             if self._states is not None:
                 self._states.lend(frame)
             if self.record is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -11,14 +12,26 @@ from hetpart.errors import InvalidFeedError
 from hetpart.plan.model import ValueForm, ValueSpec
 from hetpart.runtime.dlpack import from_dlpack, is_ort_value, memory_of
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype, session_type
+from hetpart.runtime.kept import kept_feed
 from hetpart.runtime.values import to_array
 
+if TYPE_CHECKING:
+    from hetpart.runtime.transport import Memory
+
+_NOWHERE: Mapping[str, Memory] = MappingProxyType({})
 _SMALL_INTEGERS = 2
 """Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
 
 
-def checked_feeds(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> dict[str, Any]:
+def checked_feeds(
+    specs: Sequence[ValueSpec], feeds: Mapping[str, Any], kept: Mapping[str, Memory] = _NOWHERE
+) -> dict[str, Any]:
     """``feeds`` in the form the executor takes: contiguous arrays of the planned dtype and shape.
+
+    Args:
+        specs: What is fed.
+        feeds: By name.
+        kept: Memories that some of them must lie in, by name.
 
     Raises:
         InvalidFeedError: a name is missing or unknown, or a dtype or shape is not the planned one.
@@ -28,7 +41,12 @@ def checked_feeds(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> dict[
         raise InvalidFeedError(f"the feed is {type(feeds).__name__}, not arrays by name", hint="give {name: array, …}")
     if len(feeds) != len(specs) or any(spec.name not in feeds for spec in specs):
         _refuse_names(specs, feeds)
-    return {spec.name: _checked(spec, feeds[spec.name]) for spec in specs}
+    return {
+        spec.name: kept_feed(spec, feeds[spec.name], kept[spec.name], _checked)
+        if spec.name in kept
+        else _checked(spec, feeds[spec.name])
+        for spec in specs
+    }
 
 
 def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:

@@ -63,6 +63,7 @@ class Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
         ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
+        used |= set(plan.homes.values())
         memories = {
             use.device: _memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
             for place, use in enumerate(plan.devices)
@@ -74,7 +75,17 @@ class Layout:
     @property
     def given(self) -> list[Place]:
         """What is there before a run begins: the caller's values and states."""
-        return [*((spec.name, self.host) for spec in self.plan.inputs), *(state.old for state in self.states)]
+        return [*map(self.home, (spec.name for spec in self.plan.inputs)), *(state.old for state in self.states)]
+
+    def home(self, name: str) -> Place:
+        """Where the caller gives the input ``name``, or gets the output."""
+        return name, self.plan.homes.get(name, self.host)
+
+    @property
+    def kept(self) -> Mapping[str, Memory]:
+        """Memories of the inputs that the caller keeps elsewhere than on the host, by name."""
+        homes = dict(map(self.home, (spec.name for spec in self.plan.inputs)))
+        return {name: self.memories[device] for name, device in homes.items() if device != self.host}
 
     def arena_bytes(self, device: str) -> int:
         ends = (b.offset + b.nbytes for b in self.plan.buffers if b.device == device)
@@ -122,8 +133,9 @@ class Frame:
     """Where states of known size lie in this run."""
     stopping: bool = False
     """Whether this run is to stop: long copies look at it on their way."""
-    targets: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
-    """Where the caller wants outputs of this run written, as ``fresh_array`` would shape it."""
+    targets: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Where the caller wants outputs of this run written: arrays as ``fresh_array`` would shape them, or what lies on
+    the device that the output is kept on."""
 
     @classmethod
     def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
@@ -141,17 +153,21 @@ class Frame:
         """Where the bytes of a value of known size lie in this run."""
         if place in self.addresses:
             return self.addresses[place]
-        return self.moving[place] if place in self.moving else self.arrays[place].ctypes.data
+        return self.moving[place] if place in self.moving else address_of(self.arrays[place])
 
     def new_address(self, place: Place) -> int:
         """Where a value of known size belongs that has no fixed address."""
-        return self.moving[place] if place in self.moving else self.make_array(place).ctypes.data
+        return self.moving[place] if place in self.moving else address_of(self.make_array(place))
 
-    def make_array(self, place: Place) -> np.ndarray[Any, Any]:
-        """An array for a value of known size, kept for this run: the caller's own where it gave one."""
-        target = self.targets.get(place[0]) if place[1] == self.layout.host else None
-        self.arrays[place] = array = fresh_array(self.layout.specs[place[0]]) if target is None else target
-        return array
+    def make_array(self, place: Place) -> Any:
+        """Memory for a value of known size, kept for this run: the caller's own where it gave some."""
+        layout = self.layout
+        spec = layout.specs[place[0]]
+        made = self.targets.get(place[0]) if place == layout.home(place[0]) else None
+        if made is None:
+            made = fresh_array(spec) if place[1] == layout.host else fresh_value(spec, layout.memories[place[1]])
+        self.arrays[place] = made
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +290,16 @@ class Stage:
         assert self.binding is not None
         memory = layout.memories[place[1]]
         self.binding.bind_output(place[0], memory.device_type, memory.device_id)
+
+
+def address_of(tensor: Any) -> int:
+    """Where the bytes of an array lie, or of an OrtValue."""
+    return tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
+
+
+def fresh_value(spec: ValueSpec, memory: Memory) -> onnxruntime.OrtValue:
+    """A new OrtValue for a value of known size."""
+    return allocate(spec, [size or 0 for size in spec.shape or ()], memory)
 
 
 def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:

@@ -12,6 +12,7 @@ from hetpart.plan.model import ValueForm
 from hetpart.runtime.dlpack import is_ort_value
 from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
+from hetpart.runtime.kept import DevicePointer
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.values import allocate, extent, to_array, to_value
 from hetpart.units import format_bytes, format_count
@@ -170,11 +171,21 @@ def result(frame: Frame, spec: ValueSpec) -> Any:
     value = raw_result(frame, spec)
     if spec.form is ValueForm.OPAQUE:
         return value
-    return to_array(spec, value, frame.layout.memories[frame.layout.host])
+    memory = frame.layout.memories[_result_place(frame, spec)[1]]
+    return np.array(to_array(spec, value, memory)) if _is_kept(frame, spec) else to_array(spec, value, memory)
 
 
-def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue:
-    """An output as an OrtValue that owns its content.
+def _is_kept(frame: Frame, spec: ValueSpec) -> bool:
+    """Whether the caller wants it elsewhere than on the host."""
+    return _result_place(frame, spec)[1] != frame.layout.host
+
+
+def _result_place(frame: Frame, spec: ValueSpec) -> Place:
+    return frame.layout.home(frame.layout.plan.passthrough.get(spec.name, spec.name))
+
+
+def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue | DevicePointer:
+    """An output as an OrtValue that owns its content, or what the caller had it written to on its device.
 
     Raises:
         ExecutionError: it is no tensor.
@@ -182,7 +193,7 @@ def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue:
     import onnxruntime
 
     value = raw_result(frame, spec)
-    if is_ort_value(value):
+    if is_ort_value(value) or isinstance(value, DevicePointer):
         return value
     if not isinstance(value, np.ndarray):
         raise ExecutionError(f"the output {spec.name!r} is no tensor", hint="take it with run(), as a Python object")
@@ -193,8 +204,6 @@ def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue:
 
 def raw_result(frame: Frame, spec: ValueSpec) -> Any:
     """An output as the run left it: an array or OrtValue, or a Python object where it is no tensor of numbers."""
-    layout = frame.layout
-    if spec.name in layout.plan.passthrough:
-        fed = frame.arrays[layout.plan.passthrough[spec.name], layout.host]
-        return np.array(fed) if isinstance(fed, np.ndarray) else fed
-    return frame.arrays[spec.name, layout.host]
+    value = frame.arrays[_result_place(frame, spec)]
+    passed = spec.name in frame.layout.plan.passthrough
+    return np.array(value) if passed and isinstance(value, np.ndarray) else value

@@ -107,7 +107,7 @@ def _makes(layout: Layout, record: Transfer | Partition) -> list[Place]:
 
 def _results(layout: Layout) -> list[Place]:
     plan = layout.plan
-    returned = [(plan.passthrough.get(spec.name, spec.name), layout.host) for spec in plan.outputs]
+    returned = [layout.home(plan.passthrough.get(spec.name, spec.name)) for spec in plan.outputs]
     return [*returned, *(state.new for state in layout.states)]
 
 

@@ -124,7 +124,7 @@ class Session(DescribedSession, RecordedSession):
 
     def _sole_session(self) -> onnxruntime.InferenceSession | None:
         """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
-        if len(self._sessions) != 1 or self.plan.passthrough or self._layout.states:
+        if len(self._sessions) != 1 or self.plan.passthrough or self.plan.homes or self._layout.states:
             return None
         partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
         on_host = partition.device == self.plan.devices[HOST].device
@@ -156,7 +156,7 @@ class Session(DescribedSession, RecordedSession):
         """Results by name; ``how`` is what ``Executor.run`` takes."""
         self._check_outputs(output_names)
         fed, old = self._states.apart(input_feed)
-        feeds = checked_feeds(self._layout.plan.inputs, fed)
+        feeds = checked_feeds(self._layout.plan.inputs, fed, self._layout.kept)
         with self._turn:
             executor = self._own_executor()
             if not self._layout.states:
@@ -170,7 +170,7 @@ class Session(DescribedSession, RecordedSession):
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> list[onnxruntime.OrtValue]:
-        """As ``run``, from OrtValues to OrtValues."""
+        """As ``run``, from OrtValues to OrtValues: those that the plan keeps on an accelerator lie there."""
         if self._sole is not None:
             try:
                 return list(self._sole.run_with_ort_values(output_names, input_dict_ort_values, run_options))
@@ -203,7 +203,7 @@ class Session(DescribedSession, RecordedSession):
     def io_binding(self) -> Any:
         """What to bind inputs and outputs to, with the calls of ``onnxruntime.IOBinding``."""
         self._require_open()
-        return IOBinding(self.plan, self) if self._sole is None else self._sole.io_binding()
+        return IOBinding(self.plan, self, self._layout.memories) if self._sole is None else self._sole.io_binding()
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run on what is bound; ``iobinding.get_outputs()`` has the results."""

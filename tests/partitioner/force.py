@@ -108,7 +108,11 @@ def costs(problem: PlacementProblem, placements: NDArray[np.int8]) -> NDArray[np
     home[:, made] = placements[:, problem.value_producer[made]]
     home[:, problem.value_left_on_host] = HOST
     there = _any_use(problem.value_uses, placements, ACCELERATOR)
-    here = _any_use(problem.value_uses, placements, HOST) | problem.value_returned
+    here = _any_use(problem.value_uses, placements, HOST)
+    kept = np.zeros(problem.values) if problem.value_kept is None else problem.value_kept
+    home[:, ~made & (kept == ACCELERATOR)] = ACCELERATOR
+    there[:, problem.value_returned & (kept == ACCELERATOR)] = True
+    here[:, problem.value_returned & (kept == HOST)] = True
     total += ((home == HOST) & there) @ problem.copy_seconds[HOST, ACCELERATOR]
     return total + ((home == ACCELERATOR) & here) @ problem.copy_seconds[ACCELERATOR, HOST]
 

@@ -18,6 +18,8 @@ def random_problem(
 ) -> PlacementProblem:
     """A problem with hyperedges, shared weights, host operands, pins, groups, graph inputs and outputs.
 
+    Of every third the caller keeps some values on the accelerator.
+
     ``budget`` is a share of the weights and values together.
     """
     rng = np.random.default_rng(seed)
@@ -49,6 +51,7 @@ def random_problem(
         budgets=np.array([NO_BUDGET, NO_BUDGET if budget is None else int(budget * total)]),
         session_seconds=rng.random(2) if sessions else np.zeros(2),
         session_bytes=rng.integers(0, 20, 2) if sessions else np.zeros(2, np.int64),
+        value_kept=(rng.random(values) < 0.5).astype(np.int8) if seed % 3 == 0 else None,
     )
     # A group that may run nowhere makes no problem: try the next.
     return (
@@ -75,7 +78,10 @@ def placements(problem: PlacementProblem) -> Iterator[Placement]:
 
 
 def accelerator_weights(problem: PlacementProblem, placement: Placement) -> int:
-    return int(problem.held(placement)[1] @ problem.weight_bytes)
+    """Of weights that it holds, and of what the caller gives there."""
+    kept = np.zeros(problem.values) if problem.value_kept is None else problem.value_kept
+    given = problem.value_bytes[(problem.value_producer == NO_OP) & (kept == 1)].sum()
+    return int(problem.held(placement)[1] @ problem.weight_bytes + given)
 
 
 def chain(

@@ -41,7 +41,9 @@ class Run:
             place = copy.value, copy.source
             last[place] = max(last.get(place, 0), copy.step)
         for spec in self.plan.outputs:
-            last[spec.name, self.host] = len(self.plan.partitions)
+            last[spec.name, self.plan.home(spec.name)] = len(self.plan.partitions)
+        for name in self.plan.homes.keys() & {spec.name for spec in self.plan.inputs}:
+            last[name, self.plan.home(name)] = len(self.plan.partitions)
         return last
 
     def base(self, device: str) -> int:
@@ -61,7 +63,7 @@ class Run:
             self.take(use.device, 0)
 
     def simulate(self) -> dict[str, int]:
-        self.present = {(spec.name, self.host) for spec in self.plan.inputs}
+        self.present = {(spec.name, self.plan.home(spec.name)) for spec in self.plan.inputs}
         waiting = list(self.plan.transfers)
         for step in range(len(self.plan.partitions) + 1):
             while waiting and waiting[0].step <= step:

@@ -45,17 +45,25 @@ def least_budget(proto: onnx.ModelProto, budget: int, **options: Any) -> int:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(proto=models(), source=st.sampled_from(SOURCES), share=st.floats(0, 1.2))
+@given(proto=models(), source=st.sampled_from(SOURCES), share=st.floats(0, 1.2), kept=st.booleans())
 def test_what_is_returned_fits_and_what_is_refused_says_what_would_do(
-    proto: onnx.ModelProto, source: str, share: float
+    proto: onnx.ModelProto, source: str, share: float, kept: bool
 ) -> None:
-    free = hetpart.partition(proto, hardware="emulated", placement=source)
+    options = {"placement": source, "io": on_the_accelerator(proto) if kept else {}}
+    free = hetpart.partition(proto, hardware="emulated", **options)
     assert_fits(free)
     budget = int(free.plan.footprint_bytes * share)
-    least = least_budget(proto, budget, placement=source)
-    assert least == budget or source in ("all-accelerator", "fill-in-order")
+    least = least_budget(proto, budget, **options)
+    assert kept or least == budget or source in ("all-accelerator", "fill-in-order")
     if source != "fill-in-order":  # with more memory it fills more
-        assert_fits(hetpart.partition(proto, hardware="emulated", placement=source, budget=least))
+        assert_fits(hetpart.partition(proto, hardware="emulated", budget=least, **options))
+
+
+def on_the_accelerator(proto: onnx.ModelProto) -> dict[str, str]:
+    """Every second input and output of numbers."""
+    values = [*proto.graph.input, *proto.graph.output]
+    numbers = [value.name for value in values if value.type.tensor_type.elem_type not in (0, onnx.TensorProto.STRING)]
+    return dict.fromkeys(numbers[::2], "cuda:0")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

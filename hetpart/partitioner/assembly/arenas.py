@@ -32,8 +32,8 @@ class Arena:
     nbytes: int
     """Its size. It is held from the first run on."""
     beside: int
-    """Most bytes alive at once of crossing values that are not in it: the caller's on the host, and those whose size
-    only a run can tell, which ONNX Runtime allocates."""
+    """Most bytes alive at once of crossing values that are not in it: the caller's, and those whose size only a run can
+    tell, which ONNX Runtime allocates."""
 
     @property
     def held_bytes(self) -> int:
@@ -43,7 +43,7 @@ class Arena:
 def arenas(formulation: Formulation, held: Buffers, spans: Spans | None = None) -> tuple[Arena, ...]:
     """Every device's arena, in the problem's order.
 
-    Graph inputs are the caller's and outputs are handed to the caller: on the host neither takes room in an arena.
+    Graph inputs are the caller's and outputs are handed to the caller: where that is, neither takes room in an arena.
 
     Args:
         formulation: What is placed.
@@ -84,8 +84,8 @@ def _is_weight(formulation: Formulation, held: Buffers, row: int) -> bool:
 
 def _is_planned(formulation: Formulation, index: int, device: int) -> bool:
     value = formulation.values[index]
-    returned = bool(formulation.problem.value_returned[index])
-    callers = device == HOST and (value.role is ValueRole.INPUT or returned)
+    problem = formulation.problem
+    callers = device == problem.kept[index] and (value.role is ValueRole.INPUT or bool(problem.value_returned[index]))
     return not callers and value_form(value) is ValueForm.STATIC
 
 

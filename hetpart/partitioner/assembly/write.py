@@ -53,6 +53,7 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         notes=(*imported.notes, *_notes(assembly)),
         passthrough=dict(imported.passthrough),
         timeline=timeline(assembly),
+        homes=_homes(assembly),
     )
 
 
@@ -65,6 +66,14 @@ def _inputs(assembly: Assembly) -> tuple[ValueSpec, ...]:
 def _outputs(assembly: Assembly, imported: ImportedModel) -> tuple[ValueSpec, ...]:
     by_name = {value.name: value for value in assembly.graph.values}
     return tuple(value_spec(by_name[name]) for name in imported.returned)
+
+
+def _homes(assembly: Assembly) -> dict[str, str]:
+    """Graph inputs and outputs that the caller keeps on an accelerator."""
+    formulation = assembly.formulation
+    problem = formulation.problem
+    kept = np.flatnonzero(problem.given_there | problem.wanted_there).tolist()
+    return {formulation.values[index].name: problem.devices[int(problem.kept[index])] for index in kept}
 
 
 def _prediction(assembly: Assembly) -> Prediction:

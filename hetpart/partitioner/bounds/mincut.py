@@ -72,10 +72,12 @@ class CutNetwork:
         chain = np.zeros(0, np.int64) if chain is None else chain
         parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex), _weight_arcs(problem, vertex)]
         arcs, vertices = number_helpers([*parts, _session_arcs(problem, vertex[chain])], groups + len(Vertex))
-        return cls._assemble(vertex, chain, arcs, vertices)
+        return cls._assemble(vertex, chain, arcs, vertices, problem.given_bytes)
 
     @classmethod
-    def _assemble(cls, vertex: NDArray[np.int64], chain: NDArray[np.int64], arcs: Arcs, vertices: int) -> CutNetwork:
+    def _assemble(
+        cls, vertex: NDArray[np.int64], chain: NDArray[np.int64], arcs: Arcs, vertices: int, given_bytes: int
+    ) -> CutNetwork:
         """Sum up what runs between each vertex and the terminals."""
         at_source, at_sink = arcs.tails == Vertex.SOURCE, arcs.heads == Vertex.SINK
         on_accelerator, on_host = arcs.where(at_sink & ~at_source), arcs.where(at_source & ~at_sink)
@@ -91,7 +93,7 @@ class CutNetwork:
             _sums(on_accelerator.tails, on_accelerator.seconds, vertices),
             _sums(on_accelerator.tails, on_accelerator.nbytes, vertices),
             float(certain.seconds.sum()),
-            float(certain.nbytes.sum()),
+            float(certain.nbytes.sum()) + given_bytes,
         )
 
     def cut(self, price: float, cheaper: PricedCut | None = None, dearer: PricedCut | None = None) -> PricedCut:
@@ -131,8 +133,8 @@ class CutNetwork:
         return len(self.chain) == 0
 
     def weight(self, problem: PlacementProblem, placement: Placement) -> int:
-        """Bytes on the accelerator that the price is paid for: weights, and sessions along the chain."""
-        weights = int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes)
+        """Bytes on the accelerator that the price is paid for: weights, sessions along the chain, the caller's."""
+        weights = int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes) + problem.given_bytes
         along = placement[self.chain] == ACCELERATOR
         begins = int(along[:1].sum()) + int((along[1:] & ~along[:-1]).sum())
         return weights + begins * int(problem.session_bytes[ACCELERATOR])
@@ -192,11 +194,13 @@ def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> list[Arc
     home = np.full(problem.values, Vertex.SINK, np.int64)
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
     home[made] = vertex[problem.value_producer[made]]
+    home[problem.given_there] = Vertex.SOURCE
     uses = problem.value_uses
     everywhere = Hyperedges(home, uses.rows, np.where(uses.on_host, Vertex.SINK, vertex[uses.ops]))
-    returned = np.flatnonzero(problem.value_returned)
-    down = everywhere.with_uses(returned, np.full(len(returned), Vertex.SINK))
+    here, there = np.flatnonzero(problem.wanted_on_host), np.flatnonzero(problem.wanted_there)
+    down = everywhere.with_uses(here, np.full(len(here), Vertex.SINK))
     up = Hyperedges(home, uses.rows[~uses.on_host], vertex[uses.ops[~uses.on_host]])
+    up = up.with_uses(there, np.full(len(there), Vertex.SOURCE))
     down_seconds = problem.copy_seconds[ACCELERATOR, HOST]
     up_seconds = problem.copy_seconds[HOST, ACCELERATOR]
     zeros = np.zeros(problem.values)

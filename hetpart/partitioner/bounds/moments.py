@@ -81,12 +81,14 @@ class _Builder:
     def build(self) -> Moments:
         program, problem = self.program, self.program.problem
         self.group = program.of_op.tolist()
-        self.sizes = np.where(problem.value_left_on_host, 0, problem.value_bytes).tolist()
+        # What the caller gives there is counted with weights.
+        elsewhere = problem.value_left_on_host | problem.given_there
+        self.sizes = np.where(elsewhere, 0, problem.value_bytes).tolist()
         self.homes = home_groups(problem, program.of_op).tolist()
         self.readers = _readers(problem)
         known: set[frozenset[tuple[int, int]]] = set()
         caps: list[int] = []
-        weights = int(problem.weight_bytes.sum())
+        weights = int(problem.weight_bytes.sum()) + problem.given_bytes
         for terms in self._terms():
             content = frozenset(terms.items())
             alive = sum(terms.values())

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
 
 NOBODY = -1
-"""Stands for the host where a group would."""
+"""Stands for the host where a group would. For the accelerator, where the caller keeps values there, stands a group
+without ops behind all others, which is always there and holds what the caller gives."""
 BYTES = 1e3
 """What the budget is in the program's own unit of bytes: HiGHS's tolerances are absolute."""
 
@@ -155,24 +156,33 @@ class _Builder:
         finite = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0)
         self.seconds = np.bincount(self.of_op, finite[ACCELERATOR] - finite[HOST], len(names)).astype(np.float64)
         self.nbytes = np.zeros(len(names), np.int64)
+        if self._keeps:
+            # The caller's own group.
+            lower, upper = np.append(lower, 1.0), np.append(upper, 1.0)
+            self.seconds, self.nbytes = np.append(self.seconds, 0.0), np.append(self.nbytes, problem.given_bytes)
+        groups = len(lower)
         self.known, self.figures, self.down, self.up = {}, [], {}, {}
         self._values()
         self._weights()
         covers = tuple(
-            Cover(len(names) + place, near, far, seconds, nbytes)
+            Cover(groups + place, near, far, seconds, nbytes)
             for ((near, far, _), place), (seconds, nbytes) in zip(self.known.items(), self.figures, strict=True)
         )
         constant = float(finite[HOST].sum())
-        down = {value: len(names) + place for value, place in self.down.items()}
-        up = {value: len(names) + place for value, place in self.up.items()}
+        down = {value: groups + place for value, place in self.down.items()}
+        up = {value: groups + place for value, place in self.up.items()}
         return Program(problem, self.of_op, constant, self.seconds, self.nbytes, lower, upper, covers, down, up)
+
+    @property
+    def _keeps(self) -> bool:
+        return bool(self.problem.given_there.any() or self.problem.wanted_there.any())
 
     def _values(self) -> None:
         problem = self.problem
         down, up = problem.copy_seconds[ACCELERATOR, HOST].tolist(), problem.copy_seconds[HOST, ACCELERATOR].tolist()
-        on_host = problem.value_returned.copy()
+        on_host, wanted = problem.wanted_on_host, problem.wanted_there.tolist()
         on_host[problem.value_uses.rows[problem.value_uses.on_host]] = True
-        homes = home_groups(problem, self.of_op).tolist()
+        homes, callers = home_groups(problem, self.of_op).tolist(), callers_group(self.of_op)
         for value, users in enumerate(user_groups(problem.value_uses, self.of_op)):
             home = homes[value]
             away = tuple(user for user in users if user != home)
@@ -180,7 +190,9 @@ class _Builder:
                 self.seconds[home] += down[value]
             elif home != NOBODY and away:
                 self.down[value] = self._cover((home,), away, down[value], 0)
-            if away:
+            if wanted[value]:
+                away = (callers,)  # whoever else reads it there finds it there
+            if away and home != callers:
                 self._up(value, home, away, up[value])
 
     def _up(self, value: int, home: int, users: tuple[int, ...], seconds: float) -> None:
@@ -210,9 +222,15 @@ class _Builder:
 def home_groups(problem: PlacementProblem, of_op: NDArray[np.int64]) -> NDArray[np.int64]:
     """(V,) The group whose device a value is made on; nobody where that is the host whatever the placement."""
     home = np.full(problem.values, NOBODY, np.int64)
+    home[problem.given_there] = callers_group(of_op)
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
     home[made] = of_op[problem.value_producer[made]]
     return home
+
+
+def callers_group(of_op: NDArray[np.int64]) -> int:
+    """The group that stands for the caller on the accelerator, where it keeps values there."""
+    return int(of_op.max(initial=-1)) + 1
 
 
 def user_groups(uses: Uses, of_op: NDArray[np.int64]) -> list[tuple[int, ...]]:

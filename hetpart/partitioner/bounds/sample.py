@@ -37,6 +37,7 @@ def sampled(problem: PlacementProblem, ops: int) -> PlacementProblem:
         value_producer=number[problem.value_producer[values]].astype(np.int32),
         value_left_on_host=problem.value_left_on_host[values],
         value_returned=problem.value_returned[values],
+        value_kept=None if problem.value_kept is None else problem.value_kept[values],
         value_bytes=problem.value_bytes[values],
         value_uses=_restricted(problem.value_uses, values, number),
         copy_seconds=problem.copy_seconds[:, :, values],

@@ -15,7 +15,7 @@ import numpy as np
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
 from hetpart.partitioner.bounds.pools import Pools
-from hetpart.partitioner.bounds.program import home_groups, user_groups
+from hetpart.partitioner.bounds.program import callers_group, home_groups, user_groups
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class _Builder:
         border, inside = self._new(), self._new()
         begun = self._in_one_piece()
         self._holds(border, [(variable, self.sizes[value]) for value, variable in self._crossing().items()])
+        self._handed_over(border)
         scratch: list[int] = program.problem.scratch_bytes.tolist()
         for op, alive in self._fullest():
             held = [(self.inner[value], self.sizes[value]) for value in alive]
@@ -68,6 +69,13 @@ class _Builder:
         if held:
             self.rows.add([(most, 1.0), *((variable, -nbytes / budget) for variable, nbytes in held)], 0.0)
 
+    def _handed_over(self, border: int) -> None:
+        """At the end all is there that the caller wants there."""
+        problem = self.program.problem
+        wanted = int(problem.value_bytes[problem.wanted_there & ~problem.given_there].sum())
+        if wanted:
+            self._holds(border, [(callers_group(self.program.of_op), wanted)])
+
     def _in_one_piece(self) -> tuple[int, ...]:
         """A variable per op that never falls along an edge, and rises where a path enters the accelerator."""
         begun = tuple(self._new() for _ in self.group)
@@ -84,7 +92,7 @@ class _Builder:
         """Value → the variable that is 1 where it has a buffer on the accelerator. Fills ``inner`` on the way."""
         program, problem = self.program, self.program.problem
         homes = home_groups(problem, program.of_op).tolist()
-        made_outside = (problem.value_producer == NO_OP).tolist()
+        made_outside, given = (problem.value_producer == NO_OP).tolist(), problem.given_there.tolist()
         left: list[bool] = problem.value_left_on_host.tolist()
         returned: list[bool] = problem.value_returned.tolist()
         read_there = user_groups(problem.value_uses, program.of_op)
@@ -92,7 +100,7 @@ class _Builder:
         crossing: dict[int, int] = {}
         for value, size in enumerate(self.sizes):
             home = homes[value]
-            if not size or left[value]:
+            if not size or left[value] or given[value]:  # what the caller gives there is counted with weights
                 continue
             if made_outside[value]:
                 if read_there[value]:

@@ -34,7 +34,7 @@ def streaming_moments(program: Program) -> Moments:
     for share, used, holder in zip(weights.shares, weights.used, weights.holders, strict=True):
         terms += [(used, unit * share), (holder, -unit * share)]
     rows.add(_summed(terms), 0.0)
-    most = int(program.problem.weight_bytes.sum())
+    most = int(program.problem.weight_bytes.sum()) + program.problem.given_bytes
     for op, (there, alive) in weights.read_by(program).items():
         if alive + most > program.budget:
             brought = sum(weights.sizes[place] for place in there) + alive
@@ -89,6 +89,7 @@ class _Streamable:
         place = {value: number for number, value in enumerate(self.values)}
         uses = problem.value_uses
         here = ~uses.on_host
+        here &= ~problem.given_there[uses.rows]  # counted with weights
         values, ops = unique_pairs(uses.rows[here], uses.ops[here].astype(np.int64))
         made = np.flatnonzero((problem.value_producer != NO_OP) & ~problem.value_left_on_host)
         alive = problem.scratch_bytes.astype(np.int64)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
     from hetpart.partitioner.scores.cut import Cut
 
+NOWHERE, IN_PLACE = -2, -1
 SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
 WEIGHTS = "memory: the weights alone"
 MOMENTS = "memory: the weights, sessions and what is alive at every op, in whatever order the partitions run"
@@ -78,24 +79,27 @@ class _Value:
     producer: int
     reads: tuple[tuple[int, int, int], ...]
     """(device, partition, op) of every use."""
-    returned: bool
+    wanted_on: int
+    """Device on which the caller gets it; ``NOWHERE`` for what it does not get."""
     seconds: tuple[tuple[float, ...], ...]
     """To copy it from each device to each."""
 
     @property
     def crosses(self) -> bool:
         """Whether it is held in a buffer rather than inside one partition."""
-        return self.returned or self.producer == NO_OP or any(step != self.step for _, step, _ in self.reads)
+        outside = self.producer == NO_OP or any(step != self.step for _, step, _ in self.reads)
+        return outside or self.wanted_on != NOWHERE
 
     @property
     def copied_to(self) -> list[int]:
         """Devices that pay for a copy."""
         needed = {device for device, _, _ in self.reads}
-        return sorted((needed | {HOST} if self.returned else needed) - {self.home})
+        return sorted((needed | {self.wanted_on}) - {self.home, NOWHERE, IN_PLACE})
 
     def steps_read(self, device: int, steps: int) -> list[int]:
         """Steps that read its buffer on ``device``. Inside the session that makes it nothing does."""
-        end = [steps] if self.returned and device == HOST else []
+        given_there = self.producer == NO_OP and device == self.home != HOST
+        end = [steps] if device == self.wanted_on or given_there else []
         made_there = self.step if self.producer != NO_OP else None
         return [step for where, step, _ in self.reads if where == device and step != made_there] + end
 
@@ -111,7 +115,9 @@ class _Value:
 
     def _arrival(self, device: int, steps: int) -> int:
         """A copy to the host starts once the value is made, one to an accelerator when it is first read."""
-        return self.step + 1 if device == HOST else min(self.steps_read(device, steps))
+        if device != HOST:
+            return min(self.steps_read(device, steps))
+        return 0 if self.producer == NO_OP else self.step + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +173,29 @@ def _value(
     partition: tuple[int, ...],
 ) -> _Value:
     producer = int(problem.value_producer[value])
-    made_on_host = producer == NO_OP or bool(problem.value_left_on_host[value])
+    kept = HOST if problem.value_kept is None else int(problem.value_kept[value])
     devices = range(len(problem.devices))
     return _Value(
         nbytes=int(problem.value_bytes[value]),
-        home=HOST if made_on_host else places[producer],
+        home=_home(problem, value, uses, places, kept),
         step=0 if producer == NO_OP else partition[producer],
         producer=producer,
         reads=tuple((HOST if on_host else places[op], partition[op], op) for op, on_host in uses),
-        returned=bool(problem.value_returned[value]),
+        wanted_on=kept if problem.value_returned[value] else NOWHERE,
         seconds=tuple(tuple(float(problem.copy_seconds[a, b, value]) for b in devices) for a in devices),
     )
+
+
+def _home(
+    problem: PlacementProblem, value: int, uses: list[tuple[int, bool]], places: tuple[int, ...], kept: int
+) -> int:
+    """The device a value is made on, or that the caller gives it on."""
+    producer = int(problem.value_producer[value])
+    if producer != NO_OP:
+        return HOST if problem.value_left_on_host[value] else places[producer]
+    if kept == IN_PLACE:
+        return places[uses[0][0]] if uses else HOST
+    return kept
 
 
 def _streamed_weights(

@@ -32,13 +32,14 @@ class Ledger:
         self.cost = wiring.problem.cost(placement)
         self._bytes: list[int] = groups.weight_bytes.tolist()
         self._count()
-        self.nbytes = sum(own for own, here in zip(wiring.own_bytes, self.side, strict=True) if here)
+        self.nbytes = wiring.problem.given_bytes
+        self.nbytes += sum(own for own, here in zip(wiring.own_bytes, self.side, strict=True) if here)
         self.nbytes += sum(size for size, held in zip(self._bytes, self._holders, strict=True) if held)
 
     def _count(self) -> None:
         wiring = self.wiring
-        self._home = [0] * len(wiring.maker)
-        self._on_accelerator = [0] * len(wiring.maker)
+        self._home = [int(given) for given in wiring.given_there]
+        self._on_accelerator = [int(wanted) for wanted in wiring.wanted_there]
         self._on_host = [int(fixed) for fixed in wiring.read_on_host]
         self._holders = [0] * len(self._bytes)
         for group, here in enumerate(self.side):

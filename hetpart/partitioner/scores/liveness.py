@@ -116,7 +116,10 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     home = problem.home(placement)
     made = _made_at(problem, cut)
     first_read, last_read = _reads(problem, placement, cut)
-    last_read[HOST, problem.value_returned] = steps
+    for device in range(len(problem.devices)):
+        last_read[device, problem.value_returned & (problem.kept == device)] = steps
+    # The caller holds what it gives on an accelerator.
+    last_read[home[problem.given_there], problem.given_there] = steps
     nbytes = np.broadcast_to(problem.value_bytes, first_read.shape)
     if problem.streamed is not None:
         first_read[:, problem.streamed] = _fetched(cut, first_read[:, problem.streamed])
@@ -125,11 +128,13 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     copied[home, np.arange(problem.values)] = False
     owned = np.zeros_like(copied)
     owned[home, np.arange(problem.values)] = crossing
+    # On the way to the host as soon as it is there: what the caller gives is from the start.
+    ready = np.where(problem.value_producer == NO_OP, 0, made + 1)
     first = np.where(owned, made, first_read)
-    first[HOST] = np.where(copied[HOST], made + 1, first[HOST])
+    first[HOST] = np.where(copied[HOST], ready, first[HOST])
     # The owner keeps a value until it has been read at home and copied everywhere it goes.
     arrival = np.where(copied, first, -1).max(axis=0, initial=-1)
-    arrival = np.where(copied[HOST], np.maximum(made + 1, arrival), arrival)
+    arrival = np.where(copied[HOST], np.maximum(ready, arrival), arrival)
     last = np.where(owned, np.maximum(np.maximum(last_read, arrival), made), last_read)
     device, value = np.nonzero(owned | copied)
     return Buffers(value, device.astype(np.int8), first[device, value], last[device, value], nbytes[device, value])

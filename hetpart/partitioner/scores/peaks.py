@@ -75,6 +75,7 @@ class Peaks:
         there = (held.device == ACCELERATOR) & (held.first <= step) & (step <= held.last)
         alive = np.zeros(problem.values, np.bool_)
         alive[held.value[there]] = True
+        alive &= ~problem.given_there  # they go with no op
         made_there = problem.home(scored.placement) == ACCELERATOR
         of_op = np.zeros(problem.ops, np.int64)
         made = np.flatnonzero(alive & made_there)

@@ -90,8 +90,9 @@ def excess(problem: PlacementProblem, used: Usage) -> int:
 
 
 def weight_bytes(problem: PlacementProblem, placement: Placement, device: int) -> int:
-    """Bytes of the weights that ``device`` holds."""
-    return int(problem.held(placement)[device] @ problem.weight_bytes)
+    """Bytes of the weights that ``device`` holds, and of what the caller holds there as long."""
+    given = problem.value_bytes[problem.given_there & (problem.kept == device)].sum()
+    return int(problem.held(placement)[device] @ problem.weight_bytes + given)
 
 
 def forced_placement(problem: PlacementProblem) -> Placement:

@@ -43,9 +43,13 @@ class Wiring:
     neighbours: Rows
     """Per group: movable groups whose worth may change when it moves."""
     maker: tuple[int, ...]
-    """Per value: its group; ``NO_GROUP`` for a value that is made on the host whatever the placement."""
+    """Per value: its group; ``NO_GROUP`` for a value that is made on one device whatever the placement."""
+    given_there: tuple[bool, ...]
+    """Per value: the caller gives it on the accelerator."""
     read_on_host: tuple[bool, ...]
     """Per value: the caller or a host operand reads it there whatever the placement."""
+    wanted_there: tuple[bool, ...]
+    """Per value: the caller wants it on the accelerator."""
     down: tuple[float, ...]
     up: tuple[float, ...]
 
@@ -69,7 +73,9 @@ class Wiring:
             *_weights(groups),
             _neighbours(groups, maker, pairs),
             tuple(maker.tolist()),
+            tuple(problem.given_there.tolist()),
             tuple(_read_on_host(problem).tolist()),
+            tuple(problem.wanted_there.tolist()),
             tuple(down.tolist()),
             tuple(up.tolist()),
         )
@@ -120,7 +126,7 @@ def _reader_pairs(problem: PlacementProblem, of_op: NDArray[np.int64], maker: ND
 
 
 def _read_on_host(problem: PlacementProblem) -> NDArray[np.bool_]:
-    fixed = problem.value_returned.copy()
+    fixed = problem.wanted_on_host
     fixed[problem.value_uses.rows[problem.value_uses.on_host]] = True
     return fixed
 

@@ -48,9 +48,10 @@ class _Schedule:
         self._room = _Room(problem)
         self._free = [0.0, 0.0]
         """When each device is done with what it was given."""
-        self._at_host = [0.0] * problem.values
+        there: list[bool] = problem.given_there.tolist()
+        self._at_host = [NEVER if given else 0.0 for given in there]
         """When each value is in host memory, once it is made. Graph inputs are from the start."""
-        self._at_accelerator = [NEVER] * problem.values
+        self._at_accelerator = [0.0 if given else NEVER for given in there]
         self._down: list[float] = problem.copy_seconds[ACCELERATOR, HOST].tolist()
         self._up: list[float] = problem.copy_seconds[HOST, ACCELERATOR].tolist()
         self._seconds: list[list[float]] = problem.seconds.tolist()

@@ -192,13 +192,15 @@ class Line:
         made = np.full(problem.values, length, np.int64)
         free = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
         made[free] = turn[problem.value_producer[free]]
+        made[problem.given_there] = -1
         uses = problem.value_uses
         rows, readers = uses.rows[~uses.on_host], turn[uses.ops[~uses.on_host]]
-        on_host = np.where(problem.value_returned, length, -1)
+        on_host = np.where(problem.wanted_on_host, length, -1)
         on_host[uses.rows[uses.on_host]] = length
         np.maximum.at(on_host, rows, readers)
         on_accelerator = np.full(problem.values, length, np.int64)
         np.minimum.at(on_accelerator, rows, readers)
+        on_accelerator[problem.wanted_there] = -1
         return made, on_host, on_accelerator
 
 
