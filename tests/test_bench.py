@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,8 +17,10 @@ from hetpart.errors import MismatchError
 from hetpart.plan.bench import BenchReport
 from hetpart.report.bench_text import bench_parts
 from hetpart.report.layout import plain
+from hetpart.runtime import native
+from hetpart.runtime.feeds import random_feeds
 from hetpart.whatif import bench as benching
-from hetpart.whatif.bench import bench
+from hetpart.whatif.bench import How, bench, native_ways
 
 OPTIONS = {"hardware": "emulated", "shape": "batch=2"}
 
@@ -59,6 +63,40 @@ def test_autotune_keeps_the_fastest(path: Path, tmp_path: Path) -> None:
     assert report.kept == report.contenders[0].name
     kept = hetpart.load_plan(tmp_path / "best.hetpart")
     assert len(kept.partitions) == report.contenders[0].partitions
+
+
+def test_onnxruntime_fills_the_budget_by_its_own_rule_where_there_is_a_cuda_device(path: Path) -> None:
+    plan = hetpart.partition(path, hardware="l4", shape="batch=2", budget="3MB").plan
+    left_out: dict[str, str] = {}
+    ways = dict(native_ways(plan, How(emulate=False, native=True, say=print), left_out))
+    assert ways == {"one annotated session": "native", "ONNX Runtime's own budget": "own-budget"}
+    assert not left_out
+    assert list(dict(native_ways(plan, How(emulate=True, native=True, say=print), left_out))) == [
+        "one annotated session"
+    ]
+    assert "CUDA" in left_out["ONNX Runtime's own budget"]
+
+
+@pytest.mark.parametrize(("budget", "setting"), [("3MB", "2929,"), ("4096000", "4000,")])
+def test_its_budget_is_the_plans_in_kilobytes(
+    path: Path, monkeypatch: pytest.MonkeyPatch, budget: str, setting: str
+) -> None:
+    """What ONNX Runtime is told, and that it takes it: the CPU provider runs the model all the same."""
+    told: dict[str, str] = {}
+    real = native.annotated_session
+
+    def spied(one: Any, use: Any, settings: Any, entries: dict[str, str]) -> Any:
+        told.update(entries)
+        return real(one, use, settings, entries)
+
+    monkeypatch.setattr(native, "annotated_session", spied)
+    model = hetpart.partition(path, budget=budget, **OPTIONS)
+    feeds = random_feeds(model.plan.inputs, 0)
+    with hetpart.Session(model.bundle(), emulate=True, mode="own-budget") as own, model.session(emulate=True) as ours:
+        assert told["session.resource_cuda_partitioning_settings"] == setting
+        assert "session.layer_assignment_settings" not in told
+        for mine, theirs in zip(own.run(None, feeds), ours.run(None, feeds), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_other_results_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,9 @@ ANNOTATION = "layer_ann"
 """What ONNX Runtime from 1.25 on reads of a node's metadata."""
 LAYERS, WEIGHTS_FOLDER = "session.layer_assignment_settings", "session.model_external_initializers_file_folder_path"
 MANIFEST_FILE, OPTIONS_SUFFIX = "manifest.json", ".options.json"
+RESOURCES = "session.resource_cuda_partitioning_settings"
+"""Kilobytes of the CUDA provider, and a file of statistics, which may be left out from ONNX Runtime 1.25 on."""
+_KILOBYTE = 1024
 _HOST_LAYER, _ACCELERATOR_LAYER = "hetpart_host", "hetpart_accelerator"
 
 
@@ -82,6 +85,14 @@ def annotated_options(bundle: Bundle) -> dict[str, str]:
     kinds = {use.device.partition(":")[0] for use in bundle.plan.devices[1:]}
     rules = [f"{kind}(={_ACCELERATOR_LAYER})" for kind in sorted(kinds)]
     entries = {LAYERS: "; ".join([*rules, f"cpu(={_HOST_LAYER})"])}
+    return entries if bundle.weights is None else entries | {WEIGHTS_FOLDER: str(bundle.weights)}
+
+
+def budget_options(bundle: Bundle) -> dict[str, str]:
+    """The entries with which one session of ``whole_model`` fills the accelerator by ONNX Runtime's own rule."""
+    budgets = [use.budget_bytes for use in bundle.plan.devices[1:] if use.budget_bytes is not None]
+    kilobytes = f"{min(budgets) // _KILOBYTE}" if budgets else ""  # without a number it takes what is free
+    entries = {RESOURCES: f"{kilobytes},"}
     return entries if bundle.weights is None else entries | {WEIGHTS_FOLDER: str(bundle.weights)}
 
 

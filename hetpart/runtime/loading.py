@@ -30,14 +30,18 @@ class Loaded:
     """What the sessions read where it lies: it must outlive them."""
 
 
-def load(bundle: Bundle, settings: SessionSettings, *, native: bool, progress: Callable[[str], None] | None) -> Loaded:
+MODES = ("partitions", "native", "own-budget")
+"""How a plan is run: a session a partition; one of all, by annotations; one that fills the budget by its own rule."""
+
+
+def load(bundle: Bundle, settings: SessionSettings, *, mode: str, progress: Callable[[str], None] | None) -> Loaded:
     """Open the sessions of ``bundle``.
 
     Raises:
         HetpartError: a device does not answer, or ONNX Runtime refuses a partition.
     """
-    if native:
+    if mode != MODES[0]:
         one = native_bundle(bundle)
-        return Loaded(one, open_native(bundle, one, settings), ())
+        return Loaded(one, open_native(bundle, one, settings, own_rule=mode == MODES[2]), ())
     weights = mapped_weights(bundle, emulate=settings.emulate)
     return Loaded(bundle, open_sessions(bundle, settings, weights, progress), weights)

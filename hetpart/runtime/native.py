@@ -55,6 +55,7 @@ def native_bundle(bundle: Bundle) -> Bundle:
         timeline=None,
         passthrough={},
         states={},
+        homes={},
     )
     return Bundle(one, (whole_model(bundle).SerializeToString(),), bundle.weights)
 
@@ -72,12 +73,21 @@ def _require_annotations() -> None:
         )
 
 
-def open_native(bundle: Bundle, one: Bundle, settings: SessionSettings) -> list[onnxruntime.InferenceSession]:
-    """The one session of ``one``, which is ``native_bundle`` of ``bundle``, on all devices of the plan."""
-    from hetpart.plan.emit import annotated_options
+def open_native(
+    bundle: Bundle, one: Bundle, settings: SessionSettings, *, own_rule: bool = False
+) -> list[onnxruntime.InferenceSession]:
+    """The one session of ``one``, which is ``native_bundle`` of ``bundle``, on all devices of the plan.
+
+    Args:
+        bundle: The plan.
+        one: The same as one partition.
+        settings: Of the session.
+        own_rule: Let ONNX Runtime fill the budget by its own rule instead of the plan's annotations.
+    """
+    from hetpart.plan.emit import annotated_options, budget_options
 
     if not bundle.plan.partitions:
         return []
     used = [use for use in bundle.plan.devices[1:] if use.device in bundle.plan.used_devices]
     use = used[0] if used else bundle.plan.devices[HOST]
-    return [annotated_session(one, use, settings, annotated_options(bundle))]
+    return [annotated_session(one, use, settings, (budget_options if own_rule else annotated_options)(bundle))]

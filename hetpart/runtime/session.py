@@ -53,7 +53,8 @@ class Session(DescribedSession, RecordedSession):
         optimize: ONNX Runtime's graph optimisations.
         threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes those of ``sess_options``
             and, where these leave it open, the plan's.
-        mode: ``"native"`` leaves it to one ONNX Runtime session to run the plan, by annotations.
+        mode: ``"native"`` leaves it to one ONNX Runtime session to run the plan, by annotations; ``"own-budget"`` to
+            one that fills the plan's budget by ONNX Runtime's own rule, whatever the plan says.
         state: Inputs and the outputs that replace them, kept on their device from run to run: ``{"past": "present"}``,
             or ``"auto"`` for those that go by name; ``None`` takes the plan's, ``{}`` has none. A run need not be fed
             them, and returns them only where they are asked for.
@@ -77,7 +78,7 @@ class Session(DescribedSession, RecordedSession):
         bundle: str | PathLike[str] | Bundle,
         sess_options: onnxruntime.SessionOptions | None = None,
         *,
-        mode: Literal["partitions", "native"] = "partitions",
+        mode: Literal["partitions", "native", "own-budget"] = "partitions",
         state: StateOption = None,
         emulate: bool = False,
         optimize: bool = True,
@@ -93,12 +94,12 @@ class Session(DescribedSession, RecordedSession):
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph)
-        self.emulate, native = emulate, mode == "native"
+        self.emulate, native = emulate, mode != "partitions"
         self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads
         alone = native or len(opened.plan.partitions) < 2
         chosen = checked_providers(opened.plan, provider, emulate=emulate)
         settings = SessionSettings(emulate, optimize, self.threads, alone, sess_options, chosen, cuda_graph)
-        loaded = load(opened, settings, native=native, progress=progress)
+        loaded = load(opened, settings, mode=mode, progress=progress)
         self.plan: Plan = loaded.bundle.plan
         self.weights = opened.weights
         self._sessions, self._weights = loaded.sessions, loaded.weights

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetpart.compiler import PartitionedModel, partition
+from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InfeasibleError, MismatchError
 from hetpart.plan.bench import BenchReport, Contender
 from hetpart.runtime.compare import compare
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from hetpart.plan.model import Plan
 
-OURS = "hetpart"
+OURS, OWN_BUDGET = "hetpart", "ONNX Runtime's own budget"
+Mode = Literal["partitions", "native", "own-budget"]
 _RULES = ("all-cpu", "all-accelerator")
 _CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("overlap", {"overlap": True}),
@@ -98,7 +100,7 @@ def bench(
     left_out: dict[str, str] = {}
     plans = dict(_plans(Path(model), options, autotune, left_out, say))
     with ExitStack() as stack:
-        runners = list(_runners(stack, plans, left_out, _How(emulate, not autotune, say)))
+        runners = list(_runners(stack, plans, left_out, How(emulate, not autotune, say)))
         _measure(runners, random_feeds(runners[0].plan.inputs, _SEED), rounds, say)
         found = sorted((runner.contender() for runner in runners), key=lambda one: one.median_seconds)
     ours = plans[OURS].plan
@@ -150,7 +152,7 @@ def _work(plan: Plan) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class How:
     """How contenders are loaded."""
 
     emulate: bool
@@ -160,16 +162,17 @@ class _How:
 
 
 def _runners(
-    stack: ExitStack, plans: Mapping[str, PartitionedModel], left_out: dict[str, str], how: _How
+    stack: ExitStack, plans: Mapping[str, PartitionedModel], left_out: dict[str, str], how: How
 ) -> Iterator[_Runner]:
     """Every contender that can be loaded; each has run once."""
-    wanted = [(name, plan, False) for name, plan in plans.items()]
-    wanted += [("one annotated session", plans[OURS], True)] if how.native else []
-    for name, planned, native in wanted:
+    parted: Mode = "partitions"
+    wanted = [(name, plan, parted) for name, plan in plans.items()]
+    wanted += [(name, plans[OURS], mode) for name, mode in native_ways(plans[OURS].plan, how, left_out)]
+    for name, planned, mode in wanted:
         how.say(f"loading {name}")
         before = resident_bytes()
         try:
-            session = Session(planned.bundle(), emulate=how.emulate, mode="native" if native else "partitions")
+            session = Session(planned.bundle(), emulate=how.emulate, mode=mode)
         except HetpartError as error:
             if name == OURS:
                 raise
@@ -180,9 +183,19 @@ def _runners(
         results = session.run(outputs, random_feeds(planned.plan.inputs, _SEED))
         after = resident_bytes()
         grown = None if before is None or after is None else after - before
-        yield _Runner(name, session, planned.plan, not native, grown, [], results)
-    if how.native:
-        left_out["ONNX Runtime's own budget"] = "its partitioner counts memory of the CUDA provider alone"
+        yield _Runner(name, session, planned.plan, mode == "partitions", grown, [], results)
+
+
+def native_ways(plan: Plan, how: How, left_out: dict[str, str]) -> list[tuple[str, Mode]]:
+    """ONNX Runtime's own ways to run the model in one session; ``left_out`` says why one is none here."""
+    if not how.native:
+        return []
+    ways: list[tuple[str, Mode]] = [("one annotated session", "native")]
+    if how.emulate or not any(use.provider == Provider.CUDA for use in plan.devices):
+        left_out[OWN_BUDGET] = "its partitioner counts memory of the CUDA provider alone"
+    else:
+        ways.append((OWN_BUDGET, "own-budget"))
+    return ways
 
 
 def _measure(runners: list[_Runner], feeds: Mapping[str, Any], rounds: int, say: Callable[[str], None]) -> None:
