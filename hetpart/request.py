@@ -153,15 +153,16 @@ class Priced:
     def formulated(self, budgets: Mapping[str, int]) -> Formulation:
         """The placement problem under ``budgets`` and every constraint."""
         from hetpart.partitioner.formulate import formulate
+        from hetpart.partitioner.states import with_states
         from hetpart.partitioner.streamable import with_streaming
 
         found = formulate(self.graph, self.costs, self.pins, budgets)
         found = colocated(found, self.graph, self.request.constraints)
         found = kept(found, self.graph, self.request.constraints, self.costs.machine)
         stream = self.request.stream
-        if stream is False or self.request.constraints.limits:
-            return found
-        return with_streaming(found, self.graph, self.costs, asked=bool(stream))
+        if stream is not False and not self.request.constraints.limits:
+            found = with_streaming(found, self.graph, self.costs, asked=bool(stream))
+        return with_states(found, self.graph, self.request.constraints.states)
 
     def placed(
         self, formulation: Formulation, source: str | Placement = "optimal", time_limit: float | None = None

@@ -48,7 +48,7 @@ def _sets(graph: Graph, constraints: Constraints) -> Iterator[tuple[str, Sequenc
         found = [matched(pattern, graph, "the colocation") for pattern in colocation.patterns]
         yield f"the colocation {colocation.text!r}", sorted({op.id for ops in found for op in ops})
     for state in known_states(constraints.states, graph):
-        yield f"the state {state.text!r}", _keepers(state, graph)
+        yield f"the state {state.text!r}", keepers(state, graph)
 
 
 def known_states(states: Sequence[State], graph: Graph) -> tuple[State, ...]:
@@ -89,7 +89,7 @@ def _obstacles(problem: PlacementProblem, ops: Sequence[int]) -> Iterator[tuple[
         yield device, next(op for op in ops if not np.isfinite(problem.seconds[index, op]))
 
 
-def _keepers(state: State, graph: Graph) -> list[int]:
+def keepers(state: State, graph: Graph) -> list[int]:
     """What reads the state's old content and what makes the new."""
     given = _boundary(state.given, graph, graph.inputs, "input", state.text)
     returned = _boundary(state.returned, graph, graph.outputs, "output", state.text)

@@ -1,7 +1,6 @@
 """The contract between deciding and doing: frozen records that say what runs where, in which order, and why.
 
-Bytes are integers, seconds floats. Nothing here depends on how a plan was found, so ``runtime`` and ``report`` need no
-solver to read one.
+Bytes are integers, seconds floats. Nothing here depends on how a plan was found: who reads one needs no solver.
 """
 
 from __future__ import annotations
@@ -204,6 +203,8 @@ class DeviceUse:
     expected_activation_bytes: int | None = None
     """What an access profile lets expect of ``activation_bytes``, which take the most that values can be whose size
     only a run tells; ``None`` where no profile speaks of them."""
+    state_bytes: int = 0
+    """Of inputs that stay there from run to run, with room for their new content. Those that grow are estimated."""
 
     @property
     def headroom_bytes(self) -> int | None:
@@ -294,10 +295,6 @@ class Plan:
     @property
     def used_devices(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(partition.device for partition in self.partitions))
-
-    def home(self, name: str) -> str:
-        """The device on which the graph input or output ``name`` is handed over."""
-        return self.homes.get(name, self.devices[0].device)
 
     def device(self, name: str) -> DeviceUse:
         return next(use for use in self.devices if use.device == name)

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 AUTO = "auto"
+UPDATES = frozenset({"Scatter", "ScatterElements", "ScatterND"})
+"""They copy their first input to their output, unless these are one, and then write a few elements."""
+LOOKS = frozenset({"Gather", "GatherElements", "GatherND", "Shape", "Size"})
+"""Their output shares no memory with what they read."""
 _WORDS = re.compile(r"[a-z]+|\d+")
 _TIMES = frozenset(
     {

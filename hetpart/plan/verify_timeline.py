@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 
+from hetpart.plan.homes import home
 from hetpart.plan.model import Buffer, Partition, Plan
 from hetpart.plan.occupancy import Occupancy
 from hetpart.plan.streamed import streamed_weights
@@ -63,7 +64,7 @@ def read_too_early(plan: Plan) -> Iterator[str]:
     if run is None:
         return
     given = {(name, plan.devices[0].device) for name in streamed_weights(plan)}
-    given |= {(spec.name, plan.home(spec.name)) for spec in plan.inputs}
+    given |= {(spec.name, home(plan, spec.name)) for spec in plan.inputs}
     for place, readers in run.reads.items():
         writers = run.writes.get(place, 0)
         if place not in given and any(not run.before[task] & writers for task in _members(readers & ~writers)):
@@ -101,7 +102,7 @@ class _Run:
         tasks = _sound_tasks(plan)
         if not tasks:
             return None
-        run = cls(_certain(tasks), {}, {}, frozenset((spec.name, plan.home(spec.name)) for spec in plan.outputs))
+        run = cls(_certain(tasks), {}, {}, frozenset((spec.name, home(plan, spec.name)) for spec in plan.outputs))
         for position, task in enumerate(tasks):
             for masks, places in zip((run.writes, run.reads), _touched(plan, task), strict=True):
                 for place in places:

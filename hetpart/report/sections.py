@@ -57,6 +57,7 @@ def memory(plan: Plan) -> Iterator[RenderableType]:
         ("device", ">budget", ">peak", ">weights", ">buffers", ">live", ">sessions", ">to spare"),
         [_memory_row(use) for use in plan.devices],
     )
+    yield from _states(plan)
     for use in plan.devices:
         if use.expected_activation_bytes not in (None, use.activation_bytes):
             yield _expected(use, use.expected_activation_bytes or 0)
@@ -64,6 +65,12 @@ def memory(plan: Plan) -> Iterator[RenderableType]:
             yield _alive(use)
     if plan.residencies:
         yield line("Weights: ", "; ".join(_weights(plan)))
+
+
+def _states(plan: Plan) -> Iterator[RenderableType]:
+    for use in plan.devices:
+        if use.state_bytes:
+            yield line("States on ", name(use.device), f": {format_bytes(use.state_bytes)}, from run to run")
 
 
 def _memory_row(use: DeviceUse) -> tuple[str | Text, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetpart.errors import InvalidFeedError
+from hetpart.plan.homes import home
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dlpack import memory_of
@@ -102,12 +103,12 @@ class IOBinding:
 
     def _bind_on(self, name: str, device_type: str, device_id: int) -> None:
         """Note where an output is bound: on the host, or where the plan keeps it."""
-        device, home = f"{device_type}:{device_id}", self._plan.home(name)
+        device, at = f"{device_type}:{device_id}", home(self._plan, name)
         self._there.discard(name)
-        if device == home:
+        if device == at:
             self._there.add(name)
         elif device_type != "cpu":
-            hint = _HOST_HINT.format(home=home, name=name, device=device)
+            hint = _HOST_HINT.format(home=at, name=name, device=device)
             raise InvalidFeedError(f"the output {name!r} is bound on {device}", hint=hint)
 
     def _pointer(self, device_type: str, device_id: int, address: int) -> DevicePointer:
@@ -140,8 +141,8 @@ class IOBinding:
         """What lies on a device that the plan does not take it from is copied to the host."""
         if not isinstance(value, DevicePointer):
             return value
-        home = self._memories.get(self._plan.home(name))
-        kept = name in self._plan.homes and home is not None and value.lies_in(home)
+        memory = self._memories.get(home(self._plan, name))
+        kept = name in self._plan.homes and memory is not None and value.lies_in(memory)
         return value if kept else value.read(fresh_array(self._inputs[name]))
 
     def targets(self) -> dict[str, Any]:

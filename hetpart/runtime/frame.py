@@ -19,7 +19,7 @@ from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
 from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
-from hetpart.runtime.values import allocate
+from hetpart.runtime.values import address_of, allocate, fresh_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -290,16 +290,6 @@ class Stage:
         assert self.binding is not None
         memory = layout.memories[place[1]]
         self.binding.bind_output(place[0], memory.device_type, memory.device_id)
-
-
-def address_of(tensor: Any) -> int:
-    """Where the bytes of an array lie, or of an OrtValue."""
-    return tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
-
-
-def fresh_value(spec: ValueSpec, memory: Memory) -> onnxruntime.OrtValue:
-    """A new OrtValue for a value of known size."""
-    return allocate(spec, [size or 0 for size in spec.shape or ()], memory)
 
 
 def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:

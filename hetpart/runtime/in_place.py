@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetpart.plan.states import LOOKS, UPDATES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx
-
-_UPDATES = frozenset({"Scatter", "ScatterElements", "ScatterND"})
-"""They copy their first input to their output, unless these are one, and then write a few elements."""
-_LOOKS = frozenset({"Gather", "GatherElements", "GatherND", "Shape", "Size"})
-"""Their output shares no memory with what they read."""
 
 
 def is_updated_in_place(model: bytes, given: str, returned: str) -> bool:
@@ -31,12 +28,12 @@ def is_updated_in_place(model: bytes, given: str, returned: str) -> bool:
         return False
     before = _ancestors(graph, updates[0])
     others = [node for node in readers if node is not updates[0]]
-    return all(node.op_type in _LOOKS and set(node.output) & before for node in others)
+    return all(node.op_type in LOOKS and set(node.output) & before for node in others)
 
 
 def _overwrites(node: onnx.NodeProto, given: str) -> bool:
     plain = not node.domain or node.domain == "ai.onnx"
-    return plain and node.op_type in _UPDATES and node.input[0] == given and given not in node.input[1:]
+    return plain and node.op_type in UPDATES and node.input[0] == given and given not in node.input[1:]
 
 
 def _read(node: onnx.NodeProto) -> Iterator[str]:

@@ -124,6 +124,7 @@ def without_copies(plan: Plan, states: tuple[State, ...]) -> Plan:
             if copy.value not in old | new or (copy.value in new and (copy.value, copy.target) in read_there)
         ),
         buffers=tuple(buffer for buffer in plan.buffers if (buffer.value, buffer.device) not in gone),
+        homes={name: device for name, device in plan.homes.items() if name not in old | new},
         timeline=None,
     )
     return _repacked(kept, plan, {use.device for use in plan.devices if use.device != host}, states)
@@ -140,7 +141,8 @@ def _repacked(kept: Plan, plan: Plan, devices: set[str], states: tuple[State, ..
         use = plan.device(device)
         before = max((b.offset + b.nbytes for b in plan.buffers if b.device == device), default=0)
         nbytes = sum(state.nbytes for state in states if state.device == device)
-        _require_room(device, use.peak_bytes - before + packing.nbytes + nbytes, use.budget_bytes, nbytes)
+        others = use.peak_bytes - before - use.state_bytes
+        _require_room(device, others + packing.nbytes + nbytes, use.budget_bytes, nbytes)
     return replace(kept, buffers=tuple(buffers))
 
 

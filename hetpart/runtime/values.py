@@ -56,6 +56,16 @@ def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxrunti
     )
 
 
+def address_of(tensor: Any) -> int:
+    """Where the bytes of an array lie, or of an OrtValue."""
+    return tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
+
+
+def fresh_value(spec: ValueSpec, memory: Memory) -> onnxruntime.OrtValue:
+    """A new OrtValue for a value of known size."""
+    return allocate(spec, [size or 0 for size in spec.shape or ()], memory)
+
+
 def to_value(spec: ValueSpec, array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:
     """An OrtValue on the host with the content of an array; of a packed type, with that of its bytes."""
     packed = numpy_dtype(spec.dtype) is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hetpart.compiler import PartitionedModel
 from hetpart.graph.ir import Graph
+from hetpart.plan.homes import home
 from hetpart.plan.model import Plan
 
 Place = tuple[str, str]
@@ -29,6 +30,9 @@ class Run:
         self.values = {value.name: value for value in self.graph.values}
         self.host = self.plan.devices[0].device
         self.in_arena = {(buffer.value, buffer.device) for buffer in self.plan.buffers}
+        if any(use.state_bytes for use in self.plan.devices):
+            states = {*self.plan.states, *self.plan.states.values()}
+            self.in_arena |= {(name, home(self.plan, name)) for name in states}
         self.reads = self._reads()
 
     def _reads(self) -> dict[Place, int]:
@@ -41,9 +45,9 @@ class Run:
             place = copy.value, copy.source
             last[place] = max(last.get(place, 0), copy.step)
         for spec in self.plan.outputs:
-            last[spec.name, self.plan.home(spec.name)] = len(self.plan.partitions)
+            last[spec.name, home(self.plan, spec.name)] = len(self.plan.partitions)
         for name in self.plan.homes.keys() & {spec.name for spec in self.plan.inputs}:
-            last[name, self.plan.home(name)] = len(self.plan.partitions)
+            last[name, home(self.plan, name)] = len(self.plan.partitions)
         return last
 
     def base(self, device: str) -> int:
@@ -52,7 +56,8 @@ class Run:
         arena = max(
             (buffer.offset + buffer.nbytes for buffer in self.plan.buffers if buffer.device == device), default=0
         )
-        return weights + arena + self.plan.device(device).session_bytes
+        use = self.plan.device(device)
+        return weights + arena + use.session_bytes + use.state_bytes
 
     def take(self, device: str, inside: int) -> None:
         beside = sum(self.values[name].nbytes for name, where in self.present - self.in_arena if where == device)
@@ -63,7 +68,7 @@ class Run:
             self.take(use.device, 0)
 
     def simulate(self) -> dict[str, int]:
-        self.present = {(spec.name, self.plan.home(spec.name)) for spec in self.plan.inputs}
+        self.present = {(spec.name, home(self.plan, spec.name)) for spec in self.plan.inputs}
         waiting = list(self.plan.transfers)
         for step in range(len(self.plan.partitions) + 1):
             while waiting and waiting[0].step <= step:

@@ -12,9 +12,12 @@ from hetpart.devices import HOST
 from hetpart.graph.ir import ValueRole
 from hetpart.partitioner.assembly.specs import value_form
 from hetpart.partitioner.assembly.wide import pack_apart
+from hetpart.partitioner.problem import WHERE_USED
 from hetpart.plan.model import Buffer, ValueForm
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.assembly.spans import Spans
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.scores.liveness import Buffers
@@ -54,7 +57,9 @@ def arenas(formulation: Formulation, held: Buffers, spans: Spans | None = None) 
 
 
 def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | None) -> Arena:
-    mine = [int(row) for row in np.flatnonzero(held.device == device) if not _is_weight(formulation, held, int(row))]
+    states = is_state(formulation, held)
+    rows: list[int] = np.flatnonzero((held.device == device) & ~states).tolist()
+    mine = [row for row in rows if not _is_weight(formulation, held, row)]
     inside = [row for row in mine if _is_planned(formulation, int(held.value[row]), device)]
     outside = sorted(set(mine) - set(inside))
     placed = tuple(_interval(formulation, held, row) for row in inside)
@@ -74,6 +79,11 @@ def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | 
         packing.nbytes,
         most_alive(beside),
     )
+
+
+def is_state(formulation: Formulation, held: Buffers) -> NDArray[np.bool_]:
+    """(rows,) Whether it is a state where it stays: it lies beside the arena, and is counted as weights are."""
+    return held.at_home & (formulation.problem.kept[held.value] == WHERE_USED)
 
 
 def _is_weight(formulation: Formulation, held: Buffers, row: int) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.partitioner.assembly.arenas import is_state
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.plan.model import AliveValue, DeviceUse
 
@@ -34,6 +35,7 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
     here = solution.cut.devices == index
     activations = int(assembly.activations[here].max(initial=0))
     expected = assembly.expected
+    states = _state_bytes(assembly, index)
     return DeviceUse(
         device=device.name,
         model=device.model,
@@ -41,7 +43,7 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
         memory_bytes=device.memory_bytes,
         budget_bytes=None if budget == NO_BUDGET else budget,
         peak_bytes=int(used.weights[index] + activations + used.sessions[index]) + held_bytes,
-        weight_bytes=int(used.weights[index]),
+        weight_bytes=int(used.weights[index]) - states,
         buffer_bytes=held_bytes,
         activation_bytes=activations,
         session_bytes=int(used.sessions[index]),
@@ -50,7 +52,15 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
         seconds=float(problem.seconds[index, mine].sum()),
         ops=int(mine.sum()),
         expected_activation_bytes=None if expected is None else int(expected[here].max(initial=0)),
+        state_bytes=states,
     )
+
+
+def _state_bytes(assembly: Assembly, index: int) -> int:
+    """They come behind the weights."""
+    problem, first = assembly.formulation.problem, len(assembly.formulation.weights)
+    held = problem.held(assembly.solution.placement)[index, first:]
+    return int(held @ problem.weight_bytes[first:])
 
 
 def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[AliveValue, ...]]:
@@ -59,7 +69,7 @@ def _alive_at_peak(assembly: Assembly, device: int) -> tuple[int | None, tuple[A
     here = [partition for partition in range(cut.partitions) if cut.devices[partition] == device]
     if not here:
         return None, ()
-    mine = held.device == device
+    mine = (held.device == device) & ~is_state(assembly.formulation, held)
 
     def alive(step: int) -> NDArray[np.int64]:
         return np.flatnonzero(mine & (held.first <= step) & (step <= held.last))

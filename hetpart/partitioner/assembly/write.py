@@ -12,6 +12,7 @@ from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.assembly.explain import decisions
 from hetpart.partitioner.assembly.specs import value_spec
 from hetpart.partitioner.assembly.timeline import timeline
+from hetpart.partitioner.problem import NO_OP, WHERE_USED
 from hetpart.partitioner.search.solve import OPTIMAL
 from hetpart.plan.model import (
     Baseline,
@@ -69,11 +70,13 @@ def _outputs(assembly: Assembly, imported: ImportedModel) -> tuple[ValueSpec, ..
 
 
 def _homes(assembly: Assembly) -> dict[str, str]:
-    """Graph inputs and outputs that the caller keeps on an accelerator."""
+    """Graph inputs and outputs that the caller keeps on an accelerator, and states there."""
     formulation = assembly.formulation
     problem = formulation.problem
-    kept = np.flatnonzero(problem.given_there | problem.wanted_there).tolist()
-    return {formulation.values[index].name: problem.devices[int(problem.kept[index])] for index in kept}
+    homes = np.where(problem.kept == WHERE_USED, problem.home(assembly.solution.placement), problem.kept)
+    callers = problem.value_returned | (problem.value_producer == NO_OP)
+    kept = np.flatnonzero(callers & (homes > 0)).tolist()
+    return {formulation.values[index].name: problem.devices[int(homes[index])] for index in kept}
 
 
 def _prediction(assembly: Assembly) -> Prediction:

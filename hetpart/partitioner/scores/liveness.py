@@ -31,6 +31,8 @@ class Buffers:
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     nbytes: NDArray[np.int64]
+    at_home: NDArray[np.bool_]
+    """Whether it is where the value is made, or given."""
 
     def live(self, devices: int, steps: int) -> NDArray[np.int64]:
         """(D, steps + 1) Bytes alive at each step; the last is the hand-over to the caller."""
@@ -137,7 +139,14 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     arrival = np.where(copied[HOST], np.maximum(ready, arrival), arrival)
     last = np.where(owned, np.maximum(np.maximum(last_read, arrival), made), last_read)
     device, value = np.nonzero(owned | copied)
-    return Buffers(value, device.astype(np.int8), first[device, value], last[device, value], nbytes[device, value])
+    return Buffers(
+        value,
+        device.astype(np.int8),
+        first[device, value],
+        last[device, value],
+        nbytes[device, value],
+        owned[device, value],
+    )
 
 
 def _fetched(cut: Cut, first_read: NDArray[np.int64]) -> NDArray[np.int64]:

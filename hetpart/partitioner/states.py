@@ -1,0 +1,106 @@
+"""States in the placement problem: what stays on whichever device runs the ops that read and make it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.colocate import keepers, known_states
+from hetpart.partitioner.problem import WHERE_USED, Uses
+from hetpart.plan.states import LOOKS, UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetpart.constraints import State
+    from hetpart.graph.ir import Graph, Op, Value
+    from hetpart.partitioner.formulate import Formulation
+    from hetpart.partitioner.problem import PlacementProblem, Streaming
+
+
+def with_states(formulation: Formulation, graph: Graph, states: Sequence[State]) -> Formulation:
+    """``formulation`` where states are held as weights are, and are neither copied in nor handed out.
+
+    Those that kernels of an accelerator read from host memory, or leave there, no session could keep: they stay what
+    they were.
+    """
+    position = {value.name: index for index, value in enumerate(formulation.values)}
+    problem = formulation.problem
+    for state in known_states(states, graph):
+        given, returned = position[state.given], position[state.returned]
+        if _can_stay(problem, given, returned):
+            ends = formulation.values[given], formulation.values[returned]
+            problem = _staying(problem, given, returned, keepers(state, graph), _bytes(graph, *ends))
+    return replace(formulation, problem=problem)
+
+
+def _can_stay(problem: PlacementProblem, given: int, returned: int) -> bool:
+    uses = problem.value_uses
+    read_on_host = uses.on_host[uses.offsets[given] : uses.offsets[given + 1]].any()
+    made = problem.made[returned] and not problem.value_left_on_host[returned]
+    return bool(made and not read_on_host and not problem.value_returned[given])
+
+
+def _staying(problem: PlacementProblem, given: int, returned: int, ops: list[int], nbytes: int) -> PlacementProblem:
+    kept, sizes, copies = problem.kept.copy(), problem.value_bytes.copy(), problem.copy_seconds.copy()
+    kept[[given, returned]] = WHERE_USED
+    sizes[[given, returned]] = 0
+    copies[:, :, given] = 0.0
+    uses, more = problem.weight_uses, Uses.from_rows([[(op, False) for op in ops]])
+    return replace(
+        problem,
+        value_kept=kept,
+        value_bytes=sizes,
+        copy_seconds=copies,
+        weight_bytes=np.append(problem.weight_bytes, np.int64(nbytes)),
+        weight_uses=Uses(
+            np.append(uses.offsets, uses.offsets[-1] + len(ops)),
+            np.concatenate([uses.ops, more.ops]),
+            np.concatenate([uses.on_host, more.on_host]),
+        ),
+        streaming=_held(problem.streaming),
+    )
+
+
+def _held(streaming: Streaming | None) -> Streaming | None:
+    """A state is no weight that could be streamed."""
+    if streaming is None:
+        return None
+    return replace(
+        streaming, seconds=np.append(streaming.seconds, np.inf), nbytes=np.append(streaming.nbytes, np.int64(0))
+    )
+
+
+def _bytes(graph: Graph, given: Value, returned: Value) -> int:
+    """Old and new content side by side, or one block where the new is written over the old."""
+    return given.nbytes if _is_updated_in_place(graph, given, returned) else given.nbytes + returned.nbytes
+
+
+def _is_updated_in_place(graph: Graph, given: Value, returned: Value) -> bool:
+    """As a session sees it that has all of it in one partition: ``runtime.in_place`` judges what came of that."""
+    assert returned.producer is not None
+    update = graph.ops[returned.producer]
+    if not (_overwrites(update, given.id) and given.is_static) or given.id in graph.outputs:
+        return False
+    before = _ancestors(graph, update)
+    others = [op for op in graph.ops if given.id in op.uses and op.id != update.id]
+    return all(op.op_type in LOOKS and op.id in before for op in others)
+
+
+def _overwrites(update: Op, given: int) -> bool:
+    standard = update.domain in ("", "ai.onnx") and update.op_type in UPDATES
+    return standard and update.inputs[0] == given and given not in update.inputs[1:]
+
+
+def _ancestors(graph: Graph, op: Op) -> set[int]:
+    """Ops that ``op`` waits for."""
+    found: set[int] = set()
+    left = list(op.uses)
+    while left:
+        maker = graph.values[left.pop()].producer
+        if maker is not None and maker not in found:
+            found.add(maker)
+            left += graph.ops[maker].uses
+    return found
