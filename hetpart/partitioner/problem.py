@@ -205,7 +205,7 @@ class PlacementProblem:
         """(D, V) Devices on which some op, or the caller, reads each value."""
         needed = np.zeros((len(self.devices), self.values), np.bool_)
         needed[use_devices(self.value_uses, placement), self.value_uses.rows] = True
-        for device in range(len(self.devices)):
+        for device in range(len(self.devices) if self.value_kept is not None else 1):
             needed[device, self.value_returned & (self.kept == device)] = True
         return needed
 

@@ -165,9 +165,11 @@ def _runners(
     stack: ExitStack, plans: Mapping[str, PartitionedModel], left_out: dict[str, str], how: How
 ) -> Iterator[_Runner]:
     """Every contender that can be loaded; each has run once."""
-    parted: Mode = "partitions"
-    wanted = [(name, plan, parted) for name, plan in plans.items()]
-    wanted += [(name, plans[OURS], mode) for name, mode in native_ways(plans[OURS].plan, how, left_out)]
+    wanted: list[tuple[str, PartitionedModel, Mode]] = []
+    for name, planned in plans.items():
+        wanted.append((name, planned, "partitions"))
+    for name, mode in native_ways(plans[OURS].plan, how, left_out):
+        wanted.append((name, plans[OURS], mode))
     for name, planned, mode in wanted:
         how.say(f"loading {name}")
         before = resident_bytes()

@@ -118,10 +118,13 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
     home = problem.home(placement)
     made = _made_at(problem, cut)
     first_read, last_read = _reads(problem, placement, cut)
-    for device in range(len(problem.devices)):
-        last_read[device, problem.value_returned & (problem.kept == device)] = steps
-    # The caller holds what it gives on an accelerator.
-    last_read[home[problem.given_there], problem.given_there] = steps
+    last_read[HOST, problem.wanted_on_host] = steps
+    if problem.value_kept is not None:
+        there = np.flatnonzero(problem.wanted_there)
+        last_read[problem.kept[there], there] = steps
+        # The caller holds what it gives on an accelerator.
+        given = np.flatnonzero(problem.given_there)
+        last_read[home[given], given] = steps
     nbytes = np.broadcast_to(problem.value_bytes, first_read.shape)
     if problem.streamed is not None:
         first_read[:, problem.streamed] = _fetched(cut, first_read[:, problem.streamed])

@@ -91,8 +91,10 @@ def excess(problem: PlacementProblem, used: Usage) -> int:
 
 def weight_bytes(problem: PlacementProblem, placement: Placement, device: int) -> int:
     """Bytes of the weights that ``device`` holds, and of what the caller holds there as long."""
-    given = problem.value_bytes[problem.given_there & (problem.kept == device)].sum()
-    return int(problem.held(placement)[device] @ problem.weight_bytes + given)
+    weights = int(problem.held(placement)[device] @ problem.weight_bytes)
+    if problem.value_kept is None:
+        return weights
+    return weights + int(problem.value_bytes[problem.given_there & (problem.kept == device)].sum())
 
 
 def forced_placement(problem: PlacementProblem) -> Placement:
