@@ -265,3 +265,39 @@ def test_weights_that_fit_but_not_beside_the_activations() -> None:
     assert best is not None
     assert solution.cost == pytest.approx(best[0])
     assert 0 < solution.placement.sum() < 9
+
+
+def test_placements_over_several_accelerators_are_taken_and_drawn_but_not_searched() -> None:
+    both = [random_problem(seed, most_ops=14, sessions=True) for seed in range(30)]
+    problems = [with_another_accelerator(problem) for problem in both if problem.value_kept is None]
+    used: set[int] = set()
+    for seed, problem in enumerate(problems):
+        found = solve(problem, source=f"random:{seed}")
+        verdict = check(problem, found.placement, found.cut)
+        assert verdict.violations == ()
+        assert verdict.cost == pytest.approx(found.cost)
+        assert found.lower_bound <= found.cost
+        assert solve(problem, source=found.placement).cost == found.cost
+        used |= set(found.placement.tolist())
+        for source in ("optimal", "all-cpu"):
+            with pytest.raises(InvalidOptionError, match="two so far"):
+                solve(problem, source=source)
+    assert used == {0, 1, 2}
+
+
+def with_another_accelerator(problem: PlacementProblem) -> PlacementProblem:
+    """``problem`` with a third device like the second, as far from it as twice from the host."""
+    copies = np.zeros((3, 3, problem.values))
+    copies[:2, :2] = problem.copy_seconds
+    copies[2, 0], copies[0, 2] = copies[1, 0], copies[0, 1]
+    copies[1, 2] = copies[2, 1] = copies[1, 0] + copies[0, 1]
+    third = [0, 1, 1]
+    return replace(
+        problem,
+        devices=("cpu", "cuda:0", "cuda:1"),
+        seconds=problem.seconds[third],
+        copy_seconds=copies,
+        budgets=problem.budgets[third],
+        session_seconds=problem.session_seconds[third],
+        session_bytes=problem.session_bytes[third],
+    )
