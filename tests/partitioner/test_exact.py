@@ -94,7 +94,7 @@ def test_a_turned_group_costs_at_least_its_margin() -> None:
         found = margins(program, price, lambda: False)
         for placement in placements(problem):
             if accelerator_weights(problem, placement) <= problem.budgets[1]:
-                side = np.zeros(program.groups, np.int8)
+                side = np.ones(program.groups, np.int8)  # the caller's has no ops, and is always there
                 side[program.of_op] = placement
                 away = side != found.side
                 least = found.turned[away].max(initial=found.bound)
