@@ -70,11 +70,15 @@ class _Task:
                 problem, source=self.source, time_limit=time_limit, packing=laid_out, known=formulation.known
             )
         except NothingFitsError as error:
-            least = self._assembled(formulation, _unlimited(problem, error.shortage.placement))
+            least = self.arranged(formulation, error.shortage.placement)
             if not _excess(least).any():  # values that take each other's place can need less than what is alive
                 return least
             raise _RefusedError(least, error.shortage) from error
         return self._assembled(formulation, found)
+
+    def arranged(self, formulation: Formulation, placement: Placement) -> Assembly:
+        """``placement``, whether it fits or not."""
+        return self._assembled(formulation, _unlimited(formulation.problem, placement))
 
     def _assembled(self, formulation: Formulation, solution: Solution) -> Assembly:
         rule = self.source if isinstance(self.source, str) else "the placement file"
@@ -98,17 +102,35 @@ def place(
     try:
         return task.placed(formulation, time_limit)
     except _RefusedError as refused:
-        searched = isinstance(source, str) and source == OPTIMAL
-        needed = _least_found(task, refused, time_limit) if searched else refused.needed
-        raise _refusal(refused, needed) from refused
+        if not (isinstance(source, str) and source == OPTIMAL):
+            raise _refusal(refused, refused.needed) from refused
+        thrifty = _thriftiest(task, refused, time_limit)
+        if not _excess(thrifty).any():
+            return thrifty
+        raise _refusal(refused, _least_found(task, refused, thrifty, time_limit)) from refused
 
 
-def _least_found(task: _Task, refused: _RefusedError, time_limit: float) -> int:
+def _thriftiest(task: _Task, refused: _RefusedError, time_limit: float) -> Assembly:
+    """What is found where the device that fits worst has no memory, under the budgets that there are.
+
+    A search that is given a budget may miss what one with a smaller budget comes to, whose refusal named this budget.
+    """
+    formulation, device = refused.least.formulation, refused.device
+    try:
+        placement = task.placed(_with_budget(formulation, device, 0), time_limit).solution.placement
+    except _RefusedError as without:
+        placement = without.shortage.placement
+    found = task.arranged(formulation, placement)
+    return refused.least if np.delete(_excess(found), device).any() else found
+
+
+def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, time_limit: float) -> int:
     """A budget that does, of the device that fits worst, as small as halving the way to one that does not finds it."""
     formulation, device = refused.least.formulation, refused.device
     problem = formulation.problem
     low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
-    does = used = refused.needed
+    does = _peaks(thrifty)[device]
+    used = min(does, refused.needed)
     end = monotonic() + time_limit * _SEARCHED
     while used - low > used // _NARROW and monotonic() < end:
         middle = (low + used) // 2
@@ -123,13 +145,16 @@ def _least_found(task: _Task, refused: _RefusedError, time_limit: float) -> int:
 
 def _used(task: _Task, formulation: Formulation, device: int, budget: int, time_limit: float) -> int | None:
     """Bytes of ``device`` that the placement found under ``budget`` takes; ``None`` where none is found."""
-    budgets = formulation.problem.budgets.copy()
-    budgets[device] = budget
-    asked = replace(formulation, problem=replace(formulation.problem, budgets=budgets))
     try:
-        return _peaks(task.placed(asked, max(time_limit, 0.0)))[device]
+        return _peaks(task.placed(_with_budget(formulation, device, budget), max(time_limit, 0.0)))[device]
     except _RefusedError:
         return None
+
+
+def _with_budget(formulation: Formulation, device: int, budget: int) -> Formulation:
+    budgets = formulation.problem.budgets.copy()
+    budgets[device] = budget
+    return replace(formulation, problem=replace(formulation.problem, budgets=budgets))
 
 
 def _unlimited(problem: PlacementProblem, placement: Placement) -> Solution:
