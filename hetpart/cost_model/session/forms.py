@@ -21,6 +21,13 @@ def wide_made(made: Made) -> Made:
     return replace(made, value=-1 - made.value, nbytes=2 * made.nbytes, form=form)
 
 
+def last_made(value: Value) -> Made:
+    """``value`` with its channels last."""
+    made = plain_made(value)
+    form = None if made.form is None else (made.form[0], *made.form[2:-1], made.form[1], made.form[-1])
+    return replace(made, value=-1 - value.id, form=form)
+
+
 def blocked_made(value: Value, over: tuple[int, ...] = ()) -> Made:
     """``value`` with its channels in blocks, which may lie ``over`` others."""
     return Made(-1 - value.id, blocked_nbytes(value), blocked_form(value), over=over)

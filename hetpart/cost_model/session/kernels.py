@@ -9,9 +9,10 @@ from math import prod
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
-from hetpart.cost_model.session.forms import blocked_made, plain_made, wide_made
-from hetpart.cost_model.session.layout import reads_blocked
+from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made, wide_made
+from hetpart.cost_model.session.layout import convolves_bytes, reads_blocked
 from hetpart.cost_model.session.merge import PARTS, head_of, merged
+from hetpart.cost_model.session.order import in_order
 from hetpart.cost_model.session.reuse import Form, Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
 from hetpart.cost_model.session.widened import HALF, cancelled, widened
@@ -66,25 +67,6 @@ def session_kernels(
     return in_order(session.kernels, session.index)
 
 
-def in_order(kernels: Sequence[Kernel], index: Sequence[int]) -> tuple[Kernel, ...]:
-    """Kernels as ONNX Runtime's depth-first walk from the outputs visits them: what has the highest number first."""
-    producer = {made.value: position for position, kernel in enumerate(kernels) for made in kernel.makes}
-    before = [{producer[v] for v in kernel.reads if v in producer} for kernel in kernels]
-    inner = {position for sources in before for position in sources}
-    stack = [(p, False) for p in sorted(range(len(kernels)), key=lambda p: index[p]) if p not in inner]
-    seen: set[int] = set()
-    order: list[Kernel] = []
-    while stack:
-        position, leaving = stack.pop()
-        if leaving:
-            order.append(kernels[position])
-        elif position not in seen:
-            seen.add(position)
-            stack.append((position, True))
-            stack += [(p, False) for p in sorted(before[position], key=lambda p: index[p]) if p not in seen]
-    return tuple(order)
-
-
 @dataclass(slots=True)
 class _Session:
     """Kernels as they come to be.
@@ -117,7 +99,9 @@ class _Session:
             self._add_wide(members)
             return
         in_blocks = self._read_in_blocks(members) if self._on_cpu else None
-        if in_blocks is None:
+        if self._on_cpu and convolves_bytes(members):
+            self._add_last(members)
+        elif in_blocks is None:
             self._add_plain(members)
         else:
             self._add_blocked(members, in_blocks)
@@ -197,6 +181,19 @@ class _Session:
         made = tuple(blocked_made(self.graph.values[v], over) for v in last.results)
         index = last.id + 2 * len(self.graph.ops)
         self._append(self._gated(Kernel(numbers, made, ops=self._ids(_computing(members))), members, index), index)
+
+    def _add_last(self, members: tuple[Op, ...]) -> None:
+        """A kernel that reads and makes channels last; what it reads is turned where it is not so already."""
+        source, *others = self._reads(members)
+        for value in dict.fromkeys(others):
+            self.need_plain(value)
+        if -1 - source not in self.there:
+            turned = last_made(self.graph.values[source])
+            self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
+        made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
+        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
+        kernel = Kernel((-1 - source, *others), made, scratch, self._ids(_computing(members)))
+        self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
         reads = self._reads(members)

@@ -1,4 +1,4 @@
-"""Which ops the CPU provider computes on channels in blocks, and where values are reordered for it."""
+"""Which ops the CPU provider computes on channels in blocks, or last, and where values are reordered for it."""
 
 from __future__ import annotations
 
@@ -51,6 +51,13 @@ def reads_blocked(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) 
     if rule is None or not made or blocked_form(made[0]) is None:
         return None
     return rule(op, graph, arrives_blocked)
+
+
+def convolves_bytes(members: tuple[Op, ...]) -> bool:
+    """Whether the kernel is a QLinearConv, with channels last: ONNX Runtime transposes what it reads and makes."""
+    last = members[-1]
+    on_integers = last.op_type == "QuantizeLinear" and any(op.op_type == "Conv" for op in members)
+    return on_integers or (last.op_type == "QLinearConv" and not last.domain)
 
 
 def _convolution(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:

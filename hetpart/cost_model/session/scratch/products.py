@@ -11,6 +11,8 @@ from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, QUANT
 SUM_BYTES = 4
 """Products of bytes are summed up as int32."""
 POINTER_BYTES = 8
+IMAGE_AXES = 2
+"""Of what has more, all groups are unfolded at once."""
 WEIGHT, WEIGHT_ZERO = 3, 5
 """Inputs of QLinearConv."""
 CHANNELS = 4
@@ -73,11 +75,12 @@ def _convolution_of_bytes(o: Operands, weight: tuple[int, ...], *, symmetric: bo
     filters, inner, *kernel = (*weight, 1, 1)[: max(2, len(weight))]
     pixels, taps = prod(o.output_shape()[2:]), prod(kernel)
     plain = taps == 1 and o.shape(0)[2:] == o.output_shape()[2:]
-    depthwise = inner == 1 and filters == o.integer("group", 1)
-    if symmetric and (depthwise or inner % CHANNELS == 0):
+    groups = o.integer("group", 1)
+    depthwise = inner == 1 and filters == groups
+    if symmetric and (depthwise or (groups == 1 and inner % CHANNELS == 0)):
         return at_once(0 if plain else pixels * taps * POINTER_BYTES)
-    unfolded = 0 if plain else pixels * taps * inner * o.integer("group", 1)
-    return at_once(unfolded, SUM_BYTES * pixels * filters)
+    unfolded = 0 if plain else pixels * taps * inner * (groups if len(kernel) > IMAGE_AXES else 1)
+    return at_once(SUM_BYTES * pixels * filters, unfolded)
 
 
 @scratch("AveragePool", domain=QUANTIZED)

@@ -1,0 +1,76 @@
+"""Convolutions of bytes, and what ONNX Runtime transposes for them: memory is what its arena says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+from tests.cost_model.float_models import Sizes, Weights, feeds_of, model_of
+from tests.cost_model.test_scratch import REACH, quantized
+
+
+def convolved(given: Sizes, made: Sizes, weight: Sizes, dtype: type = np.int8, **options: Any) -> Any:
+    """A QLinearConv, which ONNX Runtime runs with channels last."""
+    node = helper.make_node("QLinearConv", [*"qszw", "s", "wz", *"sz"], ["out"], **options)
+    return quantized(node, given, made, {"w": np.ones(weight, dtype), "wz": np.array(0, dtype)})
+
+
+def convolved_twice() -> Any:
+    """What is between two convolutions stays with channels last."""
+    names, window = [*"szw", "s", "wz", *"sz"], {"pads": [1] * 4}
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        helper.make_node("QLinearConv", ["q", *names], ["c"], **window),
+        helper.make_node("QLinearConv", ["c", *names], ["out"], **window),
+        helper.make_node("DequantizeLinear", ["out", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    weights: Weights = {"w": np.ones((32, 32, 3, 3), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
+    return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 32, 56, 56)}, weights)
+
+
+def convolved_between_quantizers(kernel: int) -> Any:
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["left"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "wz"], ["right"]),
+        helper.make_node("Conv", ["left", "right"], ["made"], pads=[kernel // 2] * 4),
+        helper.make_node("QuantizeLinear", ["made", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    weights: Weights = {"w": np.ones((64, 32, kernel, kernel), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
+    return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 64, 56, 56)}, weights)
+
+
+CASES: dict[str, Any] = {
+    "QLinearConv": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 3, 3), pads=[1] * 4),
+    "QLinearConv of single pixels": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 1, 1)),
+    "QLinearConv in groups": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 16, 3, 3), pads=[1] * 4, group=2),
+    "QLinearConv by channel": convolved((1, 32, 56, 56), (1, 32, 56, 56), (32, 1, 3, 3), pads=[1] * 4, group=32),
+    "QLinearConv of few channels": convolved(
+        (1, 3, 112, 112), (1, 64, 56, 56), (64, 3, 7, 7), pads=[3] * 4, strides=[2, 2]
+    ),
+    "QLinearConv of two images by unsigned weights": convolved(
+        (2, 32, 56, 56), (2, 64, 56, 56), (64, 32, 3, 3), np.uint8, pads=[1] * 4
+    ),
+    "two QLinearConv": convolved_twice(),
+    "Conv between quantizers": convolved_between_quantizers(3),
+    "Conv of single pixels between quantizers": convolved_between_quantizers(1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_convolution_of_bytes_takes_is_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
+    model = CASES[name]
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
