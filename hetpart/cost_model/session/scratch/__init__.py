@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
-from hetpart.cost_model.session.scratch import attention, einsum, elementwise, experts, images, products, recurrent
+from hetpart.cost_model.session.scratch import (
+    attention,
+    einsum,
+    elementwise,
+    experts,
+    images,
+    products,
+    recurrent,
+    signals,
+)
 from hetpart.cost_model.session.scratch.table import QUANTIZED, SCRATCH
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
 __all__ = ["FAMILIES", "SCRATCH", "scratch_of"]
 
-FAMILIES = (attention, einsum, elementwise, experts, images, products, recurrent)
+FAMILIES = (attention, einsum, elementwise, experts, images, products, recurrent, signals)
 """Modules that fill the table when they are imported."""
 
 
