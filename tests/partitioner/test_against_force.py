@@ -1,4 +1,4 @@
-"""The solver beside the best of all placements: more than a thousand small problems with all there can be."""
+"""The solver beside the best of all placements: thousands of small problems with all there can be."""
 
 from __future__ import annotations
 
@@ -49,6 +49,16 @@ def ratios(problems: list[PlacementProblem]) -> list[float]:
 
 
 @pytest.mark.parametrize("part", range(10))
+def test_two_states_of_few_ops(part: int) -> None:
+    seeds = range(200 * part, 200 * part + 200)
+    found = ratios(
+        [random_problem(seed + 10**7, most_ops=7, budget=BUDGETS[seed % 6], sessions=seed % 4 < 2) for seed in seeds]
+    )
+    assert len(found) > 120
+    assert np.mean(found) <= 1.01
+
+
+@pytest.mark.parametrize("part", range(6))
 def test_two_states(part: int) -> None:
     seeds = range(100 * part, 100 * part + 100)
     found = ratios(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.search.polish import flipped
 
@@ -41,11 +42,36 @@ def _nearness(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
 
 
 def _nearest_of_all(scorer: Scorer, wiring: Wiring, start: Scored) -> Scored:
-    subsets = (
-        [group for bit, group in enumerate(wiring.movable) if chosen >> bit & 1]
-        for chosen in range(2 ** len(wiring.movable))
-    )
-    return min((scorer.score(flipped(wiring, start.placement, subset)) for subset in subsets), key=_nearness)
+    """Those that hold least are scored first, until weights alone take the others further beyond the budget."""
+    sides = _all_sides(wiring, start)
+    excess = _least_excess(wiring, sides)
+    best = start
+    for row in np.argsort(excess, kind="stable").tolist():
+        if excess[row] > best.excess:
+            break
+        best = min(best, scorer.score(sides[row, wiring.groups.of_op]), key=_nearness)
+    return best
+
+
+def _all_sides(wiring: Wiring, start: Scored) -> NDArray[np.int8]:
+    """(rows, groups) The device of every group, in every way that the movable ones can stand."""
+    side = np.zeros(len(wiring.groups), np.int8)
+    side[wiring.groups.of_op] = start.placement
+    count = len(wiring.movable)
+    sides = np.tile(side, (2**count, 1))
+    sides[:, list(wiring.movable)] = np.arange(2**count)[:, None] >> np.arange(count) & 1
+    return sides
+
+
+def _least_excess(wiring: Wiring, sides: NDArray[np.int8]) -> NDArray[np.int64]:
+    """(rows,) Bytes over the accelerator's budget that weights alone make."""
+    groups, budget = wiring.groups, int(wiring.problem.budgets[ACCELERATOR])
+    if budget == NO_BUDGET:
+        return np.zeros(len(sides), np.int64)
+    reads = np.zeros((len(groups), len(groups.weight_bytes)), np.int64)
+    reads[np.repeat(np.arange(len(groups)), np.diff(groups.weights.offsets)), groups.weights.weights] = 1
+    held = (sides @ reads > 0) @ groups.weight_bytes
+    return np.maximum(held - budget, 0)
 
 
 def _moves(wiring: Wiring, scored: Scored) -> list[list[int]]:
