@@ -137,7 +137,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
         headroom: What stays free of every accelerator's budget: ``"1GB"`` or ``"10%"``.
         max_partitions: How many pieces the model is cut into at most.
         min_gain: What one more cut must save at least: ``"5%"`` of the latency or ``"1ms"``.
-        io: Where graph inputs are read and graph outputs made: ``{"logits": "cuda:0"}`` or ``"logits=cuda:0"``.
+        io: Where graph inputs are given and graph outputs handed over: ``{"logits": "cuda:0"}`` or ``"logits=cuda:0"``.
         state: Inputs and the outputs that replace them, each pair kept on one device: ``{"past": "present"}``, or
             ``"auto"`` for those whose names and shapes tell.
         placement: ``"optimal"``, ``"random:SEED"``, ``"all-cpu"``, ``"all-accelerator"``, ``"fill-in-order"``,

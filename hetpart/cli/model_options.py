@@ -46,7 +46,7 @@ _REQUEST: Mapping[str, Callable[..., Any]] = {
     ),
     "min_gain": click.option("--min-gain", metavar="GAIN", help="What one more cut must save at least: 5% or 1ms."),
     "io": click.option(
-        "--io", multiple=True, metavar="NAME=DEVICE", help="Where an input is read, an output made. Repeatable."
+        "--io", multiple=True, metavar="NAME=DEVICE", help="Where an input is given, an output handed over. Repeatable."
     ),
     "state": click.option(
         "--state",
