@@ -162,3 +162,21 @@ def test_files_that_take_each_others_place_are_refused(tmp_path, monkeypatch, zo
     assert told in " ".join(shown.output.split())
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     assert Path("model.onnx").read_bytes() == content
+
+
+UNKNOWN = model("""unknown (float[4] x, int64[1] twice) => (float[n] t, float[4] z) {
+    [odd] y = my.dom.Foo (x)
+    [tile] t = Tile (x, twice)
+    [relu] z = Relu (y)
+}""")
+UNKNOWN.opset_import.add(domain="my.dom", version=1)
+
+
+def test_what_is_not_known_is_told_with_its_reason(tmp_path: Path) -> None:
+    onnx.save(UNKNOWN, tmp_path / "unknown.onnx")
+    result = CliRunner().invoke(main, ["annotate", str(tmp_path / "unknown.onnx"), "--hardware", "l4+epyc"])
+    said = " ".join(result.output.split())
+    assert result.exit_code == 0, result.output
+    assert "no cost formula for Foo: priced conservatively" in said
+    assert "the size of 2 values is known only in a run: estimated" in said
+    assert "– odd: no provider knows my.dom.Foo" in said

@@ -20,13 +20,14 @@ from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
-from hetpart.graph.ir import Graph, Op, Value
+from hetpart.graph.ir import Graph, Op, Value, ValueKind
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
     from hetpart.cost_model.breakdown import Row
 
 _LOOPS_SHOWN = 5
+_TYPES_SHOWN = 5
 AS_FAST = 1.05
 """Devices whose times differ by less are called equally fast."""
 
@@ -78,7 +79,19 @@ class Costs:
             f"trip count taken from the limit in the model for {_listed(limited)}, which a condition may end before;"
             " --trip-count NAME=N tells it"
         )
-        return (*([unknown] if guessed else []), *([most] if limited else []))
+        return (*self._guesses, *([unknown] if guessed else []), *([most] if limited else []))
+
+    @property
+    def _guesses(self) -> tuple[str, ...]:
+        """Ops without a formula, and values whose size no shape tells."""
+        types = sorted({self.graph.ops[cost.op].op_type for cost in self.ops if not cost.known})
+        listed = ", ".join(types[:_TYPES_SHOWN]) + (", …" if len(types) > _TYPES_SHOWN else "")
+        sizes = sum(not value.is_static and value.kind == ValueKind.TENSOR for value in self.graph.values)
+        estimated = f"the size of {format_count(sizes, 'value')} is known only in a run: estimated"
+        return (
+            *([f"no cost formula for {listed}: priced conservatively"] if types else []),
+            *([estimated] if sizes else []),
+        )
 
     def rows(self, by: str = "op", depth: int | None = None) -> tuple[Row, ...]:
         """A row for every ``op``, ``type`` or module ``scope``, as ``breakdown.rows_of`` makes them."""

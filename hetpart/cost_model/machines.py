@@ -21,15 +21,22 @@ A TOML file says the same with figures of its own. Whatever it leaves out comes 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from hetpart.cost_model import calibrated
-from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration
-from hetpart.cost_model.detect import DriverGpu, Processor, driver_gpus, this_processor
+from hetpart.cost_model.calibrated import AcceleratorCalibration
+from hetpart.cost_model.detect import DriverGpu, driver_gpus
+from hetpart.cost_model.processors import (
+    THIS_PROCESSOR,
+    at_work,
+    matching_profile,
+    measured_figures,
+    named_processor,
+    this_machines_processor,
+)
 from hetpart.cost_model.profiles import (
     BACK,
     FILE_HINT,
@@ -48,13 +55,10 @@ from hetpart.cost_model.profiles import (
 )
 from hetpart.devices import Link, Machine, Provider
 from hetpart.errors import InvalidOptionError
-from hetpart.rates import KernelRates
 
 __all__ = ["free_memory_bytes", "load_machine", "profile_names"]
 
 DEFAULT_ACCELERATOR = "l4"
-DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
-THIS_PROCESSOR = "host"
 SPEED_FACTOR = "speed_factor"
 _SHARED_FIGURES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency")
 
@@ -88,7 +92,7 @@ def free_memory_bytes(machine: Machine) -> int | None:
 
 def _this_machine(threads: int) -> Machine:
     gpus = driver_gpus()
-    processor, words = _this_cpu(threads)
+    processor, words = this_machines_processor(threads)
     if not gpus:
         accelerator = load_profile(DEFAULT_ACCELERATOR)
         return _assemble(
@@ -107,7 +111,7 @@ def _this_machine(threads: int) -> Machine:
 
 def _driver_profile(gpu: DriverGpu) -> tuple[Profile, str]:
     """The profile of a GPU by its driver's name for it; ``l4``'s rates with its own memory where none matches."""
-    profile = _matching(gpu.name, Kind.ACCELERATOR)
+    profile = matching_profile(gpu.name, Kind.ACCELERATOR)
     words = f"the GPU its driver names, {gpu.name}"
     if profile is None:
         profile = load_profile(DEFAULT_ACCELERATOR)
@@ -116,35 +120,13 @@ def _driver_profile(gpu: DriverGpu) -> tuple[Profile, str]:
     return profile.with_figures(memory, "the driver's memory.total"), words
 
 
-def _this_cpu(threads: int) -> tuple[Profile, str]:
-    """This machine's processor: as calibrated, else the profile its name matches, scaled to its cores and memory."""
-    processor = this_processor()
-    usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
-    profile = _matching(processor.name, Kind.CPU) or load_profile(usual)
-    own = _with_own_memory(_on_cores(profile, processor.cores), processor)
-    found = calibrated.load()
-    own = own if found is None else _calibrated(own, found, threads)
-    how = f"priced as {profile.name}" if found is None or own.rates is None else f"calibrated with {found.runtime}"
-    return own, f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, {how})"
-
-
-def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:
-    """The figures and kernels that ``hetpart calibrate`` measured here, where it did with so many threads."""
-    rates = found.rates(threads)
-    if rates is None:
-        return profile
-    return replace(
-        profile.with_figures(_figures(rates), f"hetpart calibrate, ONNX Runtime {found.runtime}"), rates=rates
-    )
-
-
 def _measured_accelerator(
     accelerator: Profile, link: Profile, measured: AcceleratorCalibration, runtime: str
 ) -> tuple[Profile, Profile]:
     """A GPU's profile and its link's with what ``hetpart calibrate`` measured of them here."""
     source = f"hetpart calibrate, ONNX Runtime {runtime}"
     rates = measured.rates
-    own = replace(accelerator.with_figures(_figures(rates), source), rates=rates)
+    own = replace(accelerator.with_figures(measured_figures(rates), source), rates=rates)
     ways = {"": True, BACK: False}
     figures = {
         key + suffix: measured.bandwidth(inwards=inwards, pinned=pinned)
@@ -152,45 +134,6 @@ def _measured_accelerator(
         for key, pinned in (("bandwidth", True), ("pageable_bandwidth", False))
     }
     return own, link.with_figures({**figures, "latency": measured.latency}, source)
-
-
-def _figures(rates: KernelRates) -> dict[str, float]:
-    return {
-        "bandwidth": rates.bandwidth,
-        "bandwidth_efficiency": 1.0,
-        "efficiency": 1.0,
-        "launch_seconds": rates.launch_seconds,
-        "random_bandwidth": rates.random_bandwidth,
-        "session_seconds": rates.session_seconds,
-        **{f"{PEAK}.{dtype}": rate for dtype, rate in rates.peak_flops.items()},
-    }
-
-
-def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
-    if processor.memory_bytes is None:
-        return profile
-    return profile.with_figures({"memory_bytes": float(processor.memory_bytes)}, "MemTotal of /proc/meminfo")
-
-
-def _on_cores(profile: Profile, cores: int) -> Profile:
-    """A processor's profile with ``cores`` cores: arithmetic in proportion, memory up to its own limit."""
-    figures = profile.figures
-    share = cores / figures["cores"]
-    bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])
-    scaled = {key: rate * share for key, rate in figures.items() if key.startswith(PEAK)} | {
-        "cores": float(cores),
-        "bandwidth": bandwidth,
-        "random_bandwidth": figures["random_bandwidth"] * bandwidth / figures["bandwidth"],
-    }
-    sources = {key: f"{profile.sources.get(key, '')}; scaled to {cores} cores" for key in scaled}
-    return profile.with_figures(scaled, sources)
-
-
-def _matching(name: str, kind: Kind) -> Profile | None:
-    for candidate in map(load_profile, profile_names(kind)):
-        if any(re.search(pattern, name) for pattern in candidate.patterns):
-            return candidate
-    return None
 
 
 def _from_names(spec: str, threads: int) -> Machine:
@@ -201,7 +144,7 @@ def _from_names(spec: str, threads: int) -> Machine:
             hint="write ACCELERATOR[+CPU[+LINK]], such as h100+epyc+pcie5, or the path of a TOML file",
         )
     accelerator = find_profile(parts[0], Kind.ACCELERATOR)
-    processor, words = _named_cpu(parts[1] if len(parts) > 1 else THIS_PROCESSOR, threads)
+    processor, words = named_processor(parts[1] if len(parts) > 1 else THIS_PROCESSOR, threads)
     link = find_profile(parts[2], Kind.LINK) if len(parts) > 2 else _own_link(accelerator, processor)
     origin = f"--hardware {spec}: {accelerator.title} with {words} over {link.title}"
     return _assemble(processor, [(accelerator, link)], threads, origin)
@@ -218,20 +161,13 @@ def _own_link(accelerator: Profile, processor: Profile) -> Profile:
     return link.with_figures({**rates, "latency": found.link_seconds}, source)
 
 
-def _named_cpu(name: str, threads: int) -> tuple[Profile, str]:
-    if name == THIS_PROCESSOR:
-        return _this_cpu(threads)
-    profile = find_profile(name, Kind.CPU)
-    return profile, profile.title
-
-
 def _from_file(path: Path, threads: int) -> Machine:
     table = read_toml(path)
     unknown = sorted(set(table) - {"name", "host", "accelerator"})
     if unknown:
         raise InvalidOptionError(f"{path}: unknown key {', '.join(unknown)}", hint="known: name, host, accelerator")
     host = _table(table.get("host", {}), path)
-    processor = _adjusted(_named_cpu(str(host.get("profile", THIS_PROCESSOR)), threads)[0], host)
+    processor = _adjusted(named_processor(str(host.get("profile", THIS_PROCESSOR)), threads)[0], host)
     entries = table.get("accelerator", [])
     rows = [_table(row, path) for row in cast("list[object]", entries)] if isinstance(entries, list) else []
     if not rows:
@@ -269,8 +205,7 @@ def _table(entry: object, path: Path) -> dict[str, object]:
 
 
 def _assemble(processor: Profile, accelerators: list[tuple[Profile, Profile]], threads: int, origin: str) -> Machine:
-    fewer = 0 < threads < processor.figures["cores"] and processor.rates is None
-    working = _on_cores(processor, threads) if fewer else processor
+    working = at_work(processor, threads)
     host = device_of(working, "cpu", threads)
     devices = [host]
     links: list[Link] = []

@@ -21,7 +21,9 @@ _TITLES = {By.OP: "Ops", By.TYPE: "Op types", By.SCOPE: "Modules"}
 _LEGEND = (
     "C compute-bound, M memory-bound, L launch-bound; share of the time with every op on its fastest device, no copies"
 )
-_LACKING = f"; {_NONE} no kernel on that device: --json has the reason"
+_LACKING = f"; {_NONE} no kernel on that device"
+_REASONS = 3
+"""Of ops without a kernel, that are shown."""
 _MARKS = {Bound.COMPUTE: ("C", "red"), Bound.MEMORY: ("M", "cyan"), Bound.LAUNCH: ("L", "yellow")}
 
 
@@ -33,6 +35,7 @@ def costs_parts(costs: Costs, rows: Sequence[Row], by: str, top: int) -> Iterato
     yield table(_headers(costs, by), [_row(row, total.seconds, by) for row in rows[:top]])
     lacking = any(there.seconds is None for row in rows[:top] for there in row.devices)
     yield line((_LEGEND + (_LACKING if lacking else ""), "dim"))
+    yield from (line((f"{_NONE} {why}", "dim")) for why in _lacking(costs))
     if len(rows) > top:
         yield line((f"… and {format_count(len(rows) - top, 'row')} more: --top N, --csv FILE or --json", "dim"))
 
@@ -46,6 +49,17 @@ def _opening(costs: Costs, total: Row) -> Iterator[tuple[str | Text, str | Text]
     for device, there in zip(machine.devices, total.devices, strict=True):
         yield name(device.name), Text.assemble(name(device.model), ": ", _whole(there))
     yield from (("Note", name(note)) for note in costs.notes)
+
+
+def _lacking(costs: Costs) -> Iterator[str]:
+    """Why ops have no kernel on a device, each reason once with the first of its ops."""
+    first: dict[str, str] = {}
+    for cost in costs.ops:
+        for why in filter(None, cost.missing):
+            first.setdefault(why, costs.graph.ops[cost.op].name)
+    yield from (f"{op}: {why}" for why, op in list(first.items())[:_REASONS])
+    if len(first) > _REASONS:
+        yield f"… and {format_count(len(first) - _REASONS, 'reason')} more: --json"
 
 
 def _whole(there: OnDevice) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetpart.cost_model import machines
+from hetpart.cost_model import machines, processors
 from hetpart.cost_model.detect import DriverGpu, Processor, parse_driver_answer
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.devices import Provider
@@ -13,7 +13,7 @@ from hetpart.errors import InvalidOptionError
 
 @pytest.fixture(autouse=True)
 def _a_known_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "this_processor", lambda: Processor("Some CPU", 4, 32 * 10**9))
+    monkeypatch.setattr(processors, "this_processor", lambda: Processor("Some CPU", 4, 32 * 10**9))
     monkeypatch.setattr(machines, "driver_gpus", tuple)
 
 

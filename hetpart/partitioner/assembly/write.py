@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.partitioner.assembly.assemble import Assembly
 
-_UNKNOWN_SHOWN = 5
-
 
 def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelReference, options: dict[str, str]) -> Plan:
     """Everything known of the placement, as the contract between deciding and doing."""
@@ -103,15 +101,8 @@ def footprint(assembly: Assembly) -> int:
 
 
 def _notes(assembly: Assembly) -> list[str]:
-    """What the figures rest on that is not a formula, and which rule won where it was not the solver's."""
+    """Which rule won where it was not the solver's."""
     notes: list[str] = []
-    unknown = sorted({assembly.graph.ops[cost.op].op_type for cost in assembly.costs.ops if not cost.known})
-    if unknown:
-        listed = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (", …" if len(unknown) > _UNKNOWN_SHOWN else "")
-        notes.append(f"no cost formula for {listed}: priced conservatively")
-    estimated = sum(not value.is_static and value.kind == "tensor" for value in assembly.formulation.values)
-    if estimated:
-        notes.append(f"the size of {estimated} value{'s' if estimated > 1 else ''} is known only in a run: estimated")
     if assembly.rule == OPTIMAL and assembly.solution.chosen in {result.name for result in assembly.solution.baselines}:
         notes.append(f"the rule {assembly.solution.chosen} gives the least modelled latency here, and was taken")
     return notes

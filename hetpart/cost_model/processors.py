@@ -1,0 +1,97 @@
+"""The processor that a plan is made for: this machine's as it was calibrated, or one that a profile describes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from hetpart.cost_model import calibrated
+from hetpart.cost_model.calibrated import Calibration
+from hetpart.cost_model.detect import Processor, this_processor
+from hetpart.cost_model.profiles import PEAK, Kind, Profile, find_profile, load_profile, profile_names
+from hetpart.rates import KernelRates
+
+DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
+THIS_PROCESSOR = "host"
+
+
+def named_processor(name: str, threads: int) -> tuple[Profile, str]:
+    """The profile of this name, or of this machine for ``host``, and words for it."""
+    if name == THIS_PROCESSOR:
+        return this_machines_processor(threads)
+    profile = find_profile(name, Kind.CPU)
+    return profile, profile.title
+
+
+def this_machines_processor(threads: int) -> tuple[Profile, str]:
+    """This machine's processor: as calibrated, else the profile its name matches, scaled to its cores and memory."""
+    processor = this_processor()
+    usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
+    profile = matching_profile(processor.name, Kind.CPU) or load_profile(usual)
+    own = _with_own_memory(_on_cores(profile, processor.cores), processor)
+    found = calibrated.load()
+    own = own if found is None else _calibrated(own, found, threads)
+    how = f"priced as {profile.name}" if found is None or own.rates is None else f"calibrated with {found.runtime}"
+    if found is not None and own.rates is None:
+        how += f": calibrated for {' and '.join(found.threads)} threads, not for {threads}"
+    return own, f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, {how})"
+
+
+def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:
+    """The figures and kernels that ``hetpart calibrate`` measured here, where it did with so many threads."""
+    rates = found.rates(threads)
+    if rates is None:
+        return profile
+    return replace(
+        profile.with_figures(measured_figures(rates), f"hetpart calibrate, ONNX Runtime {found.runtime}"), rates=rates
+    )
+
+
+def at_work(processor: Profile, threads: int) -> Profile:
+    """The processor as ``threads`` threads use it, if it has more cores; a calibration's rates are theirs already."""
+    if not 0 < threads < processor.figures["cores"]:
+        return processor
+    if processor.rates is None:
+        return _on_cores(processor, threads)
+    return processor.with_figures({"cores": float(threads)}, f"{threads} threads")
+
+
+def _on_cores(profile: Profile, cores: int) -> Profile:
+    """A processor's profile with ``cores`` cores: arithmetic in proportion, memory up to its own limit."""
+    figures = profile.figures
+    share = cores / figures["cores"]
+    bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])
+    scaled = {key: rate * share for key, rate in figures.items() if key.startswith(PEAK)} | {
+        "cores": float(cores),
+        "bandwidth": bandwidth,
+        "random_bandwidth": figures["random_bandwidth"] * bandwidth / figures["bandwidth"],
+    }
+    sources = {key: f"{profile.sources.get(key, '')}; scaled to {cores} cores" for key in scaled}
+    return profile.with_figures(scaled, sources)
+
+
+def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
+    if processor.memory_bytes is None:
+        return profile
+    return profile.with_figures({"memory_bytes": float(processor.memory_bytes)}, "MemTotal of /proc/meminfo")
+
+
+def matching_profile(name: str, kind: Kind) -> Profile | None:
+    """The profile whose patterns the name of a device holds."""
+    for candidate in map(load_profile, profile_names(kind)):
+        if any(re.search(pattern, name) for pattern in candidate.patterns):
+            return candidate
+    return None
+
+
+def measured_figures(rates: KernelRates) -> dict[str, float]:
+    """A profile's figures from what was measured."""
+    return {
+        "bandwidth": rates.bandwidth,
+        "bandwidth_efficiency": 1.0,
+        "efficiency": 1.0,
+        "launch_seconds": rates.launch_seconds,
+        "random_bandwidth": rates.random_bandwidth,
+        "session_seconds": rates.session_seconds,
+        **{f"{PEAK}.{dtype}": rate for dtype, rate in rates.peak_flops.items()},
+    }
