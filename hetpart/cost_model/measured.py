@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
+from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
     BATCHED,
@@ -142,6 +143,8 @@ def _kernel_seconds(
     members = [graph.ops[op] for op in kernel.ops]
     if kernel.op_type:
         members = [replace(members[-1], op_type=kernel.op_type)]
+    if members[-1].op_type == "Einsum" and not members[-1].domain:
+        return einsum_seconds(members[-1], graph, rates)
     call = kernel_call(members, graph, in_place=members[-1].id in in_place)
     if call is None or call.family not in rates.tables:
         return None

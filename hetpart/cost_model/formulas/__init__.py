@@ -8,6 +8,7 @@ from hetpart.cost_model.formulas import (
     control,
     convolution,
     decoding,
+    einsum,
     elementwise,
     experts,
     gathering,
@@ -25,7 +26,7 @@ from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
-    attention, classical, control, convolution, decoding, elementwise, experts, gathering, generation, matmul,
-    movement, normalization, pooling, quantization, recurrent, scalar,
+    attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering, generation,
+    matmul, movement, normalization, pooling, quantization, recurrent, scalar,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, flops
 
@@ -51,33 +49,6 @@ def _packed_weight_matmul(o: Operands) -> float:
     inner = o.integer("K", inner_dimension(o))
     columns = o.integer("N", o.output_shape()[-1] if o.output_shape() else 1)
     return 2.0 * o.output_numel() * inner + 2.0 * inner * columns
-
-
-@flops("Einsum")
-def _einsum(o: Operands) -> float:
-    """Every combination of the equation's labels is one product per operand, as in a plain loop nest."""
-    shapes = [o.shape(i) for i, value in enumerate(o.inputs) if value is not None]
-    sizes = _label_sizes(str(o.attribute("equation", "")), shapes)
-    return float(max(1, len(shapes)) * prod(sizes.values()))
-
-
-def _label_sizes(equation: str, shapes: list[tuple[int, ...]]) -> dict[str, int]:
-    """Length of every label of an einsum equation; dimensions under an ellipsis get labels of their own."""
-    sizes: dict[str, int] = {}
-    terms = equation.replace(" ", "").split("->")[0].split(",")
-    for term, shape in zip(terms, shapes, strict=False):
-        for label, size in zip(labels(term, len(shape)), shape, strict=False):
-            sizes[label] = max(size, sizes.get(label, 1))
-    return sizes
-
-
-def labels(term: str, rank: int) -> list[str]:
-    """Labels of a term of an einsum equation, one for each dimension of what it stands for."""
-    head, ellipsis, tail = term.partition("...")
-    if not ellipsis:
-        return list(term)
-    hidden = rank - len(head) - len(tail)
-    return [*head, *(f"...{hidden - i}" for i in range(hidden)), *tail]
 
 
 @flops("Det")

@@ -6,51 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hetpart.cost_model.formulas.matmul import labels
-from hetpart.cost_model.formulas.operands import Operands, element_bytes
+from hetpart.cost_model.formulas.einsum import Axes, Equation
+from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.scratch.table import Trace, scratch
 
 
 @scratch("Einsum")
 def _einsum(o: Operands, _: int) -> Scratch:
-    equation = _Equation.of(o)
+    equation = Equation.of(o)
     return NO_SCRATCH if equation is None else _Einsum(equation, Trace()).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Equation:
-    order: tuple[str, ...]
-    """Every label, those of an ellipsis first, then as they come."""
-    terms: tuple[tuple[str, ...], ...]
-    made: tuple[str, ...]
-    sizes: tuple[dict[str, int], ...]
-    """Of each operand, by label; a label that it lacks has one element."""
-    width: float
-    """Bytes of an element."""
-
-    @classmethod
-    def of(cls, o: Operands) -> _Equation | None:
-        shapes = [o.shape(position) for position, value in enumerate(o.inputs) if value is not None]
-        left, arrow, right = str(o.attribute("equation", "")).replace(" ", "").partition("->")
-        terms = [tuple(labels(term, len(shape))) for term, shape in zip(left.split(","), shapes, strict=False)]
-        first = o.input(0)
-        if not arrow or first is None or len(terms) != len(shapes):
-            return None
-        order = tuple(dict.fromkeys(label for term in terms for label in term))
-        order = tuple(sorted(order, key=lambda label: not label.startswith("...")))
-        sizes = [dict(zip(term, shape, strict=False)) for term, shape in zip(terms, shapes, strict=True)]
-        made = tuple(labels(right, len(o.output_shape())))
-        return cls(order, tuple(terms), made, tuple(sizes), element_bytes(first))
-
-    def last_seen(self, position: int) -> frozenset[str]:
-        """Labels that no later operand has, nor the output."""
-        later = {label for term in self.terms[position + 1 :] for label in term}
-        return frozenset(self.order) - later - frozenset(self.made) - self._before(position)
-
-    def _before(self, position: int) -> frozenset[str]:
-        """Labels whose last operand came earlier."""
-        return frozenset(self.order) - {label for term in self.terms[position:] for label in term}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +35,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Einsum:
-    equation: _Equation
+    equation: Equation
     trace: Trace
 
     def run(self) -> Scratch:
@@ -116,18 +81,10 @@ class _Einsum:
 
     def _product(self, left: _Operand, right: _Operand, gone: frozenset[str]) -> tuple[_Operand, list[str], list[int]]:
         """The product of two, the order of its axes, and the blocks of copies that it was made from."""
-        order = self.equation.order
-        both = [label for label in order if label not in gone and left.size(label) > 1 and right.size(label) > 1]
-        own = [label for label in order if label not in gone and left.size(label) > 1 and right.size(label) == 1]
-        rest = [label for label in order if label not in gone and label not in (*both, *own)]
-        summed = [label for label in order if label in gone]
-        taken = [
-            *self._laid_out(left, right, gone, [*both, *own, *summed, *rest]),
-            *self._laid_out(right, left, gone, [*both, *summed, *rest, *own]),
-        ]
-        sizes = {label: max(left.size(label), right.size(label)) for label in (*both, *own, *rest)}
-        product = _Operand(sizes, self._take(prod(sizes.values())))
-        return product, [*both, *own, *summed, *rest], taken
+        axes = Axes.of(self.equation.order, left.sizes, right.sizes, gone)
+        taken = [*self._laid_out(left, right, gone, axes.left), *self._laid_out(right, left, gone, axes.right)]
+        sizes = {label: max(left.size(label), right.size(label)) for label in (*axes.both, *axes.own, *axes.rest)}
+        return _Operand(sizes, self._take(prod(sizes.values()))), axes.left, taken
 
     def _laid_out(self, operand: _Operand, other: _Operand, gone: frozenset[str], axes: Sequence[str]) -> list[int]:
         """A copy of ``operand`` as the product reads it, none where it lies so; what it alone has is summed up."""
