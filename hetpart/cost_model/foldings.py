@@ -94,11 +94,11 @@ def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bo
     if source is None or source.dtype not in SCALED_DTYPES:
         return False
     if reader.id in found:
-        between = is_op(reader, *SCALES) and swaps_last(axes)
+        between = is_op(reader, *SCALES) and _is_stepped_over(axes)
         return between or is_op(reader, "Transpose") or turned(reader, wiring) is not None
     if is_op(reader, "Gemm") or (is_op(reader, "MatMul") and not _is_plain_product(reader, wiring)):
         return _into_gemm(transpose, reader, axes, wiring)
-    return is_op(reader, "MatMul") and (swaps_last(axes) or _moves_batches(axes))
+    return is_op(reader, "MatMul") and _is_stepped_over(axes)
 
 
 def _into_gemm(transpose: Op, reader: Op, axes: tuple[int, ...], wiring: Wiring) -> bool:
@@ -107,6 +107,11 @@ def _into_gemm(transpose: Op, reader: Op, axes: tuple[int, ...], wiring: Wiring)
     read = wiring.inputs(reader)[:2]
     flat = left is not None and rank(left) == MATRIX
     return swaps_last(axes) and transpose.results[0] in (read if flat else read[1:])
+
+
+def _is_stepped_over(axes: tuple[int, ...]) -> bool:
+    """Whether a product reads its operand as it was before it was turned."""
+    return swaps_last(axes) or _moves_batches(axes)
 
 
 def _moves_batches(axes: tuple[int, ...]) -> bool:

@@ -14,6 +14,7 @@ AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 """On channels in blocks they are convolutions of every channel by itself."""
 
 
+ENLARGING = frozenset({"Resize", "Upsample"})
 INLINED: Mapping[str, str] = {"CastLike": "Cast"}
 """Ops without a kernel, of which ONNX Runtime runs the one that their body is."""
 
@@ -36,6 +37,8 @@ def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
         return "FusedConv" if types & (ACTIVATIONS | SUMS) else "Conv"
     if in_blocks and (types <= AS_CONVOLUTIONS or "Conv" in types):
         return "Conv"
+    if in_blocks and types <= ENLARGING:
+        return "Upsample"
     last = members[-1]
     return fusions.kernels.get(last.id, last.op_type)
 

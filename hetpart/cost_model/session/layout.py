@@ -11,6 +11,16 @@ BLOCK = 16
 """Channels computed together by processors with AVX-512; where they have AVX2 alone it is 8."""
 CHANNEL = 1
 IMAGE_RANK = 4
+ALIGNED = 4
+"""Channels are brought into blocks by as many at a time: of a count that this does not divide, none are."""
+UPSAMPLED: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "nearest": (frozenset({"asymmetric"}), frozenset({"floor"})),
+    "linear": (frozenset({"align_corners", "asymmetric", "half_pixel"}), frozenset[str]()),
+}
+"""By mode, by which coordinates images in blocks are enlarged, and how those are rounded, where that counts."""
+RESIZED_BY_COORDINATES = 11
+"""Opset from which Resize says how it finds coordinates."""
+NO_NAMES = frozenset[str]()
 
 
 def blocked_form(value: Value) -> tuple[int, ...] | None:
@@ -64,17 +74,17 @@ def _convolution(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, .
     source, weight = op.inputs[0], op.inputs[1]
     assert source is not None
     assert weight is not None
-    filters = graph.values[weight]
-    if not filters.is_constant or not filters.is_static:
+    filters, bias = graph.values[weight], op.inputs[2] if len(op.inputs) > 2 else None
+    if not filters.is_constant or not filters.is_static or (bias is not None and not graph.values[bias].is_constant):
         return None
     made, inner = ((filters.shape or ())[axis] or 0 for axis in (0, 1))
     groups = op.attributes.get("group", 1)
     assert isinstance(groups, int)
-    if groups == 1:
-        return (source,) if inner >= BLOCK else ()
-    depthwise = inner == 1 and made == groups
+    if groups == 1 and inner < BLOCK:
+        return ()
+    depthwise = inner == 1 and made == groups and made % ALIGNED == 0
     whole = inner % BLOCK == 0 and made // groups % BLOCK == 0
-    return (source,) if depthwise or whole else None
+    return (source,) if depthwise or whole or (groups == 1 and inner % ALIGNED == 0) else None
 
 
 def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
@@ -86,6 +96,32 @@ def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | N
 def _whole_image(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
     """No image is reordered for a pool of all of it."""
     return _pool(op, graph, arrives_blocked) if arrives_blocked(op.uses[0]) else None
+
+
+def _upsample(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """Images that are in blocks are enlarged so, by whole numbers."""
+    source = op.inputs[0]
+    assert source is not None
+    enlarged = arrives_blocked(source) and _is_plain_enlargement(op) and _enlarges(op, graph)
+    return (source,) if enlarged else None
+
+
+def _is_plain_enlargement(op: Op) -> bool:
+    coordinates, roundings = UPSAMPLED.get(str(op.attributes.get("mode", "nearest")), (NO_NAMES, NO_NAMES))
+    if op.version < RESIZED_BY_COORDINATES:
+        return bool(coordinates)
+    by = str(op.attributes.get("coordinate_transformation_mode", "half_pixel"))
+    rounded = str(op.attributes.get("nearest_mode", "round_prefer_floor"))
+    return by in coordinates and (not roundings or rounded in roundings) and "axes" not in op.attributes
+
+
+def _enlarges(op: Op, graph: Graph) -> bool:
+    """By whole numbers, as the scales say, or the sizes where they do."""
+    scales = op.inputs[-1] if op.version < RESIZED_BY_COORDINATES else next(iter(op.inputs[2:3]), None)
+    told = None if scales is None else graph.values[scales].content
+    before, after = (graph.values[value].shape or () for value in (op.uses[0], op.results[0]))
+    factors = told or [(large or 0) / (small or 1) for small, large in zip(before, after, strict=True)]
+    return [*factors[:2]] == [1, 1] and all(factor >= 1 and factor == int(factor) for factor in factors)
 
 
 def _where_it_arrives(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
@@ -115,6 +151,7 @@ RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...]
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _whole_image),
     **dict.fromkeys(("Add", "Gelu", "HardSigmoid", "HardSwish", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
     "Concat": _concat,
+    **dict.fromkeys(("Resize", "Upsample"), _upsample),
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
 }  # fmt: skip
 _RULES_OF: Mapping[str, Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]]] = {

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from hetpart.cost_model.epilogues import CONV_ACTIVATIONS
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
-from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.cost_model.session.layout import reads_blocked
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.devices import Provider
-from hetpart.graph.ir import Graph, Op
+from hetpart.graph.ir import Graph, Op, Value
 
 SUMS = frozenset({"Add", "Sum"})
 PARTS = frozenset({"Gather", "Slice"})
 ACTIVATIONS = frozenset({"Relu", *CONV_ACTIVATIONS})
+CONVOLVED = frozenset({"BatchNormalization", "Conv", "Mul"})
+"""What may be convolutions: of two that are added the last one adds."""
 
 
 def merged(
@@ -116,23 +117,27 @@ def _takes_gate(conv: Op, user: Op, wiring: _Wiring, provider: Provider) -> bool
 
 def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -> bool:
     """Whether the kernel of ``conv`` adds a residual: on channels in blocks, or on CUDA before a Relu."""
-    if not _is_residual(before, add, wiring):
+    residual = _residual(before, add, wiring)
+    if residual is None:
         return False
+    maker = None if residual.producer is None else wiring.graph.ops[residual.producer]
     if provider is not Provider.CPU:
         after = wiring.sole_user(add)
-        return add.op_type == "Add" and after is not None and after.op_type == "Relu"
-    sources = (wiring.graph.values[value].producer for value in wiring.flowing(add))
-    in_blocks = all(source is not None and wiring.graph.ops[source].op_type in BLOCKED for source in sources)
-    return in_blocks and reads_blocked(conv, wiring.graph, lambda _: True) is not None
+        waits = maker is not None and maker.id > before
+        return not waits and add.op_type == "Add" and after is not None and after.op_type == "Relu"
+    if maker is None or (maker.id > before and maker.op_type in CONVOLVED):
+        return False
+    return all(reads_blocked(op, wiring.graph, lambda _: True) is not None for op in (maker, conv))
 
 
-def _is_residual(before: int, add: Op, wiring: _Wiring) -> bool:
-    """The kernel of a convolution adds its output to a value that is there by then, in that value's place."""
+def _residual(before: int, add: Op, wiring: _Wiring) -> Value | None:
+    """What ``add`` adds to what ``before`` makes, in whose place the kernel of a convolution writes the sum."""
     flowing = wiring.flowing(add)
     made = wiring.graph.ops[before].results[0]
-    values = [wiring.graph.values[v] for v in flowing]
-    there = all(value.id == made or (value.producer or 0) < before for value in values)
-    return len(flowing) == 2 and there and len({value.shape for value in values}) == 1
+    if len(flowing) != len({"image", "residual"}) or flowing.count(made) != 1:
+        return None
+    residual = wiring.graph.values[flowing[1 - flowing.index(made)]]
+    return residual if residual.shape == wiring.graph.values[made].shape else None
 
 
 def _whole_parts(wiring: _Wiring) -> Iterator[tuple[int, ...]]:

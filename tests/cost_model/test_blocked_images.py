@@ -1,0 +1,103 @@
+"""Which images ONNX Runtime keeps with channels in blocks: its kernels are counted, and so is what its arena says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+from tests.cost_model.float_models import Weights, feeds_of, model_of
+from tests.cost_model.kernels_run import assert_kernels_run
+
+REACH = 0.05
+SIDE = 48
+BILINEAR = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def convolved(channels: int, made: int, groups: int = 1) -> Any:
+    """A convolution of what another makes."""
+    weights: Weights = {
+        "first": np.ones((channels, 3, 3, 3), np.float32),
+        "second": np.ones((made, channels // groups, 3, 3), np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "second"], ["c"], pads=[1] * 4, group=groups),
+        helper.make_node("Sigmoid", ["c"], ["y"]),
+    ]
+    return model_of(nodes, {"x": (1, 3, SIDE, SIDE)}, {"y": (1, made, SIDE, SIDE)}, weights)
+
+
+def resized(
+    options: Mapping[str, str], scales: tuple[float, float] | None = (2, 2), *, opset: int = 21, channels: int = 16
+) -> Any:
+    """A convolution of what is resized: by ``scales``, else to twice the size."""
+    height, width = (int(SIDE * scale) for scale in scales or (2, 2))
+    weights: Weights = {"w": np.ones((channels, 3, 3, 3), np.float32), "v": np.ones((8, channels, 3, 3), np.float32)}
+    if scales is None:
+        told = ["", "", "sizes"]
+        weights["sizes"] = np.array([1, channels, height, width])
+    else:
+        told = ["", "scales"] if opset > 10 else ["scales"]
+        weights["scales"] = np.array([1, 1, *scales], np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        helper.make_node("Resize" if opset > 9 else "Upsample", ["a", *told], ["b"], **options),
+        helper.make_node("Conv", ["b", "v"], ["y"], pads=[1] * 4),
+    ]
+    return model_of(nodes, {"x": (1, 3, SIDE, SIDE)}, {"y": (1, 8, height, width)}, weights, opset)
+
+
+def added(*, enlarged_first: bool) -> Any:
+    """A convolution is added to what is enlarged, whichever is made first."""
+    up = [
+        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Resize", ["p", "", "scales"], ["u"], **NEAREST),
+    ]
+    side = [helper.make_node("Conv", ["a", "v"], ["c"])]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        *(up + side if enlarged_first else side + up),
+        helper.make_node("Add", ["c", "u"], ["s"]),
+        helper.make_node("Conv", ["s", "v"], ["y"]),
+    ]
+    weights: Weights = {"w": np.ones((32, 3, 3, 3), np.float32), "v": np.ones((32, 32, 1, 1), np.float32)}
+    weights["scales"] = np.array([1, 1, 2, 2], np.float32)
+    return model_of(nodes, {"x": (1, 3, SIDE, SIDE)}, {"y": (1, 32, SIDE, SIDE)}, weights)
+
+
+CASES: dict[str, Any] = {
+    **{f"Conv of {channels} channels": convolved(channels, 32) for channels in (8, 15, 16, 17, 18, 20, 22, 33, 36)},
+    **{f"Conv makes {made} channels": convolved(20, made) for made in (3, 17, 24)},
+    **{f"Conv by channel of {channels}": convolved(channels, channels, channels) for channels in (6, 12, 17, 24)},
+    "Conv of a half": convolved(32, 32, 2), "Conv of a half, unaligned": convolved(40, 40, 2),
+    "Conv makes two a channel": convolved(16, 32, 16),
+    "nearest": resized(NEAREST), "nearest to a size": resized(NEAREST, None),
+    "nearest unevenly": resized(NEAREST, (3, 1)), "nearest of 17 channels": resized(NEAREST, channels=17),
+    "nearest by a fraction": resized(NEAREST, (1.5, 2)), "nearest made smaller": resized(NEAREST, (0.5, 0.5)),
+    "nearest rounded up": resized(NEAREST | {"nearest_mode": "ceil"}),
+    "nearest of half pixels": resized(NEAREST | {"coordinate_transformation_mode": "half_pixel"}),
+    "bilinear": resized(BILINEAR), "bilinear to a size": resized(BILINEAR, None),
+    "bilinear by a fraction": resized(BILINEAR, (1.5, 2)),
+    "bilinear between corners": resized(BILINEAR | {"coordinate_transformation_mode": "align_corners"}),
+    "bilinear of symmetric pixels": resized(BILINEAR | {"coordinate_transformation_mode": "half_pixel_symmetric"}),
+    "cubic": resized({"mode": "cubic"}), "Resize of opset 10": resized({"mode": "linear"}, opset=10),
+    "Upsample": resized({"mode": "nearest"}, opset=9),
+    "added to what was enlarged": added(enlarged_first=True),
+    "added to what is enlarged later": added(enlarged_first=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_are_in_blocks_where_they_are_for_onnx_runtime(name: str, tmp_path: Path) -> None:
+    model = CASES[name]
+    assert_kernels_run(model, name, tmp_path)
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
