@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import isclose
 
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, is_gemm, rank
-from hetpart.cost_model.turning import permutation, swaps_last, turned
+from hetpart.cost_model.turning import permutation, split_permutation, swaps_last, turned
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.graph.ir import Op
 
@@ -40,8 +40,10 @@ def takes_operands(product: Op, wiring: Wiring, taken: Collection[int]) -> bool:
     found = (wiring.producer(value) for value in wiring.inputs(product))
     makers = (maker for maker in found if maker is not None and maker.id not in taken)
     return _is_plain_product(product, wiring) and any(
-        not maker.domain and not wiring.is_returned(maker) and maker.op_type in OPERANDS
-        and OPERANDS[maker.op_type](maker, product, wiring, ()) for maker in makers
+        not maker.domain and not wiring.is_returned(maker) and (
+            (maker.op_type in OPERANDS and OPERANDS[maker.op_type](maker, product, wiring, ()))
+            or _is_turned_apart(maker, wiring)
+        ) for maker in makers
     )  # fmt: skip
 
 
@@ -96,9 +98,39 @@ def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bo
     if reader.id in found:
         between = is_op(reader, *SCALES) and _is_stepped_over(axes)
         return between or is_op(reader, "Transpose") or turned(reader, wiring) is not None
+    if is_op(reader, "Reshape"):
+        return _turned_apart(reader, split_permutation(transpose, reader, wiring), wiring, found)
     if is_op(reader, "Gemm") or (is_op(reader, "MatMul") and not _is_plain_product(reader, wiring)):
         return _into_gemm(transpose, reader, axes, wiring)
     return is_op(reader, "MatMul") and _is_stepped_over(axes)
+
+
+def _turned_apart(split: Op, axes: tuple[int, ...], wiring: Wiring, found: _Folded) -> bool:
+    """Whether products read what ``split`` makes as if it were not turned: axes are taken apart before a Transpose."""
+    users = wiring.users(split)
+    return (
+        bool(axes) and bool(users) and all(_steps_over(wiring.graph.ops[user], axes, wiring, found) for user in users)
+    )
+
+
+def _steps_over(reader: Op, axes: tuple[int, ...], wiring: Wiring, found: _Folded) -> bool:
+    """Whether ``reader``, or what it vanishes into, is a product of an operand whose ``axes`` are turned."""
+    if reader.id not in found:
+        return _is_plain_product(reader, wiring) and _is_stepped_over(axes)
+    if is_op(reader, "Transpose"):
+        behind = permutation(reader, wiring)
+        return len(behind) == len(axes) and _is_stepped_over(tuple([axes[axis] for axis in behind]))
+    if is_op(reader, *SCALES):
+        return _is_stepped_over(axes)
+    backs = (wiring.graph.ops[back] for turn in wiring.users(reader) for back in wiring.users(wiring.graph.ops[turn]))
+    turns = all(back.id in found and _turns(back, reader, wiring) for back in backs)
+    return is_op(reader, "Reshape") and turns and _is_stepped_over((*axes[:-MATRIX], *reversed(axes[-MATRIX:])))
+
+
+def _is_turned_apart(split: Op, wiring: Wiring) -> bool:
+    before = wiring.producer(wiring.inputs(split)[0]) if is_op(split, "Reshape") else None
+    turned_before = before is not None and is_op(before, "Transpose") and not wiring.is_returned(before)
+    return turned_before and before is not None and _is_stepped_over(split_permutation(before, split, wiring))
 
 
 def _into_gemm(transpose: Op, reader: Op, axes: tuple[int, ...], wiring: Wiring) -> bool:

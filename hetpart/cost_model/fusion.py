@@ -107,12 +107,18 @@ class _Found:
             self.absorbed[number] = EVERYWHERE
             users = self.wiring.users(ops[number])
             if len(users) == 1:
-                self._unite({number, *users})
+                self._unite({number, *users, *self._behind_split(ops[number], ops[users[0]])})
             if ops[number].op_type in VIEWS:
                 self.kernels[users[0]] = "Reshape"
         for op in self.wiring.simple.ops:
             if is_op(op, "MatMul") and takes_operands(op, self.wiring, taken):
                 self.kernels[op.id] = "FusedMatMul"
+
+    def _behind_split(self, transpose: Op, split: Op) -> tuple[int, ...]:
+        """The product for which ``transpose`` vanishes, where a Reshape that is left stands between them."""
+        between = is_op(transpose, "Transpose") and is_op(split, "Reshape") and split.id not in self.folded
+        users = self.wiring.users(split) if between else ()
+        return users if len(users) == 1 else ()
 
     def may_extend(self, op: Op) -> bool:
         """Whether some row speaks of ``op`` as the one that is read."""

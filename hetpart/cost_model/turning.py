@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetpart.cost_model.wiring import Wiring, is_op
-from hetpart.graph.ir import Op
+from hetpart.graph.ir import Op, Shape
 
 MATRIX = 2
 
@@ -33,6 +33,34 @@ def swaps_last(axes: tuple[int, ...]) -> bool:
     """Whether the last two are swapped, and no others."""
     count = len(axes)
     return count > 1 and axes == (*range(count - MATRIX), count - 1, count - MATRIX)
+
+
+def split_permutation(transpose: Op, split: Op, wiring: Wiring) -> tuple[int, ...]:
+    """The axes of ``transpose`` where the Reshape ``split`` behind it, which takes axes apart, is done before it.
+
+    None where it puts axes together.
+    """
+    whole, parts = (wiring.graph.values[op.results[0]].shape for op in (transpose, split))
+    runs = _runs(whole, parts)
+    if len(runs) != len(permutation(transpose, wiring)):
+        return ()
+    axes, first = permutation(transpose, wiring), dict[int, int]()
+    for axis in sorted(range(len(axes)), key=lambda place: axes[place]):
+        first[axis] = sum(runs[other] for other in first)
+    return tuple([first[axis] + part for axis, count in enumerate(runs) for part in range(count)])
+
+
+def _runs(whole: Shape | None, parts: Shape | None) -> tuple[int, ...]:
+    """How many axes of ``parts`` each axis of ``whole`` is taken apart into; none where it is not so."""
+    left, found = [*(parts or ())], list[int]()
+    for size in whole or ():
+        made, count = 1, 0
+        while left and (made != size or not count):
+            made, count = made * (left.pop(0) or 0), count + 1
+        if made != size or not count:
+            return ()
+        found.append(count)
+    return () if left else tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

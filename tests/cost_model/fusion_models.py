@@ -43,7 +43,8 @@ WEIGHTS: dict[str, np.ndarray] = {
     "from_0": _integers(0), "from_4": _integers(4), "to_4": _integers(4), "to_8": _integers(8),
     "to_end": _integers(2**63 - 1), "every": _integers(1), "first_four": _integers(0, 1, 2, 3),
     "three_five_seven": _integers(3, 5, 7), "as_2_4_8": _integers(2, 4, 8), "as_4_2_8": _integers(4, 2, 8),
-    "as_4_8": _integers(4, 8), "as_8_6": _integers(8, 6), "as_8_8": _integers(8, 8),
+    "as_4_8": _integers(4, 8), "as_2_3_4_8": _integers(2, 3, 4, 8), "as_6_4_4_2": _integers(6, 4, 4, 2),
+    "as_6_4_8": _integers(6, 4, 8), "as_8_6": _integers(8, 6), "as_8_8": _integers(8, 8),
     "zero_point": np.array(0, np.uint8),
 }  # fmt: skip
 

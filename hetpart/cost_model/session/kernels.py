@@ -259,7 +259,7 @@ class _Session:
         if parts is not None:
             return replace(plain, parts=self._added(last) if self._shares(last.id) else parts)
         if len(computing) > 1 or last.domain or first is None or value in last.results[1:]:
-            return Made(plain.value, plain.nbytes, _product_form(computing, self.graph) or plain.form)
+            return Made(plain.value, plain.nbytes, _product_form(computing, self.graph) or plain.form, seen=plain.form)
         first = self.simple.value(first)
         flows = not self.graph.values[first].is_constant
         if flows and last.op_type in VIEWS:

@@ -30,6 +30,8 @@ class Made:
     """Inputs that the kernel may overwrite with it."""
     parts: tuple[int, ...] | None = None
     """Of a sequence, bytes of each tensor that is made for it: they are taken one by one, in every run."""
+    seen: Form | None = None
+    """The form in which it is read, where a view behind the kernel gives it another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class _Plan:
     buffer: dict[int, int]
     """Of each value, the one whose memory it lies in."""
     forms: dict[int, Form | None]
+    seen: dict[int, Form | None]
+    """The form in which a value is read."""
     done: dict[Form, list[int]]
     """Buffers that nothing uses any more, by the form they were allocated for."""
     owners: set[int]
@@ -110,7 +114,8 @@ class _Plan:
             left.update(kernel.needs)
             left.update(made.value for made in kernel.makes)
         forms = {made.value: made.form for kernel in kernels for made in kernel.makes}
-        return cls(kept, left, {value: value for value in left}, forms, {}, set(), set())
+        seen = {made.value: made.seen or made.form for kernel in kernels for made in kernel.makes}
+        return cls(kept, left, {value: value for value in left}, forms, seen, {}, set(), set())
 
     def place(self, made: Made) -> None:
         if made.value in self.kept:
@@ -130,7 +135,7 @@ class _Plan:
 
     def _overwritten(self, made: Made) -> int | None:
         """The first input that is not used again and has the form of the output."""
-        return next((v for v in made.over if self._last_use(v) and made.form and self.forms.get(v) == made.form), None)
+        return next((v for v in made.over if self._last_use(v) and made.form and self.seen.get(v) == made.form), None)
 
     def _last_use(self, value: int) -> bool:
         return self.left[self.buffer[value]] == 1
