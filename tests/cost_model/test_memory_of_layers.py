@@ -60,8 +60,19 @@ def turned_batches(scale: str, *, scaled_first: bool) -> Any:
     return model_of(nodes, inputs, {"y": (8, 100, 100)}, {"c": np.array(0.5, np.float32)})
 
 
+def masked() -> Any:
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["a"]),
+        helper.make_node("Where", ["mask", "c", "a"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["y"]),
+    ]
+    weights: Weights = {"mask": np.eye(256, dtype=np.bool_), "c": np.array(-1e9, np.float32)}
+    return model_of(nodes, {"x": (8, 256, 256)}, {"y": (8, 256, 256)}, weights)
+
+
 CASES: dict[str, Any] = {
     "a Relu behind batches": activated_rows(),
+    "masked scores": masked(),
     "heads": heads_apart(None),
     "scaled heads": heads_apart("Mul"),
     "divided heads": heads_apart("Div"),

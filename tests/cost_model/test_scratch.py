@@ -173,10 +173,10 @@ def mixture(tokens: int, width: int, inner: int, experts: int, **options: Any) -
     return between(node, {"a": (tokens, width), "router": (tokens, experts)}, (tokens, width), weights)
 
 
-def chosen() -> Any:
-    condition = np.zeros((96, 160), np.bool_)
+def chosen(condition: Sizes, one: Sizes, other: Sizes, made: Sizes) -> Any:
+    weights: Weights = {"c": np.zeros(condition, np.bool_)}
     node = helper.make_node("Where", ["c", "a", "b"], ["out"])
-    return between(node, dict.fromkeys("ab", (96, 160)), (96, 160), {"c": condition})
+    return between(node, {"a": one, "b": other}, made, weights)
 
 
 CASES: dict[str, Any] = {
@@ -265,7 +265,9 @@ CASES: dict[str, Any] = {
     "Mean of five": alike("Mean", 5),
     "MeanVarianceNormalization": alike("MeanVarianceNormalization", shape=(2, 8, 28, 28)),
     "LRN": alike("LRN", shape=(2, 32, 28, 28), size=5),
-    "Where": chosen(),
+    "Where": chosen((96, 160), (96, 160), (96, 160), (96, 160)),
+    "Where of masked scores": chosen((256, 256), (1,), (8, 256, 256), (8, 256, 256)),
+    "Where of a row or a column": chosen((8, 1, 1), (8, 1, 320), (96, 1), (8, 96, 320)),
     "MoE": mixture(200, 96, 160, 4, activation_type="relu"),
     "MoE of eight": mixture(256, 160, 96, 8, activation_type="silu"),
     "MoE, wide": mixture(96, 256, 64, 4, activation_type="gelu"),

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+from math import prod
+
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.memory import NO_SCRATCH, Interval, Scratch
 from hetpart.cost_model.session.scratch.table import CONTRIB, at_once, scratch
 
 BY_AXIS = 13
 """Opset from which Softmax is along one axis; before, all axes behind it counted as one."""
+BRANCHES = (1, 2)
+"""Inputs of a Where behind its condition."""
 PARTIAL_SUMS = 2
 """Variadic ops work pair by pair: what they have so far, and what they make of it."""
 
 
 @scratch("Where")
 def _where(o: Operands, _: int) -> Scratch:
-    """What it takes of either branch, before it joins them."""
-    return at_once(o.output_nbytes(), o.output_nbytes())
+    """What it takes of either branch, stretched to it and the condition alone, before it makes what joins them."""
+    each = o.output_nbytes() / max(1, o.output_numel())
+    sizes = (round(each * prod(_stretched(o.shape(0), o.shape(branch)))) for branch in BRANCHES)
+    return Scratch(tuple(Interval(0, 1, size) for size in sizes if size), made_at=1)
+
+
+def _stretched(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """What tensors of these shapes have in common once they are stretched."""
+    pairs = zip_longest(reversed(one), reversed(other), fillvalue=1)
+    return tuple(right if left == 1 else left for left, right in pairs)
 
 
 @scratch("Hardmax", "LogSoftmax", "Softmax")
