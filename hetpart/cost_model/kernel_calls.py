@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from hetpart.cost_model.formulas.along_axes import kept_behind
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.moving_calls import KernelCall, copied, gather, joined, scatter, transpose, transposes, update
 from hetpart.graph.ir import Graph, Op
@@ -103,7 +104,12 @@ def _gemm(o: Operands, family: str) -> KernelCall | None:
     if right.shape is not None and len(right.shape) <= 2:
         rows = prod(made[:-1])
         return KernelCall("gemm", (rows, inner, columns))
-    return KernelCall(family, (made[-2] if len(made) > 1 else 1, inner, columns), calls=prod(made[:-2]))
+    rows = made[-2] if len(made) > 1 else 1
+    # A single column is computed as a row is, of which the left side is the matrix.
+    lone = columns == 1 and family in BATCHED
+    return KernelCall(
+        PLAIN if lone else family, (columns, inner, rows) if lone else (rows, inner, columns), prod(made[:-2])
+    )
 
 
 LONGEST_SPAN = 4096
@@ -174,27 +180,10 @@ def _reduction(o: Operands, family: str) -> KernelCall | None:
     """Rows are summed up one by one where the last axis goes, else added to each other."""
     results = max(1, o.output_numel())
     reduced = max(1, o.numel(0) // results)
-    inner = _kept_behind(o.shape(0), o.output_shape())
+    inner = kept_behind(o.shape(0), o.output_shape())
     if inner is None:
         return KernelCall(family, (results, reduced))
     return KernelCall("reduction_across", (max(1, results // inner), reduced, inner))
-
-
-def _kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
-    """Elements of the trailing axes that a reduction keeps; None where it takes the last one.
-
-    Axes that were dropped cannot be told from shapes alone where sizes repeat; then the first fit counts.
-    """
-    if len(shape) == len(made):
-        kept = [size == other for size, other in zip(shape, made, strict=True)]
-    else:
-        start = next((i for i, (size, other) in enumerate(zip(shape, made, strict=False)) if size != other), len(made))
-        dropped = range(start, start + len(shape) - len(made))
-        kept = [axis not in dropped for axis in range(len(shape))]
-    if not shape or not kept[-1] or all(kept):
-        return None
-    last = max(axis for axis, stays in enumerate(kept) if not stays)
-    return prod(shape[last + 1 :])
 
 
 def _by_channel(o: Operands, family: str) -> KernelCall | None:
@@ -237,7 +226,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
         ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), ("layer_normalization", _rowwise)
     ),
     **dict.fromkeys(("LogSoftmax", "Softmax"), ("softmax", _along_last)),
-    **dict.fromkeys(("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
     **dict.fromkeys(("Concat", "Split"), ("concat", joined)),
     **dict.fromkeys(_COPIES, ("concat", copied)),

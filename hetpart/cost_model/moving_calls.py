@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from hetpart.cost_model.formulas.along_axes import is_strided
+from hetpart.cost_model.formulas.gathering import slice_elements
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.graph.ir import Graph, Op
 
@@ -14,6 +16,8 @@ LONGEST_RUN = 512
 LONGEST_PIECE = 65_536
 """The same of a piece of a row, which is copied as a block."""
 FEWEST_PIECES = 2
+FEWEST_GATHERED = 256
+"""Elements: of shorter slices, finding them takes longer than copying them."""
 MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 GATHER_SHARED = "gather_shared"
@@ -97,7 +101,12 @@ def joined(o: Operands, family: str) -> KernelCall | None:
 
 
 def copied(o: Operands, family: str) -> KernelCall | None:
-    """Elements move in runs that lie together in what is read and in what is made."""
+    """Elements move in runs that lie together in what is read and in what is made.
+
+    What goes one by one, or index by index, no family speaks of.
+    """
+    if is_strided(o) or (o.op.op_type == "GatherND" and slice_elements(o) < FEWEST_GATHERED):
+        return None
     run = _words(o)
     for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
         run *= max(1, min(size, made))

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.formulas import work_of
 from hetpart.cost_model.machines import load_machine
 from hetpart.cost_model.roofline import estimate
 from hetpart.cost_model.work import Work
+from tests.calibration.test_from_profile import WARM_SHARE, made_up_rates
 from tests.cost_model.build import single
 
 Sizes = tuple[int, ...]
@@ -70,3 +72,21 @@ def test_seconds_are_of_the_order_measured(equation: str) -> None:
     machine = load_machine("l4+generic-avx512", threads=1)
     predicted = estimate(priced(equation, shapes)[0], machine.devices[0], "float32").seconds
     assert seconds / 2.5 < predicted < 2.5 * seconds
+
+
+def calibrated(equation: str, shapes: tuple[Sizes, ...], made: Sizes, dtype: str = "float32") -> float | None:
+    graph = single("Einsum", [(shape, dtype) for shape in shapes], made, dtype=dtype, equation=equation)
+    return einsum_seconds(graph.ops[0], graph, made_up_rates())
+
+
+def test_a_calibration_prices_the_products_one_by_one() -> None:
+    """Those of its tables take a nanosecond for each multiply-add, and copies one for each element."""
+    found = calibrated("ij,jk,kl->il", ((32, 32),) * 3, (32, 32))
+    assert found == pytest.approx(1e-6 + WARM_SHARE * 1e-9 * (2 * 32**3 + 32**2))
+    turned = calibrated("ij,jk->ki", ((32, 32),) * 2, (32, 32))
+    assert turned == pytest.approx(1e-6 + WARM_SHARE * 1e-9 * (32**3 + 2 * 32**2))
+
+
+def test_products_that_no_calibration_measures_go_by_their_cycles() -> None:
+    assert calibrated("ij,ij->ij", ((32, 32),) * 2, (32, 32)) is None
+    assert calibrated("ij,jk->ik", ((32, 32),) * 2, (32, 32), "float64") is None

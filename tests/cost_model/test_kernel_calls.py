@@ -143,3 +143,25 @@ def test_one_row_of_a_product_with_a_factor_takes_what_two_do(tmp_path, rows, al
     shapes = {"x": [12, rows, 64], "z": [12, 500, 64]}
     found = call_of(tmp_path, node, shapes, {"y": [12, rows, 500]})
     assert found == KernelCall("batched_gemm_transposed", (together, 64, 500), calls=12)
+
+
+def test_a_single_column_is_computed_as_a_row(tmp_path):
+    """ONNX Runtime 1.31 takes 15.5 microseconds for each of these, as for a row by 64 columns; 16 columns take 34."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    found = call_of(tmp_path, node, {"x": [8, 64, 1024], "w": [8, 1024, 1]}, {"y": [8, 64, 1]})
+    assert found == KernelCall("batched_gemm", (1, 1024, 64), calls=8)
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_no_family_speaks_of_elements_taken_with_a_step(tmp_path, step):
+    """They go one by one; rows that are taken so are copied whole."""
+    node = helper.make_node("Slice", ["x", "start", "end", "axis", "step"], ["y"])
+    ends = ("start", [-1]), ("end", [-9999])
+    ends = ends if step < 0 else (("start", [0]), ("end", [9999]))
+    size = 256 if step < 0 else 128
+    inputs, weights = {"x": [64, 256]}, [*ends, ("step", [step])]
+    with pytest.raises(AssertionError):
+        call_of(tmp_path, node, inputs, {"y": [64, size]}, weights=[*weights, ("axis", [1])])
+    size = 64 if step < 0 else 32
+    rows = call_of(tmp_path, node, inputs, {"y": [size, 256]}, weights=[*weights, ("axis", [0])])
+    assert rows.family == "concat"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas import (
+    along_axes,
     attention,
     classical,
     control,
@@ -26,7 +27,7 @@ from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
-    attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering, generation,
-    matmul, movement, normalization, pooling, quantization, recurrent, scalar,
+    along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
+    generation, matmul, movement, normalization, pooling, quantization, recurrent, scalar,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from hetpart.cost_model.formulas.along_axes import ROW_CYCLES
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.cost_model.formulas.table import bytes_read, bytes_written, flops, launches, serial_cycles, spread_cycles
 
-CALL_CYCLES, LONE_CYCLES, ROW_CYCLES = 500.0, 7.0, 6.3
-"""Of every product of a batch, each of which is a call of its own; of each multiply-add of a row with a column, where
-each waits for the one before; and of each row that is added to a sum. 2.5 times the nanoseconds measured on a 2.5 GHz
-Xeon with AVX-512 and ONNX Runtime 1.31: 553 and 504 cycles an element of ``ij,ij->ij`` of 2^14 and 2^19, 7.5 of
-``bi,bi->b`` of 512 rows of 1024, 6.4 of ``ij,k->ik``, whose sums have an axis of one element behind them."""
+CALL_CYCLES, LONE_CYCLES = 500.0, 7.0
+"""Of every product of a batch, each of which is a call of its own, and of each multiply-add of a row with a column,
+where each waits for the one before. 2.5 times the nanoseconds measured on a 2.5 GHz Xeon with AVX-512 and ONNX Runtime
+1.31: 553 and 504 cycles an element of ``ij,ij->ij`` of 2^14 and 2^19, 7.5 of ``bi,bi->b`` of 512 rows of 1024."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Sum:
     kept: int
     """Elements of the axes behind the last that goes."""
     across: bool
-    """Whether there are any such axes, be they of one element: then rows are added to each other."""
+    """Whether there are any such axes, be they of one element: then rows are added to each other (``ij,k->ik``)."""
 
     @property
     def flops(self) -> float:

@@ -32,6 +32,16 @@ def gathered_rows(o: Operands) -> int:
     return min(table, o.output_nbytes()) if table <= CACHED_BYTES else o.output_nbytes()
 
 
+def slice_elements(o: Operands) -> int:
+    """Elements of what each index tuple of a ``GatherND`` takes."""
+    return max(1, o.output_numel() // max(1, index_tuples(o)))
+
+
+def index_tuples(o: Operands) -> int:
+    """How many slices a ``GatherND`` takes, if not one for each place of its batch dimensions as well."""
+    return o.numel(1) // max(1, (o.shape(1) or (1,))[-1])
+
+
 for types, domain in ((GATHERS, ""), (("ArrayFeatureExtractor",), ML), (("GatherND", "TorchEmbedding"), CONTRIB)):
     no_arithmetic(types, domain)
     bytes_read.add(gathered_bytes, types, domain)

@@ -86,6 +86,11 @@ class Operands:
         value = self.attribute(name, ())
         return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
 
+    def content(self, position: int) -> tuple[float, ...] | None:
+        """The elements of an input that is a constant of a few; None where it is left out or not known."""
+        value = self.input(position)
+        return None if value is None else value.content
+
     @property
     def input_bytes(self) -> int:
         """Bytes of every input and captured value, a value used twice counted once."""

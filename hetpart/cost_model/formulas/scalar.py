@@ -7,23 +7,41 @@ an op belongs to ``SPREAD`` where a second thread made it faster. What is missin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
+from hetpart.cost_model.formulas.gathering import index_tuples
+from hetpart.cost_model.formulas.matmul import inner_dimension
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, Table, serial_cycles, spread_cycles
 
 SERIAL: Mapping[str, float] = {
-    "Acosh": 45, "Asin": 5, "Asinh": 39, "Atan": 7, "Atanh": 37, "Cos": 8, "Cosh": 36, "CumSum": 7.5, "Mod": 21,
+    "Acosh": 45, "Asin": 5, "Asinh": 39, "Atan": 7, "Atanh": 37, "Cos": 8, "Cosh": 36, "Mod": 21,
     "NonZero": 47, "RandomNormalLike": 40, "RandomUniformLike": 13, "Sign": 4, "Sin": 8, "Sinh": 39, "Softplus": 50,
     "TopK": 3.4, "Unique": 300,
 }  # fmt: skip
 SPREAD: Mapping[str, float] = {
-    "Celu": 10.5, "Elu": 9, "Log": 8, "Mish": 54, "Pow": 23, "ReduceLogSumExp": 20, "ReduceProd": 4, "Selu": 9,
+    "Celu": 10.5, "Elu": 9, "Log": 8, "Mish": 54, "Pow": 23, "Selu": 9,
     "Tan": 48,
 }  # fmt: skip
 """Both per element of the largest input."""
 UNPACKED_WEIGHT, UNPACKED_BLOCK = 3.0, 350.0
 """Of each weight, and of each block with a scale of its own, that ``MatMulNBits`` turns into floats in every run: of
 2 and 8 bits, of which no kernel multiplies floats with the weights as they are."""
+INTEGER_CYCLES: Mapping[str, float] = {"int32": 1.0, "int64": 1.9, "uint32": 1.0, "uint64": 1.9}
+"""Of each multiply-add of a product of integers."""
+RESIZED: Mapping[str, float] = {"cubic": 720, "linear": 12.8, "nearest": 3.5}
+"""Per element written; of ``cubic``, whose weights are looked up for each of 16 neighbours, by halves 1190."""
+VOLUME_NEAREST = 52.0
+"""The same of ``nearest`` on more than images."""
+ANTIALIASED = 14.0
+"""Per element of what is larger, read or written, in all modes: one axis after the other."""
+ON_A_GRID: Mapping[str, float] = {"bicubic": 300, "bilinear": 20, "cubic": 300, "linear": 20, "nearest": 55}
+"""Per element written; of ``nearest``, 39 to 76."""
+TUPLE_CYCLES = 145.0
+"""Of each index tuple of ``GatherND``, from 108 to 195, whatever it takes."""
+BOX_CYCLES, PAIR_CYCLES, USUAL_KEPT = 55.0, 33.0, 100
+"""Of each box of ``NonMaxSuppression``, of the square of how many are kept, and what that is where it is not known."""
+_IMAGE_RANK, _MOST_KEPT = 4, 2
 _KEPT_PACKED, _INTEGERS = 4, 4
 
 
@@ -42,6 +60,56 @@ def _unpacked(o: Operands) -> float:
         return 0.0
     weights = o.integer("K", 1) * o.integer("N", 1)
     return weights * (UNPACKED_WEIGHT + UNPACKED_BLOCK / max(1, o.integer("block_size", 32)))
+
+
+@serial_cycles("MatMul")
+def _integers(o: Operands) -> float:
+    first = o.input(0)
+    return INTEGER_CYCLES.get("" if first is None else first.dtype, 0.0) * o.output_numel() * inner_dimension(o)
+
+
+def _mode(o: Operands) -> str:
+    return str(o.attribute("mode", "nearest"))
+
+
+def _is_spread(o: Operands) -> bool:
+    return _mode(o) == "linear" or bool(o.integer("antialias", 0))
+
+
+def _resized(o: Operands) -> float:
+    if o.integer("antialias", 0):
+        return ANTIALIASED * max(o.numel(0), o.output_numel())
+    volume = _mode(o) == "nearest" and len(o.shape(0)) > _IMAGE_RANK
+    return o.output_numel() * (VOLUME_NEAREST if volume else RESIZED.get(_mode(o), 0.0))
+
+
+@serial_cycles("Resize", "Upsample")
+def _resized_alone(o: Operands) -> float:
+    return 0.0 if _is_spread(o) else _resized(o)
+
+
+@spread_cycles("Resize", "Upsample")
+def _resized_together(o: Operands) -> float:
+    return _resized(o) if _is_spread(o) else 0.0
+
+
+@spread_cycles("GridSample")
+def _on_a_grid(o: Operands) -> float:
+    return ON_A_GRID.get(str(o.attribute("mode", "linear")), 0.0) * o.output_numel()
+
+
+@spread_cycles("GatherND")
+def _found(o: Operands) -> float:
+    return TUPLE_CYCLES * index_tuples(o)
+
+
+@serial_cycles("NonMaxSuppression")
+def _suppressed(o: Operands) -> float:
+    """Boxes are sorted, and compared with those kept before, for each class."""
+    boxes, classes = (o.shape(1) or (1,))[-1], prod(o.shape(1)[:-1])
+    most = o.content(_MOST_KEPT)
+    kept = min(boxes, most[0] if most else USUAL_KEPT)
+    return classes * (BOX_CYCLES * boxes + PAIR_CYCLES * kept * kept)
 
 
 _per_element(serial_cycles, SERIAL)

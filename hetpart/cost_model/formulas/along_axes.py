@@ -1,0 +1,105 @@
+"""Ops whose CPU kernels take longer, or shorter, where the axis they work along is not the last one.
+
+Cycles are those of ``scalar``: between 2^16 and 2^19 elements of float32, which differ by up to a factor of two where
+the rows of the latter lie in no near cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.formulas.table import Table, serial_cycles, spread_cycles
+
+ByAxis = Mapping[str, tuple[float, float]]
+"""Per element of the input: along the last axis, along another."""
+EXTREMA: ByAxis = {"ArgMax": (4, 9), "ArgMin": (4, 9)}
+SOFTMAXES: ByAxis = {"Hardmax": (4, 13), "LogSoftmax": (0, 12), "Softmax": (0, 12)}
+"""Along another axis there is a transpose before and one behind, each on one thread."""
+REDUCTIONS: ByAxis = {
+    "ReduceL1": (3.8, 9), "ReduceL2": (3.7, 7.5), "ReduceLogSum": (4, 8), "ReduceLogSumExp": (33, 45),
+    "ReduceProd": (5, 8), "ReduceSumSquare": (4, 7.5),
+}  # fmt: skip
+BY_ROWS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")
+"""They add vectors along the last axis to each other, or the elements of one."""
+ROW_CYCLES = 6.3
+"""Of each row that is added: 6.2 an element in rows of one, 3.2 of two, 1.9 of four."""
+CUMULATED = (7.7, 1.2)
+ONE_HOT = (8.0, 3.0)
+"""Per element written."""
+STRIDE_CYCLES = 5.0
+"""Of each element that a Slice takes with a step along the last axis; along others it copies what lies together."""
+_FLATTENING = 13
+"""Before, the axes from the given one on were taken as one."""
+_SLICE_AXES, _SLICE_STEPS = 3, 4
+
+
+def kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
+    """Elements of the trailing axes that a reduction keeps; None where it takes the last one.
+
+    Axes that were dropped cannot be told from shapes alone where sizes repeat; then the first fit counts.
+    """
+    if len(shape) == len(made):
+        kept = [size == other for size, other in zip(shape, made, strict=True)]
+    else:
+        start = next((i for i, (size, other) in enumerate(zip(shape, made, strict=False)) if size != other), len(made))
+        dropped = range(start, start + len(shape) - len(made))
+        kept = [axis not in dropped for axis in range(len(shape))]
+    if not shape or not kept[-1] or all(kept):
+        return None
+    last = max(axis for axis, stays in enumerate(kept) if not stays)
+    return prod(shape[last + 1 :])
+
+
+def is_strided(o: Operands) -> bool:
+    """Whether ``o`` is a Slice that takes elements of the last axis one by one, with a step."""
+    steps, rank = o.content(_SLICE_STEPS), len(o.shape(0))
+    if o.op.op_type != "Slice" or steps is None or not rank:
+        return False
+    axes = o.content(_SLICE_AXES) or tuple(range(len(steps)))
+    return any(step != 1 and axis in (-1, rank - 1) for axis, step in zip(axes, steps, strict=False))
+
+
+def _along_last(o: Operands, default: int) -> bool:
+    return o.integer("axis", default) in (-1, len(o.shape(0)) - 1)
+
+
+def _is_summed_last(o: Operands) -> bool:
+    axes = o.content(1) or o.integers("axes")
+    if axes:
+        return bool({-1, len(o.shape(0)) - 1} & set(axes))
+    return kept_behind(o.shape(0), o.output_shape()) is None
+
+
+def _by_axis(table: Table[float], rows: ByAxis, is_last: Callable[[Operands], bool]) -> None:
+    for op_type, (last, other) in rows.items():
+        table.add(lambda o, last=last, other=other: o.numel(0) * (last if is_last(o) else other), (op_type,))
+
+
+_by_axis(spread_cycles, EXTREMA, lambda o: _along_last(o, 0))
+_by_axis(spread_cycles, REDUCTIONS, _is_summed_last)
+_by_axis(serial_cycles, SOFTMAXES, lambda o: o.op.version < _FLATTENING or _along_last(o, -1))
+
+
+@spread_cycles(*BY_ROWS)
+def _rows(o: Operands) -> float:
+    kept = None if _is_summed_last(o) else kept_behind(o.shape(0), o.output_shape())
+    return ROW_CYCLES * o.numel(0) / kept if kept else 0.0
+
+
+@serial_cycles("CumSum")
+def _cumulated(o: Operands) -> float:
+    """The last axis where it is not known: it takes longer."""
+    axis = (o.content(1) or (-1,))[0]
+    return o.numel(0) * CUMULATED[axis not in (-1, len(o.shape(0)) - 1)]
+
+
+@serial_cycles("OneHot")
+def _one_hot(o: Operands) -> float:
+    return o.output_numel() * ONE_HOT[o.integer("axis", -1) not in (-1, len(o.output_shape()) - 1)]
+
+
+@serial_cycles("Slice")
+def _strided(o: Operands) -> float:
+    return STRIDE_CYCLES * o.output_numel() if is_strided(o) else 0.0
