@@ -11,8 +11,8 @@ from hetpart.graph.ir import Graph, Op
 def likenesses(graph: Graph, fusions: Fusions) -> tuple[Hashable, ...]:
     """A key for every op. Ops of one key agree in all that a price may depend on; None is for ops like no other.
 
-    That is the op itself but for its names, and of every operand its type, size, role and whether a fused kernel keeps
-    it inside.
+    That is the op itself but for its names, and of every operand its type, size, role, what it holds where that
+    is known, and whether a fused kernel keeps it inside.
     """
     keys: dict[Hashable, int] = {}
     operands = [keys.setdefault(_operand(graph, fusions, value), len(keys)) for value in range(len(graph.values))]
@@ -22,7 +22,7 @@ def likenesses(graph: Graph, fusions: Fusions) -> tuple[Hashable, ...]:
 def _operand(graph: Graph, fusions: Fusions, number: int) -> Hashable:
     value = graph.values[number]
     if value.producer is None:
-        return (value.kind, value.role, value.dtype, value.shape, value.nbytes)
+        return (value.kind, value.role, value.dtype, value.shape, value.nbytes, value.content)
     inner = fusions.absorbed[value.producer]
     origin = _origin(graph.ops[value.producer], graph) if inner else None
     return (value.kind, value.role, value.dtype, value.shape, value.nbytes, inner, origin)

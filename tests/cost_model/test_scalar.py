@@ -94,3 +94,15 @@ def test_seconds_are_of_the_order_measured(name: str) -> None:
     *op, measured = MEASURED[name]
     found = predicted(*op)
     assert measured / FACTOR < found < FACTOR * measured
+
+
+def test_ops_that_differ_in_a_constant_alone_cost_what_theirs_say() -> None:
+    """The second axis is an axis of another kind, for all that the two ops have the same types and shapes."""
+    nodes = [helper.make_node("CumSum", ["x", f"axis{axis}"], [f"y{axis}"]) for axis in range(2)]
+    given = helper.make_tensor_value_info("x", 1, [512, 512])
+    made = [helper.make_tensor_value_info(f"y{axis}", 1, [512, 512]) for axis in range(2)]
+    axes = [numpy_helper.from_array(np.array(axis, "int64"), f"axis{axis}") for axis in range(2)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [given], made, axes), ir_version=9)
+    model.opset_import[0].version = 20
+    first, second = hetpart.annotate(model, hardware="l4+generic-avx512").ops
+    assert second.work.serial_cycles > 5 * first.work.serial_cycles > 0
