@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hetpart.cost_model.foldings import SCALED_DTYPES, SCALES, scalar_beside
-from hetpart.cost_model.sums import MATRIX, adds_bias, is_row_sum, is_skip, rank
+from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, adds_bias, is_row_sum, is_skip, rank
 from hetpart.cost_model.turning import permutation
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
@@ -137,7 +137,8 @@ def _clipped(_: Op, clip: Op, wiring: Wiring) -> frozenset[Provider]:
 def _of_rows(product: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
     """An activation counts behind a Gemm of two dimensions; one of more has a Reshape between."""
     made = wiring.graph.values[product.results[0]]
-    return ON_CPU if is_op(product, "Gemm") or rank(made) == MATRIX else NOWHERE
+    of_rows = is_op(product, "Gemm") or rank(made) == MATRIX
+    return ON_CPU if of_rows and made.dtype in GEMM_DTYPES else NOWHERE
 
 
 def _before_gelu(add: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
