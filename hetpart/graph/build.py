@@ -20,7 +20,7 @@ from hetpart.graph.types import dtype_of, kind_of, nbytes_of, shape_of, tensor_t
 from hetpart.graph.walk import bodies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,6 +56,8 @@ class GraphBuilder:
     ops: list[Op] = field(default_factory=list[Op])
     parts: dict[str, Parts] = field(default_factory=dict[str, Parts])
     """Of the sequences, bytes of each tensor in them, as far as they are known."""
+    makers: dict[Hashable, int] = field(default_factory=dict[Any, Any])
+    """The derived weights that ops make, by what those do."""
     _descriptions: dict[int, tuple[ValueKind, str, Shape | None]] = field(default_factory=dict[Any, Any])
     """By the identity of a type, of those in ``types``."""
 
@@ -72,6 +74,22 @@ class GraphBuilder:
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
+
+    def match(self, node: onnx.NodeProto) -> None:
+        """Note which derived weight the one that ``node`` makes equals, where an op before does the same."""
+        made = self.ids.get(node.output[0]) if len(node.output) == 1 and node.input else None
+        if made is None:
+            return
+        read = tuple([self._first(name) if name else None for name in node.input])
+        options = tuple(sorted([attribute.SerializeToString() for attribute in node.attribute]))
+        first = self.makers.setdefault((node.domain, node.op_type, read, options), made)
+        if first != made:
+            self.values[made] = replace(self.values[made], same_as=first)
+
+    def _first(self, name: str) -> int:
+        value = self.ids[name]
+        first = self.values[value].same_as
+        return value if first is None else first
 
     def _described(self, name: str) -> tuple[ValueKind, str, Shape | None]:
         """Kind, element type and shape. Values of nodes that are alike have one type, which is read once."""

@@ -131,6 +131,7 @@ def _graph(loaded: LoadedModel, facts: Facts) -> Graph:
             inputs = [builder.values[builder.ids[name]] for name in node.input if name]
             for name in filter(None, node.output):
                 builder.value(name, ValueRole.DERIVED, inputs=inputs)
+            builder.match(node)
         else:
             builder.op(node, ValueRole.INPUT)
     inputs = [value.name for value in proto.graph.input]

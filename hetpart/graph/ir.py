@@ -63,6 +63,8 @@ class Value:
     """Of a sequence, bytes of each tensor in it; ``None`` where they are not known."""
     content: tuple[float, ...] | None = None
     """Its elements, where it is a constant of a few and they are known before a session loads."""
+    same_as: int | None = None
+    """Of a derived weight, the first one that is made in the same way of the same."""
 
     @property
     def is_static(self) -> bool:

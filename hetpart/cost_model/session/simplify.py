@@ -120,11 +120,17 @@ class _Twins:
 def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
     if op.op_type in RANDOM or op.bodies or not op.uses:
         return op.id
-    inputs = tuple(None if v is None else same.get(v, v) for v in op.inputs)
+    inputs = tuple(None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs)
     if _is_told_by_shape(op, graph):
         return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
     present = tuple(v is not None for v in op.outputs)
     return (op.domain, op.op_type, inputs, present, tuple(sorted((k, repr(v)) for k, v in op.attributes.items())))
+
+
+def _equal(value: int, graph: Graph) -> int:
+    """The first of the derived weights that equal ``value``; itself where it is no such."""
+    first = graph.values[value].same_as
+    return value if first is None else first
 
 
 def _is_told_by_shape(op: Op, graph: Graph) -> bool:
