@@ -69,6 +69,11 @@ ASKED = "s = ReduceMax <keepdims = 0> (next) again = Cast <to = 9> (s)"
 MAY_END = "trip count taken from the limit in the model for 1 loop (loop), which a condition may end before"
 
 
+def of_loops(costs):
+    """What is said of trip counts. Of what a loop hands on, sizes are known only in a run, and that is said, too."""
+    return [note.partition(";")[0] for note in costs.notes if "trip count" in note]
+
+
 @pytest.mark.parametrize(
     ("limit", "condition", "end", "trips", "said"),
     [
@@ -86,10 +91,10 @@ def test_a_constant_limit_is_the_trip_count(limit: str, condition: str, end: str
     once = PRODUCT + 64
     (work,) = (cost.work for cost in costs.ops if costs.graph.ops[cost.op].op_type == "Loop")
     assert trips * once <= work.flops < trips * (once + 100)
-    assert [note.partition(";")[0] for note in costs.notes] == ([said] if said else [])
+    assert of_loops(costs) == ([said] if said else [])
     told = costs_of(given, trip_count="loop=3")
     assert min(cost.work.flops for cost in told.ops if cost.work.flops) < 4 * once
-    assert told.notes == ()
+    assert of_loops(told) == []
 
 
 def test_scan_outputs_of_a_loop_that_always_runs_equally_often_have_a_length() -> None:
