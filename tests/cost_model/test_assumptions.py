@@ -69,7 +69,7 @@ ASKED = "s = ReduceMax <keepdims = 0> (next) again = Cast <to = 9> (s)"
 MAY_END = "trip count taken from the limit in the model for 1 loop (loop), which a condition may end before"
 
 
-def of_loops(costs):
+def of_loops(costs: Costs) -> list[str]:
     """What is said of trip counts. Of what a loop hands on, sizes are known only in a run, and that is said, too."""
     return [note.partition(";")[0] for note in costs.notes if "trip count" in note]
 
