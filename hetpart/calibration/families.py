@@ -132,7 +132,7 @@ FAMILIES: Mapping[str, Family] = {
     "transpose": Family((_BLOCKS, _RUNS), transpose),
     "concat": Family((_BLOCKS, _SPANS, _PIECES), concatenation),
     "gather": Family(
-        ((1, 128, 1024, 8192, 49_152), (1, 16, 64, 256), _TABLES),
+        ((1, 128, 1024, 8192), (1, 16, 64, 256), _TABLES),
         gather,
         calls=LOOKUPS,
         operands=2 * (LOOKUPS - 1),
@@ -140,7 +140,7 @@ FAMILIES: Mapping[str, Family] = {
         flops=_looked_up,
         grows=True,
     ),
-    GATHER_SHARED: Family(((53_248, 524_288, 2_097_152), (1, 16, 64, 256), _TABLES), gather_shared),
+    GATHER_SHARED: Family(((53_248, 262_144), (1, 16, 64, 256), _TABLES), gather_shared),
     "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization, grows=True),
     "top_k": Family(
         ((1, 64, 1024), (8, 128, 4096), (1, 4, 64)),
