@@ -14,6 +14,7 @@ from hetpart.report.layout import labelled, line, name, percent, table
 from hetpart.units import format_bytes, format_count, format_seconds
 
 LEAST_QUIET = 0.2
+_REFINE = "`hetpart calibrate --refine` in a quieter hour keeps the best of both."
 _MEANING = """float32: the best matrix product; memory: elementwise ops; weights: of products that read them once; \
 rows: of 64 bytes in a large table; kernel, session: what starting one takes; hop: handing a run to another device; \
 error: mean, at sizes between those measured."""
@@ -43,10 +44,8 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
             yield line((f"Not measured there, and priced by their work: {', '.join(missing)}.", "yellow"))
     share = min(rates.quiet_share for rates in found.threads.values())
     if share < LEAST_QUIET:
-        undisturbed = (
-            f"Other work slowed the processor: undisturbed {percent(share)} of the time, of which the figures are."
-        )
-        yield line((f"{undisturbed} Calibrate again on a quiet machine where plans must be exact.", "yellow"))
+        undisturbed = f"Other work slowed the processor: it was undisturbed for {percent(share)} of the time."
+        yield line((f"{undisturbed} Figures for which that did not suffice are too slow: {_REFINE}", "yellow"))
 
 
 def _products(rates: KernelRates) -> str:
