@@ -22,6 +22,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
+from benchmarks.measure import say
 from benchmarks.paired_kernels import CLOCK, profile_into, profiled_runs
 from hetpart.runtime.sessions import SessionSettings, session_options
 
@@ -91,14 +92,15 @@ class Noting:
 def fetch_mapped_weights() -> None:
     """Let no run wait for a page of a weights' file: a lookup of one row took 5 us more where its page was new.
 
-    Every page of a file that this process has mapped is read where Linux can do so; elsewhere nothing is.
+    Every page of a file that this process has mapped is read where Linux can do so; where it cannot, that is said.
     """
     maps = Path("/proc/self/maps")
     for line in maps.read_text().splitlines() if maps.exists() else ():
         span, *_, name = line.split(maxsplit=5)
         if name.endswith(_WEIGHTS):
             first, behind = (int(address, 16) for address in span.split("-"))
-            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(behind - first), _POPULATE_READ)
+            if ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(behind - first), _POPULATE_READ):
+                say(f"{Path(name).name}: not all of it could be read before the runs, which wait for new pages")
 
 
 def _plain(nodes: int, threads: int) -> float:

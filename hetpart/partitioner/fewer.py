@@ -15,7 +15,7 @@ import numpy as np
 
 from hetpart.constraints import Gain, Limits
 from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError
-from hetpart.partitioner.scores.certificate import gap
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.ledger import Ledger
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 from hetpart.partitioner.scores.wiring import Wiring, rows_of

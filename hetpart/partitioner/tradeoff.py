@@ -18,7 +18,7 @@ from hetpart.devices import ACCELERATOR
 from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import Known
-from hetpart.partitioner.scores.certificate import gap
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.search.three_states import MAY_STREAM
 from hetpart.plan.curves import CurvePoint, TargetBudget
 

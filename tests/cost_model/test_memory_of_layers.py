@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
-from tests.cost_model.float_models import Sizes, Weights, feeds_of, model_of
-from tests.cost_model.kernels_run import assert_kernels_run
+from tests.cost_model.float_models import Sizes, Weights, model_of
+from tests.cost_model.kernels_and_memory import assert_as_onnx_runtime
 
-REACH = 0.05
 HEADS: Sizes = (2, 4, 100, 16)
 
 
@@ -83,7 +81,4 @@ CASES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_layers_take_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
-    model = CASES[name]
-    assert_kernels_run(model, name, tmp_path)
-    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
-    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+    assert_as_onnx_runtime(CASES[name], name, tmp_path)

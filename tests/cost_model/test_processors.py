@@ -17,7 +17,6 @@ def calibration(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("calibration")
-@pytest.mark.skipif(this_processor().cores < 2, reason="one core is all there is")
 def test_a_calibrated_processor_has_as_many_cores_as_it_is_given_threads():
     """What every core does a part of takes as much longer with fewer."""
     assert load_machine("l4", threads=1).devices[0].cores == 1

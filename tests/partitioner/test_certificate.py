@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hetpart.partitioner.problem import PlacementProblem
-from hetpart.partitioner.scores.certificate import check, gap
+from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.liveness import usage
 from tests.partitioner.problems import placements, random_problem
 

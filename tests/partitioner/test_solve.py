@@ -7,8 +7,9 @@ import pytest
 
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.problem import NO_BUDGET, Known, PlacementProblem
-from hetpart.partitioner.scores.certificate import check, gap
+from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve

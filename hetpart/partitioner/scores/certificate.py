@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scores.cut import Cut
 
 NOWHERE, IN_PLACE = -2, -1
-SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
-WEIGHTS = "memory: the weights alone"
-MOMENTS = "memory: the weights, sessions and what is alive at every op, in whatever order the partitions run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +39,6 @@ class Verdict:
     legal: bool
     fits: bool
     violations: tuple[str, ...]
-
-
-def gap(cost: float, lower_bound: float) -> float:
-    """How much of ``cost`` a better placement could save at most, as a fraction."""
-    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
-
-
-def speaks_of(*, by_moments: bool) -> str:
-    """What a lower bound is one on, in words."""
-    return f"{SERIAL}; {MOMENTS if by_moments else WEIGHTS}"
 
 
 def check(

@@ -13,8 +13,8 @@ from hetpart.partitioner.bounds.exact import AIM, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET
-from hetpart.partitioner.scores.certificate import gap
 from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.ledger import Ledger
 from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring

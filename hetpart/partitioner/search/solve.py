@@ -13,8 +13,8 @@ from hetpart.partitioner.bounds.chain import search_with_sessions
 from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.price import PriceSearch
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN, Known, Placement, PlacementProblem
-from hetpart.partitioner.scores.certificate import gap, speaks_of
 from hetpart.partitioner.scores.fixing import least_bytes, without_misfits
+from hetpart.partitioner.scores.gap import gap, speaks_of
 from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import BASELINES

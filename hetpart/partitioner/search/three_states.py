@@ -15,8 +15,8 @@ from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN
-from hetpart.partitioner.scores.certificate import gap
 from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.streamed import StreamScored, StreamScorer
 from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.partitioner.search.optimise import Optimum, optimise
