@@ -10,6 +10,7 @@ import click
 
 from hetpart.cli.guard import json_option, threads_option
 from hetpart.cli.model_options import access_option, hardware_option, shape_option, trip_count_option
+from hetpart.cli.plots import plot_option
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 
@@ -63,7 +64,7 @@ class AnnotateOptions:
 @click.option("--sort", default="time", metavar="KEY", help="time, bytes, flops, intensity or a device's name.")
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Rows of the table, 20 by default.")
 @click.option("--csv", type=click.Path(path_type=Path), metavar="FILE", help="Write every row as CSV; - prints it.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the roofline: .svg or .png.")
+@plot_option("roofline")
 @json_option
 def annotate(**given: Any) -> None:
     """Price the ops of MODEL, an ONNX file, on every device."""

@@ -9,6 +9,7 @@ import click
 
 from hetpart.cli.guard import json_option
 from hetpart.cli.model_options import request_options, taken_request
+from hetpart.cli.plots import plot_option
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 
@@ -19,7 +20,7 @@ from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 @click.option("--points", type=click.IntRange(2), metavar="N", help="Budgets of a range; about a dozen by default.")
 @click.option("--hardware", metavar="NAMES", help="One machine, or several: l4,t4,rtx-4090+epyc.")
 @click.option("--target", metavar="TIME", help="Find the smallest budget that reaches 20ms.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves: .svg or .png.")
+@plot_option("sweep")
 @request_options
 @json_option
 def sweep(model: Path, *, plot: Path | None, as_json: bool, **given: Any) -> None:

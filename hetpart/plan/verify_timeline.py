@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from math import isfinite
 
 from hetpart.plan.homes import home
-from hetpart.plan.model import Buffer, Partition, Plan
+from hetpart.plan.model import Buffer, Plan
 from hetpart.plan.occupancy import Occupancy
+from hetpart.plan.predicted import Place, touched
 from hetpart.plan.streamed import streamed_weights
 from hetpart.plan.timeline import Task, TaskKind
 
-_Place = tuple[str, str]
-"""A value and the device it lies on."""
-_Masks = dict[_Place, int]
+_Masks = dict[Place, int]
 """Tasks, a bit each, by what they write or read."""
 _NOBODY = -1
 """The lowest bit of 0."""
@@ -94,7 +93,7 @@ class _Run:
     writes: _Masks
     reads: _Masks
     """What a task reads inside the partition that it makes it in is not among them."""
-    returned: frozenset[_Place]
+    returned: frozenset[Place]
 
     @classmethod
     def of(cls, plan: Plan) -> _Run | None:
@@ -104,7 +103,7 @@ class _Run:
             return None
         run = cls(_certain(tasks), {}, {}, frozenset((spec.name, home(plan, spec.name)) for spec in plan.outputs))
         for position, task in enumerate(tasks):
-            for masks, places in zip((run.writes, run.reads), _touched(plan, task), strict=True):
+            for masks, places in zip((run.writes, run.reads), touched(plan, task.kind, task.index), strict=True):
                 for place in places:
                     masks[place] = masks.get(place, 0) | 1 << position
         return run
@@ -132,23 +131,6 @@ def _certain(tasks: tuple[Task, ...]) -> tuple[int, ...]:
         before.append(mask)
         last[task.lane] = place
     return tuple(before)
-
-
-def _touched(plan: Plan, task: Task) -> tuple[list[_Place], list[_Place]]:
-    """Places that a task writes, and places that it reads."""
-    if task.kind is TaskKind.COPY:
-        copy = plan.transfers[task.index]
-        return [(copy.value, copy.target)], [(copy.value, copy.source)]
-    partition, host = plan.partitions[task.index], plan.devices[0].device
-    return (
-        _places(partition, partition.outputs, partition.host_outputs, host),
-        _places(partition, partition.inputs, partition.host_inputs, host),
-    )
-
-
-def _places(partition: Partition, names: tuple[str, ...], on_host: tuple[str, ...], host: str) -> list[_Place]:
-    there = frozenset(on_host)
-    return [(name, host if name in there else partition.device) for name in names]
 
 
 def _sound_tasks(plan: Plan) -> tuple[Task, ...]:

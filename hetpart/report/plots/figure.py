@@ -50,6 +50,11 @@ def require_plots(path: Path) -> None:
         raise HetpartError("matplotlib is not installed, so nothing can be plotted", hint="pip install 'hetpart[plot]'")
 
 
+def shortened(text: str, longest: int) -> str:
+    """The end of ``text``, which tells more of a name than its start, where it is longer than ``longest``."""
+    return text if len(text) <= longest else f"…{text[1 - longest :]}"
+
+
 def plot(path: Path, title: str, draw: Callable[[Figure], None], *, width: float = 10.0, height: float = 6.5) -> None:
     """Let ``draw`` fill a figure of this size in inches, and write it to ``path`` in one step.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.report.escape import printable
 from hetpart.report.layout import percent
-from hetpart.report.plots.figure import FAINT, INK, MARKERS, SERIES, plot
+from hetpart.report.plots.figure import FAINT, INK, MARKERS, SERIES, plot, shortened
 from hetpart.report.plots.labels import Box, Label, place_labels
 from hetpart.report.plots.roofline_series import Dot, Series, roofline_series
 from hetpart.units import format_bytes, format_count
@@ -54,7 +54,7 @@ def plot_roofline(costs: Costs, path: Path) -> None:
 def _draw(figure: Figure, series: Sequence[Series], title: str) -> None:
     axes = figure.subplots()
     figure.subplots_adjust(left=0.085, right=0.975, top=0.865, bottom=0.125)
-    figure.text(0.085, 0.955, _shortened(title, 90), fontsize=13, fontweight="bold", va="center")
+    figure.text(0.085, 0.955, shortened(title, 90), fontsize=13, fontweight="bold", va="center")
     figure.text(0.085, 0.02, _footnote(series), fontsize=8, color=FAINT, va="bottom")
     _scale(axes, series)
     widest = max(one.device.bandwidth for one in series)
@@ -181,12 +181,7 @@ def _label_text(dot: Dot, series: Series) -> str:
     share = percent(dot.seconds / series.seconds)
     if dot.ops > 1:
         return f"{printable(dot.op_type)} ×{dot.ops}, {share}"
-    return f"{_shortened(printable(dot.name), _LONGEST_LABEL)}, {share}"
-
-
-def _shortened(text: str, longest: int) -> str:
-    """The end of a name tells more than its start."""
-    return text if len(text) <= longest else f"…{text[1 - longest :]}"
+    return f"{shortened(printable(dot.name), _LONGEST_LABEL)}, {share}"
 
 
 def _radius(axes: Axes, dot: Dot, series: Series) -> float:
