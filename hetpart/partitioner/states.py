@@ -79,7 +79,7 @@ def _bytes(graph: Graph, given: Value, returned: Value) -> int:
 
 
 def _is_updated_in_place(graph: Graph, given: Value, returned: Value) -> bool:
-    """As a session sees it that has all of it in one partition: ``runtime.in_place`` judges what came of that."""
+    """As ``runtime.in_place`` judges of the partitions: what an update waits for has ended wherever it is cut."""
     assert returned.producer is not None
     update = graph.ops[returned.producer]
     if not (_overwrites(update, given.id) and given.is_static) or given.id in graph.outputs:

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetpart.cost_model.memory import Interval, pack
+from hetpart.cost_model.memory import Interval, aligned, pack
 from hetpart.errors import ExecutionError, InvalidOptionError
 from hetpart.plan.model import ValueForm
 from hetpart.plan.states import AUTO, Port, find_states, fits
-from hetpart.runtime.in_place import is_updated_in_place
+from hetpart.runtime.in_place import is_updated_in_place, waits_for
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
     from hetpart.plan.bundle import Bundle
-    from hetpart.plan.model import Plan, ValueSpec
+    from hetpart.plan.model import Partition, Plan, ValueSpec
     from hetpart.runtime.frame import Place
 
 StateOption = Mapping[str, str] | str | None
@@ -96,9 +96,16 @@ def _state(bundle: Bundle, given: ValueSpec, returned: ValueSpec) -> State:
             f"{', in host memory' if on_host else ''}",
             hint=f"partition again with --state {given.name}={returned.name}, which keeps both on one device",
         )
-    alone = [p.id for p in readers] == [p.id for p in makers] and given.form is ValueForm.STATIC
-    in_place = alone and is_updated_in_place(bundle.models[makers[0].id], given.name, returned.name)
-    return State(given, returned, makers[0].device, in_place)
+    return State(given, returned, makers[0].device, _is_in_place(bundle, readers, makers[0], (given, returned)))
+
+
+def _is_in_place(bundle: Bundle, readers: list[Partition], maker: Partition, pair: tuple[ValueSpec, ValueSpec]) -> bool:
+    """Whether one block does: whatever else reads the old content has ended when the update begins."""
+    given, returned = pair
+    others = {reader.id for reader in readers} - {maker.id}
+    if given.form is not ValueForm.STATIC or not others <= waits_for(bundle.plan, maker):
+        return False
+    return is_updated_in_place(bundle.models[maker.id], given.name, returned.name)
 
 
 def without_copies(plan: Plan, states: tuple[State, ...]) -> Plan:
@@ -139,7 +146,7 @@ def _repacked(kept: Plan, plan: Plan, devices: set[str], states: tuple[State, ..
         packing = pack(tuple(Interval(buffer.first, buffer.last, buffer.nbytes) for buffer in mine))
         buffers += [replace(b, offset=offset) for b, offset in zip(mine, packing.offsets, strict=True)]
         use = plan.device(device)
-        before = max((b.offset + b.nbytes for b in plan.buffers if b.device == device), default=0)
+        before = max((b.offset + aligned(b.nbytes) for b in plan.buffers if b.device == device), default=0)
         nbytes = sum(state.nbytes for state in states if state.device == device)
         others = use.peak_bytes - before - use.state_bytes
         _require_room(device, others + packing.nbytes + nbytes, use.budget_bytes, nbytes)
