@@ -48,6 +48,22 @@ def test_contenders_are_measured_fastest_first(path: Path) -> None:
     assert ours.peak_bytes == {use.device: use.peak_bytes for use in plan.devices}
 
 
+def test_memory_is_counted_on_every_device(path: Path) -> None:
+    report = bench(path, emulate=True, rounds=1, placement="random:1", **OPTIONS)
+    for contender in report.contenders:
+        if contender.name == "one annotated session":
+            assert not contender.measured_peak_bytes
+            continue
+        plan = hetpart.partition(path, hardware="emulated", shape="batch=2").plan
+        assert set(contender.measured_peak_bytes) <= {use.device for use in plan.devices}
+        for device, held in contender.held.items():
+            assert contender.measured_peak_bytes[device] == held.peak
+            assert held.peak > 0 or not contender.peak_bytes[device]
+    shown = plain(bench_parts(report), 120)
+    assert "Memory" in shown
+    assert "counted" in shown
+
+
 def test_what_does_not_fit_is_left_out_with_the_reason(path: Path) -> None:
     report = bench(path, emulate=True, rounds=2, budget=0, **OPTIONS)
     assert "all-accelerator" not in _names(report)

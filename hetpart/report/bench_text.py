@@ -7,11 +7,29 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.plan.bench import BenchReport, Contender
+from hetpart.plan.bench import BenchReport, Contender, HeldMemory
 from hetpart.report.layout import heading, labelled, line, name, table
 from hetpart.units import format_bytes, format_count, format_seconds
 
-_HEADERS = ("", ">median", ">p95", ">predicted", ">× fastest", ">partitions", ">memory", ">predicted peak")
+_UNKNOWN = "–"
+_HEADERS = ("", ">median", ">p95", ">predicted", ">× fastest", ">partitions", ">copies")
+_MEMORY_HEADERS = (
+    "",
+    "device",
+    ">predicted",
+    ">counted",
+    ">weights",
+    ">activations",
+    ">buffers",
+    ">reserved",
+    ">process",
+)
+_MEMORY_REMARK = "peaks as predicted and as counted, and what they consist of"
+_MEMORY_NOTES = (
+    "Counted: mapped weights and those in ONNX Runtime's arenas; what a run takes of these besides; buffers and other "
+    "values between partitions. Reserved is what the arenas took from the system, process what the process grew by "
+    "with loading and the first run: it is one for all devices, and so is the count of a single session on several."
+)
 
 
 def bench_parts(report: BenchReport) -> Iterator[RenderableType]:
@@ -19,9 +37,12 @@ def bench_parts(report: BenchReport) -> Iterator[RenderableType]:
     where = ", accelerator partitions emulated on the CPU" if report.emulated else ""
     runs = f"{format_count(report.rounds, 'run')} of each in turns, for {report.machine}{where}"
     yield labelled([("Model", name(report.model, "bold")), ("Measured", Text(runs))])
-    yield heading("Contenders", "memory: what loading and the first run took of the process")
+    yield heading("Contenders")
     least = report.contenders[0].median_seconds
     yield table(_HEADERS, [_row(contender, least) for contender in report.contenders])
+    yield heading("Memory", _MEMORY_REMARK)
+    yield table(_MEMORY_HEADERS, [row for contender in report.contenders for row in _memory_rows(contender)])
+    yield line((_MEMORY_NOTES, "dim"))
     for left, why in sorted(report.left_out.items()):
         yield line(("Left out: ", "dim"), name(left), ": ", name(why))
     if report.bundle:
@@ -29,15 +50,29 @@ def bench_parts(report: BenchReport) -> Iterator[RenderableType]:
 
 
 def _row(contender: Contender, least: float) -> tuple[Text | str, ...]:
-    predicted, grown = contender.predicted_seconds, contender.load_bytes
-    peaks = ", ".join(f"{device} {format_bytes(nbytes)}" for device, nbytes in contender.peak_bytes.items() if nbytes)
+    predicted = contender.predicted_seconds
     return (
         name(contender.name),
         format_seconds(contender.median_seconds),
         format_seconds(contender.p95_seconds),
-        "–" if predicted is None else format_seconds(predicted),
+        _UNKNOWN if predicted is None else format_seconds(predicted),
         f"{contender.median_seconds / least:.2f}",
         str(contender.partitions),
-        "–" if grown is None else format_bytes(max(grown, 0)),
-        peaks or "–",
+        str(contender.copies),
     )
+
+
+def _memory_rows(contender: Contender) -> Iterator[tuple[Text | str, ...]]:
+    """A row for every device that something is known of."""
+    devices = [device for device, nbytes in contender.peak_bytes.items() if nbytes or device in contender.held]
+    grown = _UNKNOWN if contender.load_bytes is None else format_bytes(max(contender.load_bytes, 0))
+    for device in devices:
+        predicted, held = format_bytes(contender.peak_bytes[device]), contender.held.get(device)
+        yield name(contender.name), name(device), predicted, *_held(held), grown if device == devices[0] else ""
+
+
+def _held(held: HeldMemory | None) -> tuple[str, ...]:
+    if held is None:
+        return (_UNKNOWN,) * 5
+    parts = held.mapped + held.prepared + held.states, held.activations, held.buffers + held.values, held.reserved
+    return tuple(map(format_bytes, (held.peak, *parts)))

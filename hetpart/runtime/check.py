@@ -22,8 +22,8 @@ from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.log import log_run
+from hetpart.runtime.profiles import profiling_options
 from hetpart.runtime.session import Session
-from hetpart.runtime.sessions import require_runtime
 from hetpart.runtime.uncut import run_uncut
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def run(  # noqa: PLR0913 - the options of the command
     say("loading the partitions")
     before, start = resident_bytes(), perf_counter()
     with ExitStack() as stack:
-        options = _profiling(stack) if trace is not None or verbosity > 1 else None
+        folder = stack.enter_context(TemporaryDirectory(prefix="hetpart-"))
+        options = profiling_options(Path(folder)) if trace is not None or verbosity > 1 else None
         record = options is not None or verbosity > 0
         session = Session(bundle, options, record=record, optimize=not exact, progress=say, **opening)
         stack.enter_context(session)
@@ -99,14 +100,6 @@ def run(  # noqa: PLR0913 - the options of the command
     names = [spec.name for spec in session.plan.outputs]
     found = _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
     return replace(found, load_seconds=loaded.seconds, load_bytes=loaded.nbytes, resident_bytes=resident)
-
-
-def _profiling(stack: ExitStack) -> Any:
-    """Session options that ask for profiles, in a folder that goes with ``stack``."""
-    options = require_runtime().SessionOptions()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(Path(stack.enter_context(TemporaryDirectory(prefix="hetpart-"))) / "profile")
-    return options
 
 
 def _tell(session: Session, trace: Path | None) -> None:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
+from hetpart.plan.homes import home
 from hetpart.runtime.dtypes import session_type
 
 if TYPE_CHECKING:
@@ -52,11 +53,16 @@ class Description:
     providers: list[str]
     """Those that take part, accelerators first."""
     provider_options: dict[str, dict[str, str]]
+    input_memories: list[Any]
+    """``onnxruntime.OrtMemoryInfo`` of where each is handed over."""
+    output_memories: list[Any]
+    input_devices: list[Any]
+    """``onnxruntime.OrtEpDevice``, where the provider that reads an input tells of one."""
 
     @classmethod
     def of(cls, plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> Description:
         """As the plan's sessions tell."""
-        known = _borders(sessions)
+        known, there = _borders(sessions), _handed_over(plan, sessions)
         used = {session.get_providers()[0] for session in sessions}
         options: dict[str, dict[str, str]] = {}
         for session in sessions:
@@ -67,7 +73,32 @@ class Description:
             _metadata(sessions[0]) if sessions else ModelMetadata(graph_name=plan.model.name),
             sorted(used, key=lambda name: (name == Provider.CPU, name)),
             options,
+            [there[0].get(spec.name) or _host_memory() for spec in plan.inputs],
+            [there[1].get(spec.name) or _host_memory() for spec in plan.outputs],
+            [there[2].get(spec.name) for spec in plan.inputs],
         )
+
+
+def _handed_over(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> tuple[dict[str, Any], ...]:
+    """Memories of inputs, of outputs, and devices of inputs, by the partitions where the plan hands them over."""
+    found: tuple[dict[str, Any], ...] = {}, {}, {}
+    for partition, session in zip(plan.partitions, sessions, strict=True):
+        inputs, outputs = session.get_inputs(), session.get_outputs()
+        told = (
+            zip(inputs, session.get_input_memory_infos(), strict=True),
+            zip(outputs, session.get_output_memory_infos(), strict=True),
+            zip(inputs, session.get_input_epdevices(), strict=True),
+        )
+        for known, pairs in zip(found, told, strict=True):
+            known |= {arg.name: what for arg, what in pairs if home(plan, arg.name) == partition.device}
+    return found
+
+
+def _host_memory() -> Any:
+    import onnxruntime
+
+    kind, purpose = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
+    return onnxruntime.OrtMemoryInfo("Cpu", kind, 0, purpose)
 
 
 def _borders(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:
@@ -124,5 +155,14 @@ class DescribedSession:
         """Options of the providers that take part."""
         return self._described.provider_options
 
-    def disable_fallback(self) -> None:
-        """Nothing to disable: a partition runs on the device that it is planned for, or fails."""
+    def get_input_memory_infos(self) -> list[Any]:
+        """Where each input is handed over, as ``onnxruntime.OrtMemoryInfo``."""
+        return self._described.input_memories
+
+    def get_output_memory_infos(self) -> list[Any]:
+        """Where each output is handed over, as ``onnxruntime.OrtMemoryInfo``."""
+        return self._described.output_memories
+
+    def get_input_epdevices(self) -> list[Any]:
+        """The ``onnxruntime.OrtEpDevice`` that reads each input, or ``None``."""
+        return self._described.input_devices

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.timeline import LEAST_GAIN
-from hetpart.runtime.frame import Frame, Layout
+from hetpart.runtime.frame import NO_PLACES, Frame, Layout
 from hetpart.runtime.lanes import Lanes, Run
 from hetpart.runtime.perform import make_copy, result, run_stage
 from hetpart.runtime.precedence import loose_places, task_graph
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _NO_TARGETS: Mapping[str, Any] = MappingProxyType({})
 
+_LONG_SECONDS = 0.25
+"""Where a task takes longer, lanes' threads do it: in the caller's own, Ctrl-C would wait for its end."""
+
 
 class Executor:
     """The memory and the threads of one run at a time.
@@ -35,8 +38,8 @@ class Executor:
     Args:
         layout: Of the plan.
         sessions: One for every partition.
-        overlap: Let lanes work at the same time: ``None`` where the plan's figures promise a gain, ``False`` never,
-            ``True`` wherever the plan has more than one lane.
+        overlap: Let lanes work at the same time: ``None`` where the plan's figures promise a gain or a long task,
+            ``False`` never, ``True`` wherever the plan has more than one lane.
         states: What stays on its device from run to run.
     """
 
@@ -48,10 +51,11 @@ class Executor:
         overlap: bool | None = None,
         states: States | None = None,
     ) -> None:
-        self.frame = Frame.of(layout, list(sessions))
+        self.frame = Frame.of(layout, list(sessions), NO_PLACES if states is None else states.fixed)
         self._graph = task_graph(layout)
         self._gone = _gone(self._graph)
         self._places = tuple(loose_places(layout))
+        self._fed = {spec.name: layout.home(spec.name) for spec in layout.plan.inputs}
         self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
         self._states = states
         self.record: RunRecord | None = None
@@ -89,7 +93,7 @@ class Executor:
         frame.stopping, frame.targets = False, targets
         try:
             for name, value in feeds.items():
-                frame.arrays[frame.layout.home(name)] = value
+                frame.arrays[self._fed[name]] = value
             if self._states is not None:
                 self._states.lend(frame)
             if self.record is not None:
@@ -130,7 +134,7 @@ class Executor:
     def _doing(self, run_options: Any) -> Callable[[int], None]:
         """What does the task of a number."""
         do = partial(do_task, self.frame, self._graph.tasks, run_options)
-        return do if self.record is None else self.record.watched(do)
+        return do if self.record is None else self.record.watched(do, self.frame)
 
     def times(self) -> list[TaskTimes]:
         """What the last run did, where it was recorded."""
@@ -148,9 +152,11 @@ class Executor:
 
 
 def _overlaps(graph: TaskGraph, wanted: bool | None) -> bool:
-    if wanted is None:
-        return sum(task.seconds for task in graph.tasks) - makespan(graph) >= LEAST_GAIN
-    return wanted and len(graph.lanes) > 1
+    several = len(graph.lanes) > 1
+    if wanted is not None:
+        return wanted and several
+    seconds = [task.seconds for task in graph.tasks]
+    return sum(seconds) - makespan(graph) >= LEAST_GAIN or (several and max(seconds) >= _LONG_SECONDS)
 
 
 def _gone(graph: TaskGraph) -> list[list[int]]:

@@ -9,14 +9,16 @@ changed; a value whose size only a run can tell, which ONNX Runtime allocates, i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetpart.devices import HOST, Provider
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
+from hetpart.runtime.addresses import bind_input, bind_output
 from hetpart.runtime.cuda import CudaMemory
-from hetpart.runtime.dtypes import numpy_dtype, onnx_number
+from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
 from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
 from hetpart.runtime.values import address_of, allocate, fresh_value
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str]
 """A value and the device it lies on."""
+NO_PLACES: Mapping[Place, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,10 @@ class Layout:
         homes = dict(map(self.home, (spec.name for spec in self.plan.inputs)))
         return {name: self.memories[device] for name, device in homes.items() if device != self.host}
 
+    def is_sized(self, place: Place) -> bool:
+        """Whether its size is known before a run."""
+        return self.specs[place[0]].form is ValueForm.STATIC
+
     def arena_bytes(self, device: str) -> int:
         ends = (b.offset + b.nbytes for b in self.plan.buffers if b.device == device)
         return max(ends, default=0)
@@ -138,10 +145,14 @@ class Frame:
     the device that the output is kept on."""
 
     @classmethod
-    def of(cls, layout: Layout, sessions: list[onnxruntime.InferenceSession]) -> Frame:
+    def of(
+        cls, layout: Layout, sessions: list[onnxruntime.InferenceSession], fixed: Mapping[Place, int] = NO_PLACES
+    ) -> Frame:
+        """Memory for ``layout``; ``fixed`` are the addresses of what somebody else keeps in its place."""
         blocks = {device: memory.allocate(layout.arena_bytes(device)) for device, memory in layout.memories.items()}
         addresses = {place: blocks[place[1]].address + offset for place, offset in layout.offsets.items()}
         addresses |= {(name, layout.host): address for name, address in layout.streamed.addresses.items()}
+        addresses.update(fixed)
         stages = [
             Stage.of(layout, partition, session, addresses)
             for partition, session in zip(layout.plan.partitions, sessions, strict=True)
@@ -151,8 +162,10 @@ class Frame:
 
     def address(self, place: Place) -> int:
         """Where the bytes of a value of known size lie in this run."""
-        if place in self.addresses:
-            return self.addresses[place]
+        return self.addresses[place] if place in self.addresses else self.moved(place)
+
+    def moved(self, place: Place) -> int:
+        """The same, of what lies elsewhere in every run."""
         return self.moving[place] if place in self.moving else address_of(self.arrays[place])
 
     def new_address(self, place: Place) -> int:
@@ -202,6 +215,9 @@ class Stage:
     binding: onnxruntime.IOBinding | None
     """``None`` where it exchanges Python objects."""
     renewed_inputs: list[Place]
+    """Inputs of known size that lie elsewhere in every run."""
+    loose_inputs: list[Place]
+    """Inputs whose size only a run can tell."""
     renewed_outputs: list[Place]
     """Outputs of known size that the caller gets: a new array in every run."""
     allocated_outputs: list[tuple[int, Place]]
@@ -221,15 +237,14 @@ class Stage:
     ) -> Stage:
         inputs = [layout.place(partition, name) for name in partition.inputs]
         outputs = [layout.place(partition, name) for name in partition.outputs]
-        fresh = [place for place in outputs if place not in addresses]
-        dynamic = [(i, p) for i, p in enumerate(outputs) if layout.specs[p[0]].form is not ValueForm.STATIC]
         stage = cls(
             partition,
             session,
             None if layout.is_python(partition) else session.io_binding(),
-            [place for place in inputs if place not in addresses],
-            [place for place in fresh if layout.specs[place[0]].form is ValueForm.STATIC],
-            dynamic,
+            [place for place in inputs if place not in addresses and layout.is_sized(place)],
+            [place for place in inputs if place not in addresses and not layout.is_sized(place)],
+            [place for place in outputs if place not in addresses and layout.is_sized(place)],
+            [(position, place) for position, place in enumerate(outputs) if not layout.is_sized(place)],
         )
         if stage.binding is not None:
             stage.bind_fixed(layout, inputs, outputs, addresses)
@@ -241,40 +256,24 @@ class Stage:
         """Bind what never moves. Every output is bound in order, so that positions in the results are known."""
         for place in inputs:
             if place in addresses:
-                self.bind_input(layout, place, addresses[place])
+                bind_input(self.binding, layout, place, addresses[place])
         for place in outputs:
             if place in addresses:
-                self.bind_output(layout, place, addresses[place])
+                bind_output(self.binding, layout, place, addresses[place])
             else:
                 self.let_allocate(layout, place)
 
     def renew_input(self, layout: Layout, place: Place, address: int) -> None:
         """Read ``place`` from ``address`` from now on."""
         if self.bound.get(place) != address:
-            self.bind_input(layout, place, address)
+            bind_input(self.binding, layout, place, address)
             self.bound[place] = address
 
     def renew_output(self, layout: Layout, place: Place, address: int) -> None:
         """Write ``place`` to ``address`` from now on."""
         if self.bound.get(place) != address:
-            self.bind_output(layout, place, address)
+            bind_output(self.binding, layout, place, address)
             self.bound[place] = address
-
-    def bind_input(self, layout: Layout, place: Place, address: int) -> None:
-        """Read ``place`` from ``address``."""
-        assert self.binding is not None
-        spec, memory = layout.specs[place[0]], layout.memories[place[1]]
-        self.binding.bind_input(
-            place[0], memory.device_type, memory.device_id, onnx_number(spec.dtype), spec.shape, address
-        )
-
-    def bind_output(self, layout: Layout, place: Place, address: int) -> None:
-        """Write ``place`` to ``address``."""
-        assert self.binding is not None
-        spec, memory = layout.specs[place[0]], layout.memories[place[1]]
-        self.binding.bind_output(
-            place[0], memory.device_type, memory.device_id, onnx_number(spec.dtype), spec.shape, address
-        )
 
     def let_go(self, layout: Layout) -> None:
         """Keep no value alive that ONNX Runtime allocated: whoever needs it has it."""

@@ -18,9 +18,10 @@ import numpy as np
 from hetpart.devices import Provider
 from hetpart.errors import InvalidBundleError
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
+from hetpart.runtime.footprint import FilePart, mapped_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import onnx
@@ -164,3 +165,37 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
                 yield from _nodes(body)
+
+
+def mapped_bytes(bundle: Bundle, given: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Bytes of weights that sessions read where they lie in files, by device.
+
+    Args:
+        bundle: What the sessions run. No other may have its files mapped.
+        given: What ``mapped_weights`` gave them. What they mapped themselves and still do, the system tells.
+    """
+    folder = bundle.weights
+    if folder is None:
+        return {}
+    ours = {value.data_ptr() for weights in given for value in weights.values()}
+    theirs = [span for span in mapped_spans() if not any(map(span.holds, ours))]
+    found: dict[tuple[str, str, int], int] = {}
+    """Where a device reads a weight: two sessions that read one read the same pages."""
+    for place, partition in enumerate(bundle.plan.partitions):
+        for name, part in _file_parts(_parsed(partition, bundle.models[place]), folder):
+            if name in given[place] or any(span.covers(part) for span in theirs):
+                found[partition.device, part.path, part.offset] = part.nbytes
+    totals = Counter[str]()
+    for (device, _, _), nbytes in found.items():
+        totals[device] += nbytes
+    return totals
+
+
+def _file_parts(proto: onnx.ModelProto, folder: Path) -> Iterator[tuple[str, FilePart]]:
+    """Names of the weights in files, and where they are."""
+    from hetpart.plan.weights import external_tensors, reference_of
+
+    for tensor in external_tensors([proto]):
+        reference = reference_of(tensor)
+        path = str((folder / reference["location"]).resolve())
+        yield tensor.name, FilePart(path, int(reference.get("offset", "0")), _nbytes(tensor))

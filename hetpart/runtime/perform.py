@@ -13,7 +13,7 @@ from hetpart.runtime.dlpack import is_ort_value
 from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
 from hetpart.runtime.kept import DevicePointer
-from hetpart.runtime.refusals import ort_message
+from hetpart.runtime.refusals import ort_hint, ort_message
 from hetpart.runtime.values import allocate, extent, to_array, to_value
 from hetpart.units import format_bytes, format_count
 
@@ -95,7 +95,7 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
         ops = f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
         raise ExecutionError(
             f"partition {partition.id} on {partition.device} failed ({ops}): {ort_message(error)}",
-            hint="`hetpart run --check` tells whether the uncut model runs on these inputs",
+            hint=ort_hint(error, "`hetpart run --check` tells whether the uncut model runs on these inputs"),
         ) from error
 
 
@@ -104,7 +104,9 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
     assert binding is not None
     layout = frame.layout
     for place in stage.renewed_inputs:
-        _bind_renewed(frame, stage, place)
+        stage.renew_input(layout, place, frame.moved(place))
+    for place in stage.loose_inputs:
+        _bind_loose(frame, stage, place)
     for place in stage.renewed_outputs:
         stage.renew_output(layout, place, frame.new_address(place))
     try:
@@ -117,13 +119,8 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
         stage.let_go(layout)
 
 
-def _bind_renewed(frame: Frame, stage: Stage, place: Place) -> None:
-    layout = frame.layout
-    spec = layout.specs[place[0]]
-    if spec.form is ValueForm.STATIC:
-        stage.renew_input(layout, place, frame.address(place))
-        return
-    value = frame.arrays[place]
+def _bind_loose(frame: Frame, stage: Stage, place: Place) -> None:
+    spec, value = frame.layout.specs[place[0]], frame.arrays[place]
     assert stage.binding is not None
     if isinstance(value, np.ndarray):
         stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, value.ctypes.data)

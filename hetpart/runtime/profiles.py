@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownParameterType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """ONNX Runtime's own profiles, one of every partition, as one file."""
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.sessions import require_runtime
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -16,18 +18,27 @@ if TYPE_CHECKING:
     from hetpart.plan.model import Partition, Plan
 
 
+def profiling_options(folder: Path) -> onnxruntime.SessionOptions:
+    """Session options that ask for profiles, which are written to ``folder``."""
+    options = require_runtime().SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    return options
+
+
 def merged_profile(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> str:
     """End the profiles of ``sessions``, and write them into one file, a process for every partition; its name.
 
-    Where there is one partition, its own file is it.
+    Its time begins with the first of them. Where there is one partition, its own file is it.
     """
+    starts = [session.get_profiling_start_time_ns() for session in sessions]
     files = [Path(name) for name in (session.end_profiling() for session in sessions) if name]
     if len(files) < 2:
         return str(files[0]) if files else ""
     events = [
         event
-        for partition, file in zip(plan.partitions, files, strict=True)
-        for event in _renumbered(partition, json.loads(file.read_text()))
+        for partition, file, start in zip(plan.partitions, files, starts, strict=True)
+        for event in _renumbered(partition, json.loads(file.read_text()), (start - min(starts)) / 1000)
     ]
     first = files[0]
     merged = first.with_name(first.name.replace(plan.partitions[0].file.removesuffix(".onnx") + "_", "", 1))
@@ -37,12 +48,12 @@ def merged_profile(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession])
     return str(merged)
 
 
-def _renumbered(partition: Partition, events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The events of one partition under a process of its own, which is named."""
+def _renumbered(partition: Partition, events: list[dict[str, Any]], later: float) -> Iterator[dict[str, Any]]:
+    """The events of one partition, so many microseconds later, under a process of its own, which is named."""
     name = f"partition {partition.id} on {partition.device}"
     yield {"ph": "M", "name": "process_name", "pid": partition.id, "args": {"name": name}}
     for event in events:
-        yield {**event, "pid": partition.id}
+        yield {**event, "pid": partition.id, "ts": event["ts"] + later}
 
 
 def node_events(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[int, list[dict[str, Any]]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetpart.runtime.frame import Layout, Place
+    from hetpart.runtime.frame import Frame, Layout, Place
     from hetpart.runtime.tasks import Task
 
 
@@ -35,8 +35,9 @@ class RunRecord:
         self.done = []
         self.begin = perf_counter()
 
-    def watched(self, do: Callable[[int], None]) -> Callable[[int], None]:
-        """``do``, which makes the task of a number, and notes when. Several threads may call it."""
+    def watched(self, do: Callable[[int], None], frame: Frame) -> Callable[[int], None]:
+        """``do``, which makes the task of a number in ``frame``, and notes when. Several threads may call it."""
+        del frame
 
         def noted(task: int) -> None:
             begin = perf_counter()

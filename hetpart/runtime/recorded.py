@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.held import ArenaUse, held_memory
+from hetpart.runtime.mapped import mapped_bytes
 from hetpart.runtime.profiles import node_events
 from hetpart.runtime.trace import write_trace
 
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
 
     import onnxruntime
 
+    from hetpart.plan.bench import HeldMemory
+    from hetpart.plan.bundle import Bundle
     from hetpart.runtime.executor import Executor
     from hetpart.runtime.frame import Layout
+    from hetpart.runtime.held import ValueWatch
     from hetpart.runtime.record import TaskTimes
 
 
@@ -26,6 +31,7 @@ class RecordedSession:
     _executor: Executor | None
     _layout: Layout
     _sessions: list[onnxruntime.InferenceSession]
+    _weights: Sequence[Mapping[str, Any]]
 
     @property
     def overlaps(self) -> bool:
@@ -44,6 +50,20 @@ class RecordedSession:
     def end_node_profiles(self) -> dict[int, list[dict[str, Any]]]:
         """ONNX Runtime's events of nodes by partition, where the session options ask for profiles: they end here."""
         return node_events(self._sessions)
+
+    def held_memory(self, bundle: Bundle, watch: ValueWatch) -> dict[str, HeldMemory]:
+        """What runs of this session held on every device, where its options ask for profiles: they end here.
+
+        Nothing where ONNX Runtime's profiles do not tell of memory, which they do since 1.28.
+
+        Args:
+            bundle: What it runs. No other session in this process may have the same weights mapped.
+            watch: What it was opened to ``record`` with.
+        """
+        events = self.end_node_profiles()
+        providers = [session.get_providers()[0] for session in self._sessions]
+        arenas = [ArenaUse.of(events.get(place, ()), provider) for place, provider in enumerate(providers)]
+        return held_memory(self._layout, arenas, mapped_bytes(bundle, self._weights), watch)
 
     def write_trace(
         self, path: str | PathLike[str], nodes: Mapping[int, Sequence[dict[str, Any]]] | None = None

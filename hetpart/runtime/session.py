@@ -21,12 +21,12 @@ from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, taken
+from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterRuns
 from hetpart.runtime.loading import load
 from hetpart.runtime.options import asked_threads, refuse_providers
 from hetpart.runtime.perform import value_result
-from hetpart.runtime.profiles import merged_profile
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-class Session(DescribedSession, RecordedSession):
+class Session(DescribedSession, ForwardedCalls, RecordedSession):
     """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
@@ -66,7 +66,7 @@ class Session(DescribedSession, RecordedSession):
         provider: Other execution providers, by device: ``"cuda:0=TensorrtExecutionProvider,trt_fp16_enable=1"``.
         cuda_graph: Capture partitions on CUDA whose values all have one size and one address in every run.
         progress: Told of every partition that is loaded.
-        record: Note when the tasks of a run begin and end, for ``write_trace``.
+        record: Note when the tasks of a run begin and end, for ``write_trace``; or what notes something else of them.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
@@ -89,7 +89,7 @@ class Session(DescribedSession, RecordedSession):
         provider: ProviderOption = None,
         cuda_graph: bool = False,
         progress: Callable[[str], None] | None = None,
-        record: bool = False,
+        record: bool | RunRecord = False,
     ) -> None:
         refuse_providers(sess_options)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
@@ -114,8 +114,8 @@ class Session(DescribedSession, RecordedSession):
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
-        self._record = record
-        self._sole = None if record else self._sole_session()
+        self._record = RunRecord() if record is True else record or None
+        self._sole = None if self._record is not None else self._sole_session()
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
@@ -224,7 +224,7 @@ class Session(DescribedSession, RecordedSession):
         self._require_open()
         if self._executor is None:
             self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=self._states)
-            self._executor.record = RunRecord() if self._record else None
+            self._executor.record = self._record
         return self._executor
 
     def _require_open(self) -> None:
@@ -267,10 +267,6 @@ class Session(DescribedSession, RecordedSession):
     def get_session_options(self) -> onnxruntime.SessionOptions | None:
         """The options that the session was given."""
         return self._options
-
-    def end_profiling(self) -> str:
-        """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""
-        return merged_profile(self.plan, self._sessions)
 
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""

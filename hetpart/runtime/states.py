@@ -21,7 +21,7 @@ from hetpart.runtime.values import allocate, tensor_bytes, to_array, to_value
 if TYPE_CHECKING:
     from threading import Lock
 
-    from hetpart.runtime.frame import Frame
+    from hetpart.runtime.frame import Frame, Place
     from hetpart.runtime.resident import State
     from hetpart.runtime.transport import Block, Memory
 
@@ -85,11 +85,17 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
                 memory.copy_in(block.address + start, zeros.ctypes.data, min(_PIECE, nbytes - start))
         return block
 
+    @property
+    def fixed(self) -> dict[Place, int]:
+        """Addresses of the states that are updated in place: they never change."""
+        one_block = ((state, self._blocks[state.given.name][0]) for state in self._sized if state.in_place)
+        return {place: block.address for state, block in one_block for place in (state.old, state.new)}
+
     def lend(self, frame: Frame) -> None:
-        """Let a run find the old content, and know where the new belongs."""
+        """Let a run find the old content, and know where the new belongs, of those that are not ``fixed``."""
         for state in self._growing:
             frame.arrays[state.old] = self._values[state.given.name]
-        for state in self._turning if frame.moving else self._sized:
+        for state in self._turning:
             blocks = self._blocks[state.given.name]
             frame.moving[state.old], frame.moving[state.new] = blocks[0].address, blocks[-1].address
 

@@ -22,6 +22,7 @@ from onnxruntime import OrtValue
 
 import hetpart
 from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
+from hetpart.runtime.binding import IOBinding
 from tests.runtime.models import assert_same, cut, model, plain
 
 ARITHMETIC = model("""arithmetic (float[2,3] x, float[2,3] y) => (float[2,3] z, float[2,3] w, float[2,3] v) {
@@ -287,16 +288,76 @@ def test_a_model_tells_where_it_comes_from(accelerated: tuple[str, ...]) -> None
     assert session.get_modelmeta() == ours
 
 
+NOT_HERE = {"run_with_ortvaluevector", "set_ep_dynamic_options", "get_tuning_results", "set_tuning_results"}
+
+
+def test_every_call_of_onnxruntime_is_there_but_those_that_the_manual_names(session: hetpart.Session) -> None:
+    calls = {name for name in dir(onnxruntime.InferenceSession) if not name.startswith("_")}
+    assert {name for name in calls if not callable(getattr(session, name, None))} == NOT_HERE
+    manual = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    assert all(f"`{name}`" in manual for name in NOT_HERE)
+    bindings = {name for name in dir(onnxruntime.IOBinding) if not name.startswith("_")}
+    assert all(callable(getattr(IOBinding, name, None)) for name in bindings)
+
+
+def _told(info: Any) -> list[str]:
+    names = ("name", "allocator_type", "device_id", "device_mem_type", "device_vendor_id", "mem_type")
+    found = [getattr(info, name) for name in names]
+    return [str(told() if callable(told) else told) for told in found]
+
+
+def test_borders_lie_where_onnxruntime_says(session: hetpart.Session, uncut: onnxruntime.InferenceSession) -> None:
+    for call in ("get_input_memory_infos", "get_output_memory_infos"):
+        ours, theirs = ([_told(info) for info in getattr(one, call)()] for one in (session, uncut))
+        assert ours == theirs
+    assert len(session.get_input_epdevices()) == len(uncut.get_input_epdevices())
+
+
+def test_the_plan_cannot_be_moved(session: hetpart.Session) -> None:
+    session.disable_fallback()
+    for call in (session.enable_fallback, lambda: session.set_providers(["CPUExecutionProvider"])):
+        with pytest.raises(InvalidOptionError) as refused:
+            call()
+        assert refused.value.hint
+    session.release_captured_graph()
+
+
+def test_a_value_of_a_session_is_taken(session: hetpart.Session, uncut: onnxruntime.InferenceSession) -> None:
+    made = []
+    for one in (session, uncut):
+        x = one.create_ortvalue_from_shape_and_type([2, 3], np.float32, "cpu")
+        x.update_inplace(X)
+        made.append([v.numpy() for v in one.run_with_ort_values(None, {"x": x, "y": OrtValue.ortvalue_from_numpy(Y)})])
+    assert_same(*made)
+
+
+@pytest.mark.parametrize("accelerated", PLACEMENTS.values(), ids=PLACEMENTS)
+def test_every_node_is_assigned_to_a_provider(accelerated: tuple[str, ...]) -> None:
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    with cut(ARITHMETIC, accelerated, sess_options=options) as session:
+        found = [
+            (part.ep_name, node.name)
+            for part in session.get_provider_graph_assignment_info()
+            for node in part.get_nodes()
+        ]
+    assert sorted(found) == [("CPUExecutionProvider", name) for name in ("add", "mul", "neg")]
+
+
 @pytest.mark.parametrize("accelerated", [(), ("mul",)])
 def test_profiles_of_all_partitions_end_in_one_file(accelerated: tuple[str, ...], tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
     with cut(ARITHMETIC, accelerated, sess_options=options) as session:
         session.run(None, FEED)
+        began = session.get_profiling_start_time_ns()
         path = Path(session.end_profiling())
+    assert began > 0
     assert [path] == list(tmp_path.iterdir())
-    names = {event["name"] for event in json.loads(path.read_text())}
-    assert {"add_kernel_time", "mul_kernel_time", "neg_kernel_time"} <= names
+    nodes = [event for event in json.loads(path.read_text()) if event["name"].endswith("_kernel_time")]
+    assert [event["name"] for event in sorted(nodes, key=lambda event: event["ts"])] == [
+        "add_kernel_time", "mul_kernel_time", "neg_kernel_time"
+    ]  # fmt: skip
 
 
 def test_without_a_profile_there_is_none(session: hetpart.Session, uncut: onnxruntime.InferenceSession) -> None:
