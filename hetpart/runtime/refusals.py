@@ -11,6 +11,7 @@ _DAMAGED = ("INVALID_PROTOBUF", "No graph was found in the protobuf")
 _HINTS = (
     ("INVALID_PROTOBUF", "the file is damaged: `hetpart partition` the model again"),
     ("two nodes with same node name", "give every node a name of its own and partition again, or run without --check"),
+    ("Failed to allocate memory", "the device's memory ran out: partition again with a smaller --shape or --budget"),
     ("NOT_IMPLEMENTED", "the provider has no kernel for the op: pin it to another device, or export it otherwise"),
 )
 

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.runtime.loads import Loads, load_all
 from hetpart.runtime.options import carry
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
@@ -125,19 +124,14 @@ def open_sessions(
         ExecutionError: ONNX Runtime refuses a partition.
     """
 
-    def opened(place: int) -> onnxruntime.InferenceSession:
+    def opened(place: int, loads: Loads) -> onnxruntime.InferenceSession:
         partition = bundle.plan.partitions[place]
+        options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
+        loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
-        return open_session(partition, bundle.models[place], bundle.weights, listed, settings, given[place])
+        return open_session(partition, bundle.models[place], listed, options, given[place])
 
-    number = len(bundle.plan.partitions)
-    sessions: list[onnxruntime.InferenceSession] = []
-    with ThreadPoolExecutor(max(1, min(number, os.cpu_count() or 1))) as pool:
-        for session in pool.map(opened, range(number)):
-            sessions.append(session)
-            if progress is not None:
-                progress(f"loading the partitions: {len(sessions)} of {number}")
-    return sessions
+    return load_all(len(bundle.plan.partitions), opened, progress)
 
 
 def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.InferenceSession:
@@ -164,15 +158,13 @@ def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.
 def open_session(
     partition: Partition,
     model: bytes,
-    weights: Path | None,
     listed: list[Any],
-    settings: SessionSettings,
+    options: onnxruntime.SessionOptions,
     given: Given = MappingProxyType({}),
 ) -> onnxruntime.InferenceSession:
     """The session of one partition, on the first of the providers that are listed."""
     wanted = listed[0] if isinstance(listed[0], str) else listed[0][0]
     try:
-        options = session_options(settings, weights, part=partition.file.removesuffix(".onnx"))
         for name, value in given.items():
             options.add_initializer(name, value)
         session = _session(model, wanted, partition.device, options, listed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetpart.plan.model import Plan
-    from hetpart.runtime.frame import Layout
+    from hetpart.runtime.frame import Layout, Place
     from hetpart.runtime.record import TaskTimes
 
 Event = dict[str, Any]
@@ -118,25 +118,28 @@ def _nodes(
 
 
 def _counters(layout: Layout, tasks: Sequence[TaskTimes], start: float) -> Iterator[Event]:
-    """Bytes in use on every device: weights, and values from the begin of what makes them to their last use."""
+    """Bytes in use on every device: weights, states, and values from the begin of what makes them to their last use."""
     changes: dict[str, list[tuple[float, int]]] = {}
-    last: dict[tuple[str, str], float] = {}
+    last: dict[Place, float] = {}
+    states = {place for state in layout.states for place in (state.old, state.new)}
     for task in tasks:
         last |= dict.fromkeys((*task.reads, *task.makes), task.end)
     for task in tasks:
         for value, device in task.makes:
-            nbytes = layout.specs[value].nbytes
+            nbytes = 0 if (value, device) in states else layout.specs[value].nbytes
             changes.setdefault(device, []).append((task.begin, nbytes))
             changes[device].append((last[value, device], -nbytes))
     for device, steps in sorted(changes.items()):
-        weights, values = _weight_bytes(layout.plan, device), 0
+        held, values = _held_bytes(layout, device), 0
         for at, change in sorted(steps):
             values += change
-            args = {"weights": weights, "values": values}
+            args = {**held, "values": values}
             name = f"bytes in use, {device}"
             yield {"ph": "C", "pid": _MEASURED, "name": name, "ts": 1e6 * (at - start), "args": args}
 
 
-def _weight_bytes(plan: Plan, device: str) -> int:
-    kept = (r for r in plan.residencies if r.device == device and r.state is not ResidencyState.STREAMED)
-    return sum(residency.nbytes for residency in kept)
+def _held_bytes(layout: Layout, device: str) -> dict[str, int]:
+    """All the time: by what it is."""
+    resident = (r for r in layout.plan.residencies if r.device == device and r.state is not ResidencyState.STREAMED)
+    states = sum(state.nbytes for state in layout.states if state.device == device)
+    return {"weights": sum(residency.nbytes for residency in resident)} | ({"states": states} if states else {})

@@ -94,10 +94,11 @@ class _Broken:
     run_with_iobinding = staticmethod(_fail)
 
 
-def test_a_fault_anywhere_is_named_and_the_next_run_works() -> None:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_fault_anywhere_is_named_and_the_next_run_works(overlap: bool) -> None:
     """Memory that runs out in each copy and in each partition in turn."""
     expected = plain(BRANCHES).run(None, FEED)
-    with cut(BRANCHES, FAR, overlap=True) as session:
+    with cut(BRANCHES, FAR, overlap=overlap) as session:
         places = places_of_faults(session)
         assert len(places) >= 6
         for name, inject in places:

@@ -95,6 +95,20 @@ def test_arrows_and_counters(tmp_path: Path) -> None:
         assert max(steps) >= 64 * 64 * 4
 
 
+def test_states_are_counted_beside_values(tmp_path: Path) -> None:
+    """What is kept is there all the time, both blocks of it, and is no value of the run."""
+    proto = model("""total (float[1000] x, float[1000] total) => (float[1000] total_out, float[1000] y) {
+        [add] total_out = Add(total, x) [neg] y = Neg(total_out)
+    }""")
+    with cut(proto, ("add",), record=True, state={"total": "total_out"}) as session:
+        session.run(None, {"x": np.ones(1000, np.float32)})
+        session.write_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    steps = [event["args"] for event in events if event["ph"] == "C" and event["name"].endswith("cuda:0")]
+    assert {step["states"] for step in steps} == {8000}
+    assert max(step["values"] for step in steps) == 4000
+
+
 @pytest.mark.parametrize("flags", [["-v"], ["-vv"], ["--trace", "t.json"], ["--trace", "t.json", "-v", "--native"]])
 def test_the_command_writes_traces_and_lines(
     zoo_model: Callable[[str], Path], tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
