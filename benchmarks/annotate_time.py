@@ -49,7 +49,7 @@ _LAYER = """
 [{0}_down_MatMul] d0{0} = MatMul (u{0}, down) [{0}_down_Add] d{0} = Add (d0{0}, b)
 [{0}_Add_1] e{0} = Add (d{0}, n{0}) [{0}_norm_1] {1} = LayerNormalization (e{0}, b, b)
 """
-_NODES_PER_LAYER = 29
+LAYER_NODES = 29
 
 
 def _median(key: str) -> Cell:
@@ -127,7 +127,7 @@ def _child(kind: str, nodes: int) -> dict[str, Any]:
     from hetpart.cost_model.annotate import annotate
 
     build = MODELS[kind]
-    small, model = build(1), build(-(-nodes // _NODES_PER_LAYER))
+    small, model = build(1), build(-(-nodes // LAYER_NODES))
     machine = hetpart.load_machine(HARDWARE)
     annotate(hetpart.load(small), machine).rows()  # imports what pricing needs
     graph, imported = _timed(lambda: hetpart.load(model))

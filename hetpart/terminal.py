@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hetpart.errors import HetpartError, InfeasibleError
-from hetpart.report.escape import printable
+from hetpart.report.escape import json_text, printable
 
 if TYPE_CHECKING:
     from logging import LogRecord
@@ -41,10 +41,7 @@ _GLOG_TIME = "%m%d %H:%M:%S"
 
 def print_json(command: str, content: dict[str, object]) -> None:
     """Print the one JSON object of ``command`` to standard output, in ASCII, so that no terminal obeys a name in it."""
-    import json
-
-    document = {"schema": f"hetpart.{command}", "version": 1, **content}
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    click.echo(json_text({"schema": f"hetpart.{command}", "version": 1, **content}))
 
 
 def show(parts: Iterable[RenderableType]) -> None:

@@ -11,7 +11,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "hetpart"
 LAYERS = (
     ("errors", "files"),
-    ("units",),
+    ("project",),
+    ("settings", "units"),
     ("rates",),
     ("devices",),
     ("config", "graph"),

@@ -8,6 +8,7 @@ from hetpart import __version__
 from hetpart.cli.annotate import annotate
 from hetpart.cli.bench import bench
 from hetpart.cli.calibrate import calibrate
+from hetpart.cli.defaults import option_defaults
 from hetpart.cli.emit import emit
 from hetpart.cli.explain import explain
 from hetpart.cli.guard import Commands
@@ -21,8 +22,10 @@ from hetpart.cli.sweep import sweep
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="hetpart")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Place every operator of a model on CPU or CUDA under a memory budget, and run the pieces."""
+    ctx.default_map = option_defaults()
 
 
 for command in (annotate, calibrate, partition, run, report, sweep, explain, emit, bench, lint, rule, hardware):

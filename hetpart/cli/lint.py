@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from hetpart.plan.findings import Finding
 
 FOUND_EXIT = 1
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 _FORMATS = ("text", "json", "github", "sarif", "markdown", "junit")
+_FOR_GITHUB = ("github", "sarif")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,9 @@ def _findings(
 def _without_accepted(asked: LintOptions, found: list[Finding]) -> list[Finding]:
     if asked.baseline is None:
         return found
-    from hetpart.plan.accepted import new_findings, read_accepted
+    from hetpart.plan.accepted import new_findings
 
-    return new_findings(found, read_accepted(asked.baseline))
+    return new_findings(found, asked.baseline)
 
 
 def _accept(path: Path, found: Sequence[Finding]) -> None:
@@ -123,11 +126,22 @@ def _print(asked: LintOptions, found: Sequence[Finding]) -> None:
     from hetpart.report.findings.text import statistics, summary
 
     text = statistics(found) if asked.statistics else FORMATS[asked.form](found)
+    _summarise(asked, found)
     if asked.output is None:
         click.echo(text, nl=False)
         return
     write_whole(asked.output, text.encode())
     click.echo(f"{summary(found) if found else 'No findings.'} Written to {printable(str(asked.output))}")
+
+
+def _summarise(asked: LintOptions, found: Sequence[Finding]) -> None:
+    """Add the findings to the page of a step of GitHub's, where one is running and is told of them."""
+    page = os.environ.get(SUMMARY_VARIABLE)
+    if page and asked.form in _FOR_GITHUB:
+        from hetpart.report.findings.markdown import as_markdown
+
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write(as_markdown(found) + "\n")
 
 
 def _fails(asked: LintOptions, found: Sequence[Finding]) -> bool:

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from hetpart.errors import HetpartError
 from hetpart.graph.build import scope_of
 from hetpart.linter.rule import Mark, Rule
 from hetpart.linter.select import entries
@@ -23,6 +24,9 @@ IGNORE_KEY = "hetpart.ignore"
 """Of ``metadata_props`` on the model or on a node: codes or names that are not to be reported there, or ``ALL``."""
 MOST_FINDINGS = 1000
 """Of one rule in one model; a last one says how many more there are."""
+MOST_LETTERS = 5000
+"""Of a finding's sentence: a name in a file may be as long as the file."""
+_MOST_NAME_LETTERS = 1000
 _STACK_KEY = "pkg.torch.onnx.stack_trace"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d{1,9})')
 
@@ -37,11 +41,24 @@ def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
 
 
 def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:
-    marks = (mark for mark in rule.check(subject) if not _is_suppressed(rule, mark, subject))
+    marks = (mark for mark in _marks(rule, subject) if not _is_suppressed(rule, mark, subject))
     yield from (_finding(rule, mark, subject) for mark in islice(marks, MOST_FINDINGS))
     left = sum(1 for _ in marks)
     if left:
         yield _finding(rule, Mark(f"and {left:,} more of this kind"), subject)
+
+
+def _marks(rule: Rule, subject: Subject) -> Iterator[Mark]:
+    try:
+        yield from rule.check(subject)
+    except Exception as error:
+        if rule.is_own:
+            raise
+        raise HetpartError(
+            f"the rule {rule.code} {rule.name} of {rule.home} failed on {subject.name}: "
+            f"{type(error).__name__}: {error}",
+            hint=f"tell its authors, and leave it out: --ignore {rule.code}",
+        ) from error
 
 
 def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
@@ -51,12 +68,16 @@ def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
         rule=rule.name,
         severity=rule.severity,
         path=subject.name,
-        message=mark.message,
-        hint=mark.hint or rule.hint,
-        anchor=mark.anchor or _anchor(mark.op, subject),
-        op=mark.op,
+        message=_shortened(mark.message, MOST_LETTERS),
+        hint=_shortened(mark.hint or rule.hint, MOST_LETTERS),
+        anchor=_shortened(mark.anchor or _anchor(mark.op, subject), _MOST_NAME_LETTERS),
+        op=_shortened(mark.op, _MOST_NAME_LETTERS),
         source=None if node is None else _source(node),
     )
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def _anchor(op: str, subject: Subject) -> str:

@@ -15,7 +15,10 @@ from hetpart.plan.findings import Severity
 if TYPE_CHECKING:
     from hetpart.linter.subject import Subject
 
-_CODE = re.compile(r"HP[GSDMCPN]\d{3}")
+_OWN = "hetpart"
+_OWN_CODE = re.compile(r"HP[GSDMCPN]\d{3}")
+_OTHER_CODE = re.compile(r"(?!HP)[A-Z]{2,8}\d{3}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FAMILIES: Mapping[str, str] = MappingProxyType(
     {
         "HPG": "graph", "HPS": "shapes", "HPD": "devices", "HPM": "memory", "HPC": "costs", "HPP": "plan",
@@ -73,6 +76,15 @@ class Rule:
         return inspect.cleandoc(self.check.__doc__ or "")
 
     @property
+    def home(self) -> str:
+        """The package that the rule comes from."""
+        return self.check.__module__.partition(".")[0]
+
+    @property
+    def is_own(self) -> bool:
+        return self.home == _OWN
+
+    @property
     def summary(self) -> str:
         """The first line of the documentation."""
         return self.documentation.partition("\n")[0]
@@ -101,21 +113,40 @@ def rule(  # noqa: PLR0913 - the columns of the table
         hint: What to do about a finding.
         default: Whether it is selected by default.
         tries: What to try to make for it, where the check speaks of why that failed.
+
+    Raises:
+        ValueError: the code or the name is another rule's, or not of the form that codes and names have.
     """
-    assert _CODE.fullmatch(code), code
-    assert code not in _RULES, f"{code} is taken"
-    assert name not in {known.name for known in _RULES.values()}, f"{name} is taken"
 
     def enter(check: Check) -> Check:
-        _RULES[code] = Rule(code, name, severity, stage, hint, check, default, max(stage, tries))
+        made = Rule(code, name, severity, stage, hint, check, default, max(stage, tries))
+        _require_free(made)
+        _RULES[code] = made
         return check
 
     return enter
 
 
+def _require_free(made: Rule) -> None:
+    form = _OWN_CODE if made.is_own else _OTHER_CODE
+    if not form.fullmatch(made.code):
+        raise ValueError(f"{made.code!r} is no code: letters that do not begin with HP and three digits, as in ABC001")
+    if not _NAME.fullmatch(made.name):
+        raise ValueError(f"{made.name!r} of {made.code} is no name: write kebab-case")
+    for known in _RULES.values():
+        if made.code == known.code or made.name == known.name:
+            raise ValueError(f"{made.code} {made.name} is taken: {known.home} has {known.code} {known.name}")
+
+
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, by code."""
+    """Every rule, by code, those of other packages among them.
+
+    Raises:
+        HetpartError: another package's rules cannot be loaded.
+    """
     import hetpart.linter.rules
+    from hetpart.linter.others import enter_others
 
     hetpart.linter.rules.enter_all()
+    enter_others()
     return tuple(_RULES[code] for code in sorted(_RULES))

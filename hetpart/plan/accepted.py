@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,14 +14,14 @@ from hetpart.files import write_whole
 from hetpart.plan.findings import Finding
 
 SCHEMA, VERSION = "hetpart.linter.baseline", 1
-Key = tuple[str, str, str]
 
 
-class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
     path: str
+    """Of the model, from the folder that the baseline lies in."""
     rule: str
     anchor: str
-    count: int
+    count: int = 1
 
 
 class _Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,12 +30,23 @@ class _Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = VERSION
 
 
-def read_accepted(path: Path) -> Counter[Key]:
-    """How many findings of every key are accepted.
+def new_findings(findings: Sequence[Finding], path: Path) -> list[Finding]:
+    """Those of ``findings`` beyond the number that the baseline ``path`` accepts of their key.
 
     Raises:
         InvalidOptionError: the file is not there, or no baseline of this version.
     """
+    left = {_Row(row.path, row.rule, row.anchor): row.count for row in _read(path).accepted}
+    fresh: list[Finding] = []
+    for found in findings:
+        key = _key(found, path)
+        left[key] = left.get(key, 0) - 1
+        if left[key] < 0:
+            fresh.append(found)
+    return fresh
+
+
+def _read(path: Path) -> _Baseline:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Baseline)
     except OSError as error:
@@ -43,7 +55,7 @@ def read_accepted(path: Path) -> Counter[Key]:
         raise _unreadable(path, str(error)) from error
     if (found.schema, found.version) != (SCHEMA, VERSION):
         raise _unreadable(path, f"it is a {found.schema!r} of version {found.version}")
-    return Counter({(row.path, row.rule, row.anchor): row.count for row in found.accepted})
+    return found
 
 
 def _unreadable(path: Path, why: str) -> InvalidOptionError:
@@ -52,18 +64,12 @@ def _unreadable(path: Path, why: str) -> InvalidOptionError:
 
 def write_accepted(path: Path, findings: Iterable[Finding]) -> None:
     """Write all of ``findings`` as accepted."""
-    counts = Counter(found.key for found in findings)
-    rows = tuple(_Row(*key, count) for key, count in sorted(counts.items()))
+    counts = Counter(_key(found, path) for found in findings)
+    rows = tuple(_Row(key.path, key.rule, key.anchor, count) for key, count in sorted(counts.items()))
     write_whole(path, msgspec.json.format(msgspec.json.encode(_Baseline(rows)), indent=2) + b"\n")
 
 
-def new_findings(findings: Sequence[Finding], accepted: Counter[Key]) -> list[Finding]:
-    """Those of ``findings`` beyond the number accepted of their key."""
-    left = Counter(accepted)
-    fresh: list[Finding] = []
-    for found in findings:
-        if left[found.key] > 0:
-            left[found.key] -= 1
-        else:
-            fresh.append(found)
-    return fresh
+def _key(found: Finding, baseline: Path) -> _Row:
+    """The same whatever folder a command runs in, and however the model is named there."""
+    model, rule, anchor = found.key
+    return _Row(Path(os.path.relpath(model, baseline.parent)).as_posix(), rule, anchor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from hetpart.plan.findings import Finding, Severity, SourceLine
 from hetpart.report.findings import FORMATS
 
-HOSTILE = "a\n::error::owned\r\x1b[31m%0A|<script>`x`,b:c"
+HOSTILE = "a\n::error::owned\r\x1b[31m%0A|<script>`x`,b:c##[error]@you www.x.y"
 FOUND = (
     Finding("HPM002", "value-larger-than-budget", Severity.ERROR, "m.onnx", f"{HOSTILE} is large", "split it", "scope"),
     Finding(
@@ -67,7 +68,7 @@ def test_sarif_has_what_code_scanning_requires() -> None:
         physical = result["locations"][0]["physicalLocation"]
         assert set(physical["region"]) == {"startLine", "startColumn", "endLine", "endColumn"}
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", physical["artifactLocation"]["uri"])
-        assert re.fullmatch(r"[0-9a-f]{64}", result["partialFingerprints"]["primaryLocationLineHash"])
+        assert re.fullmatch(r"[0-9a-f]{64}:1", result["partialFingerprints"]["primaryLocationLineHash"])
     assert run["results"][1]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "model.py"
 
 
@@ -82,6 +83,60 @@ def test_a_fingerprint_is_of_the_anchor_and_not_of_numbers() -> None:
     )
     other = Finding(*(getattr(first, name) for name in ("code", "rule", "severity", "path")), "4 GB", "", "elsewhere")
     assert fingerprint(first) == fingerprint(later) != fingerprint(other)
+
+
+def test_findings_of_one_anchor_are_told_apart() -> None:
+    (run,) = json.loads(FORMATS["sarif"]((FOUND[0], FOUND[0])))["runs"]
+    first, second = (result["partialFingerprints"]["primaryLocationLineHash"] for result in run["results"])
+    assert first.removesuffix(":1") == second.removesuffix(":2")
+
+
+def test_a_model_below_this_folder_is_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def of(path: str) -> list[str]:
+        found = Finding("HPG003", "dead-node", Severity.WARNING, path, "a node", "remove it", "scope")
+        (result,) = json.loads(FORMATS["sarif"]((found,)))["runs"][0]["results"]
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        return [place, *result["partialFingerprints"].values(), FORMATS["github"]((found,)).split("::")[1]]
+
+    assert of("models/m.onnx") == of(str(tmp_path / "models" / "m.onnx")) == of("./models/../models/m.onnx")
+    assert of("models/m.onnx")[0] == "models/m.onnx"
+    assert of("/elsewhere/m.onnx")[0] == "/elsewhere/m.onnx"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_runner_finds_no_command_of_a_name(form: str) -> None:
+    """As GitHub's runner reads a log: ``::name::`` at the start of a line, ``##[name]`` anywhere in one."""
+    paths = ("::error::owned.onnx", "  ::set-output name=a::b", "##[add-mask]a", "m.onnx")
+    found = [
+        Finding("HPG003", "dead-node", Severity.WARNING, path, f"{HOSTILE} {path}", HOSTILE, path, op=path)
+        for path in paths
+    ]
+    for line in FORMATS[form](found).splitlines():
+        is_new, is_old = line.lstrip().startswith("::"), "##[" in line
+        assert not is_old or form == "github"
+        assert not is_new or (form == "github" and line.startswith("::warning title=hetpart HPG003 dead-node,file="))
+
+
+def test_json_keeps_the_name_of_an_old_command() -> None:
+    tree = json.loads(FORMATS["json"](FOUND))
+    assert tree["findings"][1]["path"] == HOSTILE
+
+
+def test_a_summary_is_of_a_size_that_github_shows() -> None:
+    many = [Finding("HPG003", "dead-node", Severity.WARNING, "m.onnx", "x" * 9000, "y" * 900, "")] * 2000
+    text = FORMATS["markdown"](many)
+    assert len(text.encode()) < 2**20
+    rows = text.count("| warning |")
+    assert 100 < rows < 2000
+    assert f"{2000 - rows:,} findings more." in text
+
+
+def test_a_name_in_markdown_calls_nobody_and_links_nowhere() -> None:
+    text = FORMATS["markdown"](FOUND)
+    assert "@you" not in text
+    assert "www." not in text
 
 
 def test_junit_counts_what_fails() -> None:

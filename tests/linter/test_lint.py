@@ -69,6 +69,49 @@ def test_a_baseline_accepts_what_is_there_and_nothing_new() -> None:
     assert run("m.onnx", "--write-baseline").exit_code == 2
 
 
+def test_a_baseline_holds_wherever_lint_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("m.onnx", "--baseline", "lint.json", "--write-baseline").exit_code == 0
+    assert '"path": "m.onnx"' in Path("lint.json").read_text()
+    assert run(str(folder / "m.onnx"), "--baseline", str(folder / "lint.json")).exit_code == 0
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder / "inner")
+    assert run("../m.onnx", "--baseline", "../lint.json").exit_code == 0
+    assert run("../m.onnx").exit_code == 1
+
+
+def test_a_baseline_survives_other_node_names() -> None:
+    def exported(node: str) -> None:
+        proto = model(DEAD)
+        proto.graph.node[1].name = node
+        proto.graph.node[1].metadata_props.add(
+            key="pkg.torch.onnx.name_scopes", value=f"['', 'encoder', 'encoder.act', '{node}']"
+        )
+        onnx.save(proto, "m.onnx")
+
+    exported("node_Abs_17")
+    assert run("m.onnx", "--baseline", "lint.json", "--write-baseline").exit_code == 0
+    exported("node_Abs_23")
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 0
+
+
+def test_a_step_of_github_gets_a_summary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = folder / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    assert run("m.onnx").exit_code == 1
+    assert not page.exists()
+    for form in ("github", "sarif"):
+        assert run("m.onnx", "--format", form).exit_code == 1
+    assert page.read_text().count("| warning | HPG003 dead-node |") == 4
+
+
+def test_a_name_as_long_as_a_file_is_shortened() -> None:
+    proto = model(DEAD)
+    proto.graph.node[1].name = "b" * 100_000
+    found = hetpart.lint(proto, select="dead-node")[0]
+    assert len(found.message) < 6000
+    assert len(found.op) < 2000
+
+
 def test_a_model_says_itself_what_is_not_to_be_reported() -> None:
     proto = model(DEAD)
     proto.graph.node[1].metadata_props.add(key="hetpart.ignore", value="HPG003")

@@ -16,7 +16,7 @@ PLANNED = {
     "thin-headroom", "table-on-accelerator", "copy-bound-partition", "tiny-partition", "stale-plan", "profile-mismatch",
     "stale-calibration", "gap-above-limit", "plan-regressed", "baseline-better",
 }  # fmt: skip
-"""Rules of plans, which tests of their own speak of."""
+"""Rules of plans: ``test_seeded`` breaks each, ``test_lint`` and a clean zoo keep them."""
 
 
 def fired(model: Any, rule: str, **options: Any) -> list[hetpart.Finding]:
@@ -58,16 +58,3 @@ def test_dead_nodes_are_counted_and_named() -> None:
     (found,) = fired(PAIRS["dead-node"].bad(Path()), "dead-node")
     assert found.op == "c"
     assert "2 nodes in all" in found.message
-
-
-def test_a_million_unused_initializers_are_a_thousand_findings_and_one(tmp_path: Path) -> None:
-    import onnx
-
-    proto = PAIRS["unused-initializer"].bad(tmp_path)
-    assert isinstance(proto, onnx.ModelProto)
-    proto.graph.initializer.extend(
-        onnx.TensorProto(name=f"w{number}", data_type=1, dims=[1], raw_data=bytes(4)) for number in range(20_000)
-    )
-    found = fired(proto, "unused-initializer")
-    assert len(found) == 1001
-    assert "19,001 more" in found[-1].message

@@ -24,6 +24,10 @@ DANGEROUS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
         ("\u2028", r"\u2028"),
         ("\U000e0041", r"\U000e0041"),
         ("\x00", r"\x00"),
+        ("::error::a", r"\x3a:error::a"),
+        ("  ::error::a", r"  \x3a:error::a"),
+        ("aten::add", "aten::add"),
+        ("a ##[error]b###[c", r"a #\x23[error]b##\x23[c"),
     ],
 )
 def test_what_is_not_printable_is_shown_escaped(text: str, safe: str) -> None:

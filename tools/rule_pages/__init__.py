@@ -1,1 +1,1 @@
-"""Writes ``docs/rules.md`` from the rules' own documentation: ``python -m tools.rule_pages``."""
+"""Writes ``docs/rules`` from the rules' own documentation: ``python -m tools.rule_pages``."""

@@ -1,10 +1,12 @@
-"""``python -m tools.rule_pages``: write ``docs/rules.md``."""
+"""``python -m tools.rule_pages``: write ``docs/rules``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tools.rule_pages.page import PAGE, page
+from tools.rule_pages.pages import FOLDER, pages
 
 if __name__ == "__main__":
-    Path(PAGE).write_text(page(), encoding="utf-8")
+    Path(FOLDER).mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (Path(FOLDER) / name).write_text(text, encoding="utf-8")

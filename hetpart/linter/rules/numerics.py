@@ -45,19 +45,21 @@ def constant_near_exporter_epsilon(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `torch.onnx.export(..., optimize=False)`, or `count.clamp(min=1e-6)`
     """
-    small = {name for name, largest in _constants(subject) if 0 < largest <= LARGEST_EPSILON}
-    for node in subject.proto.graph.node:
-        if node.op_type in ("Add", "Sub") and not small.isdisjoint(node.input):
+    sums = [node for node in subject.proto.graph.node if node.op_type in ("Add", "Sub")]
+    added = {name for node in sums for name in node.input}
+    small = {name for name, largest in _constants(subject, added) if 0 < largest <= LARGEST_EPSILON}
+    for node in sums:
+        if not small.isdisjoint(node.input):
             which = next(name for name in node.input if name in small)
             yield Mark(f"{node.op_type} {node.name!r} adds the constant {which!r} of at most 1e-7", op=node.name)
 
 
-def _constants(subject: Subject) -> Iterator[tuple[str, float]]:
-    """Small float constants by name, with their largest absolute value."""
+def _constants(subject: Subject, wanted: set[str]) -> Iterator[tuple[str, float]]:
+    """Small float constants among those ``wanted``, by name, with their largest absolute value."""
     graph = subject.proto.graph
-    tensors = [(tensor.name, tensor) for tensor in graph.initializer]
+    tensors = [(tensor.name, tensor) for tensor in graph.initializer if tensor.name in wanted]
     for node in graph.node:
-        if node.op_type == "Constant":
+        if node.op_type == "Constant" and node.output and node.output[0] in wanted:
             tensors += [(node.output[0], attribute.t) for attribute in node.attribute if attribute.name == "value"]
             scalars = [attribute.f for attribute in node.attribute if attribute.name == "value_float"]
             yield from ((node.output[0], abs(scalar)) for scalar in scalars)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetpart.devices import HOST
 from hetpart.errors import InvalidBundleError
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.plan.fingerprint import verify_sources
-from hetpart.units import format_seconds
+from hetpart.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetpart.linter.subject import Subject
+    from hetpart.plan.model import Decision, Plan
 
 MOST_GAP = 0.05
 MOST_REGRESSION = 0.05
 _ROUNDING = 1e-6
+_SHOWN = 3
 
 
 @rule(
@@ -107,13 +111,15 @@ def gap_above_limit(subject: Subject) -> Iterator[Mark]:
     hint="see what moved: the ops, weights or shapes that the change brought; accept it by committing the new plan",
 )  # fmt: skip
 def plan_regressed(subject: Subject) -> Iterator[Mark]:
-    """The model's best plan is slower than the one that was kept.
+    """The model's best plan is worse than the one that was kept: slower, larger, or with more on the CPU.
 
     ## What it does
-    Plans the model anew and compares the predicted latency with that of `--plan`, 5 % allowed.
+    Plans the model anew under `--budget` and compares it with `--plan`: the predicted latency and what every device
+    holds at most, 5 % allowed each; and the ops that were on an accelerator and are on the CPU now. Ops are told apart
+    by module and type, which a new export keeps.
 
     ## Why is this bad
-    A change made the model slower on the same machine under the same budget.
+    A change made the model slower or larger on the same machine under the same budget.
 
     ## Example
     A pull request that adds an operator without a CUDA kernel to every layer.
@@ -122,12 +128,10 @@ def plan_regressed(subject: Subject) -> Iterator[Mark]:
     An operator that has one.
     """
     kept, plan = subject.kept_plan, subject.planned
-    if kept is None or plan is kept:
-        return
-    before, after = kept.prediction.seconds, plan.prediction.seconds
-    if after > before * (1 + MOST_REGRESSION):
-        slower = f"{after / before - 1:.1%} more than {format_seconds(before)}"
-        yield Mark(f"a run is predicted to take {format_seconds(after)}, {slower}")
+    if kept is not None and plan is not kept:
+        yield from _slower(kept, plan)
+        yield from _larger(kept, plan)
+        yield from _moved_to_the_host(kept, plan)
 
 
 @rule(
@@ -153,3 +157,49 @@ def baseline_better(subject: Subject) -> Iterator[Mark]:
     for baseline in subject.planned.baselines:
         if baseline.seconds is not None and baseline.fits and baseline.seconds < ours * (1 - _ROUNDING):
             yield Mark(f"{baseline.name} takes {format_seconds(baseline.seconds)}, the plan {format_seconds(ours)}")
+
+
+def _slower(kept: Plan, plan: Plan) -> Iterator[Mark]:
+    before, after = kept.prediction.seconds, plan.prediction.seconds
+    if after > before * (1 + MOST_REGRESSION):
+        slower = f"{after / before - 1:.1%} more than {format_seconds(before)}" if before else "and took no time before"
+        yield Mark(f"a run is predicted to take {format_seconds(after)}, {slower}")
+
+
+def _larger(kept: Plan, plan: Plan) -> Iterator[Mark]:
+    held = {use.device: use.peak_bytes for use in kept.devices}
+    for use in plan.devices:
+        before = held.get(use.device, 0)
+        if use.peak_bytes > before * (1 + MOST_REGRESSION):
+            yield Mark(
+                f"{use.device} holds {format_bytes(use.peak_bytes)} at most, and held {format_bytes(before)}",
+                anchor=use.device,
+            )
+
+
+def _moved_to_the_host(kept: Plan, plan: Plan) -> Iterator[Mark]:
+    """One mark for all: where a block moves, each of its ops does."""
+    here, there = _sides(plan)
+    once_here, once_there = _sides(kept)
+    moved = (here - once_here) & (once_there - there)
+    if moved:
+        host = plan.devices[HOST].device
+        names = [one.op for one in plan.decisions if one.device == host and _kind(one) in moved]
+        more = f" and {moved.total() - _SHOWN} more" if moved.total() > _SHOWN else ""
+        listed = ", ".join(map(repr, names[: min(_SHOWN, moved.total())]))
+        yield Mark(
+            f"{format_count(moved.total(), 'op')} moved from the accelerator to the CPU: {listed}{more}",
+            anchor="moved to the CPU",
+            op=names[0],
+        )
+
+
+def _sides(plan: Plan) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """How many ops of every kind are on the host, and how many elsewhere."""
+    host = plan.devices[HOST].device
+    here = Counter(_kind(one) for one in plan.decisions if one.device == host)
+    return here, Counter(_kind(one) for one in plan.decisions if one.device != host)
+
+
+def _kind(decision: Decision) -> tuple[str, str]:
+    return decision.scope or decision.op, decision.op_type

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetpart.errors import UnboundDimensionsError
 from hetpart.graph.ir import ValueKind, ValueRole
 from hetpart.linter.content import numbers
-from hetpart.linter.declared import inferred_types
+from hetpart.linter.declared import contradicted
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.units import format_bytes
@@ -78,7 +78,7 @@ def unbound_dimension(subject: Subject) -> Iterator[Mark]:
 
 
 @rule(
-    "HPS003", "shape-conflict", Severity.ERROR, Stage.FILE,
+    "HPS003", "shape-conflict", Severity.ERROR, Stage.FILE, tries=Stage.GRAPH,
     hint="export the model again, or remove the value_info that is wrong",
 )  # fmt: skip
 def shape_conflict(subject: Subject) -> Iterator[Mark]:
@@ -96,7 +96,8 @@ def shape_conflict(subject: Subject) -> Iterator[Mark]:
     ## Use instead
     `dim_param` for sizes that vary, and shapes inferred anew after an edit.
     """
-    for name, declared, found in inferred_types(subject.proto):
+    imported = None if subject.imported is None else subject.graph
+    for name, declared, found in contradicted(subject.proto, imported):
         yield Mark(f"{name!r} is declared {declared} and computed {found}", anchor=name)
 
 
@@ -128,7 +129,7 @@ def float64_compute(subject: Subject) -> Iterator[Mark]:
 
 
 @rule(
-    "HPS005", "dynamic-shape-blocks-plan", Severity.NOTE, Stage.GRAPH,
+    "HPS005", "dynamic-shape-blocks-plan", Severity.NOTE, Stage.GRAPH, default=False,
     hint="bound it: pad to a fixed size, or give the op a constant where it has a variable",
 )  # fmt: skip
 def dynamic_shape_blocks_plan(subject: Subject) -> Iterator[Mark]:

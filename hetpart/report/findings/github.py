@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from hetpart.plan.findings import Finding, Severity
+from hetpart.report.findings.place import from_here
 
 _LEVELS: Mapping[Severity, str] = MappingProxyType(
     {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -21,7 +22,7 @@ def as_github(findings: Sequence[Finding]) -> str:
 
 
 def _command(found: Finding) -> str:
-    place = {"title": f"hetpart {found.code} {found.rule}", "file": found.path}
+    place = {"title": f"hetpart {found.code} {found.rule}", "file": from_here(found.path)}
     if found.source is not None:
         place |= {"file": found.source.file, "line": str(found.source.line)}
     properties = ",".join(f"{key}={_escaped(value, _PROPERTY)}" for key, value in place.items())

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hetpart.plan.findings import Finding
 from hetpart.report.escape import printable
 from hetpart.report.findings.text import summary
+from hetpart.units import format_count
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$@:&-])")
+MOST_BYTES = 500_000
+"""Of the table: GitHub takes 1 MiB of all of a step's summary, and shows nothing of a longer one."""
+_MOST_LETTERS = 1000
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$:&-]|(?<=[wW]{3})\.)")
+"""What Markdown, or GitHub's own extensions of it, may read as more than text: ``www.`` begins a link."""
+_MENTION = re.compile("@(?=.)")
 
 
 def as_markdown(findings: Sequence[Finding]) -> str:
-    """A table, the worst first. Nothing in a name is markup."""
+    """A table, the worst first. Nothing in a name is markup, nor calls anybody."""
     if not findings:
         return "hetpart: no findings.\n"
-    rows = [
-        f"| {found.severity} | {found.code} {found.rule} | " + " | ".join(map(_text, _cells(found))) + " |"
-        for found in findings
-    ]
     head = ["| severity | rule | model | finding | what to do |", "|---|---|---|---|---|"]
-    return "\n".join((f"hetpart: {summary(findings)}", "", *head, *rows, ""))
+    rows = _most([_row(found) for found in findings])
+    left = len(findings) - len(rows)
+    rest = ["", f"{format_count(left, 'finding')} more."] if left else []
+    return "\n".join((f"hetpart: {summary(findings)}", "", *head, *rows, *rest, ""))
 
 
-def _cells(found: Finding) -> tuple[str, ...]:
-    return (found.path, found.message, found.hint)
+def _most(rows: Iterable[str]) -> list[str]:
+    """The first of ``rows``, as many as there is room for."""
+    kept: list[str] = []
+    left = MOST_BYTES
+    for row in rows:
+        left -= len(row.encode()) + 1
+        if left < 0:
+            break
+        kept.append(row)
+    return kept
+
+
+def _row(found: Finding) -> str:
+    cells = (found.path, found.message, found.hint)
+    return f"| {found.severity} | {found.code} {found.rule} | " + " | ".join(map(_text, cells)) + " |"
 
 
 def _text(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", printable(text))
+    shown = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "…"
+    # GitHub sends nobody a message for an @ that a comment parts from the name
+    return _MENTION.sub("@<!-- -->", _SPECIAL.sub(r"\\\1", printable(shown)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from hetpart.plan.findings import Finding
+from hetpart.report.escape import json_text
 
 SCHEMA = "hetpart.lint"
 
@@ -14,4 +14,4 @@ SCHEMA = "hetpart.lint"
 def as_json(findings: Sequence[Finding]) -> str:
     """One JSON object, in ASCII, so that no terminal obeys a name in it."""
     content = {"schema": SCHEMA, "version": 1, "findings": [asdict(found) for found in findings]}
-    return json.dumps(content, indent=2) + "\n"
+    return json_text(content) + "\n"

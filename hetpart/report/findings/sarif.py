@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from urllib.parse import quote
 
 from hetpart import __version__
 from hetpart.plan.findings import Finding, Severity
-from hetpart.report.escape import printable
+from hetpart.report.escape import json_text, printable
+from hetpart.report.findings.place import from_here
 
 Tree = dict[str, object]
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -29,9 +29,9 @@ def as_sarif(findings: Sequence[Finding]) -> str:
         "semanticVersion": __version__,
         "rules": [_rule(rules[code]) for code in sorted(rules)],
     }
-    results = [_result(found) for found in findings]
+    results = [_result(found, mark) for found, mark in zip(findings, _fingerprints(findings), strict=True)]
     run: Tree = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
 
 
 def _rule(found: Finding) -> Tree:
@@ -41,38 +41,36 @@ def _rule(found: Finding) -> Tree:
         "name": "".join(word.capitalize() for word in found.rule.split("-")),
         "shortDescription": {"text": text},
         "fullDescription": {"text": f"{text} `hetpart rule {found.code}` explains it."},
-        "help": {"text": f"{found.hint}. `hetpart rule {found.code}` explains the rule."},
+        "help": {"text": f"`hetpart rule {found.code}` explains the rule."},
         "defaultConfiguration": {"level": _LEVELS[found.severity]},
     }
 
 
-def _result(found: Finding) -> Tree:
+def _result(found: Finding, fingerprint: str) -> Tree:
     return {
         "ruleId": found.code,
         "level": _LEVELS[found.severity],
         "message": {"text": printable(f"{found.message}. {found.hint}")},
         "locations": [_location(found)],
-        "partialFingerprints": {"primaryLocationLineHash": _fingerprint(found)},
+        "partialFingerprints": {"primaryLocationLineHash": fingerprint},
     }
 
 
 def _location(found: Finding) -> Tree:
     """The line of Python that the op comes from where it is known; a model has no lines but its first."""
-    file, line = (found.path, 1) if found.source is None else (found.source.file, found.source.line)
+    file, line = (from_here(found.path), 1) if found.source is None else (found.source.file, found.source.line)
     region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
     names = [name for name in (found.op, found.anchor) if name]
     logical = [{"fullyQualifiedName": printable(name)} for name in dict.fromkeys(names)]
-    place: Tree = {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": region}}
+    place: Tree = {"physicalLocation": {"artifactLocation": {"uri": quote(file, errors="replace")}, "region": region}}
     return place | ({"logicalLocations": logical} if logical else {})
 
 
-def _uri(file: str) -> str:
-    """Relative to where hetpart runs, which is a repository's root in CI."""
-    path = Path(file)
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return quote(path.as_posix())
-
-
-def _fingerprint(found: Finding) -> str:
-    return hashlib.sha256("\0".join((*found.key, found.message if not found.anchor else "")).encode()).hexdigest()
+def _fingerprints(findings: Iterable[Finding]) -> Iterator[str]:
+    """A hash of what a finding speaks of, and which of several that speak of the same it is: two are never one."""
+    seen: Counter[str] = Counter()
+    for found in findings:
+        spoken_of = "\0".join((from_here(found.path), *found.key[1:])).encode(errors="surrogatepass")
+        digest = hashlib.sha256(spoken_of).hexdigest()
+        seen[digest] += 1
+        yield f"{digest}:{seen[digest]}"
