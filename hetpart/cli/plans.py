@@ -5,10 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from hetpart.report.escape import printable
 from hetpart.terminal import print_json, show
 
 if TYPE_CHECKING:
     from hetpart.plan.model import Plan
+
+
+_PAGES = (".html", ".htm")
+
+html_option = click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as one HTML file, too."
+)
+
+
+def require_page(page: Path | None) -> None:
+    """A page can be written there, over nothing but a page: that is known before anything takes time."""
+    if page is None:
+        return
+    if page.suffix.lower() not in _PAGES:
+        raise click.UsageError(f"--html {printable(str(page))}: end the name in {' or '.join(_PAGES)}")
+    if not page.resolve().parent.is_dir():
+        raise click.UsageError(f"--html {printable(str(page))}: its folder does not exist")
+
+
+def say_written(page: Path | None) -> None:
+    """Name the page, if there is one."""
+    if page is not None:
+        click.echo(f"\nWritten to {printable(str(page))}")
 
 
 def print_plan(command: str, bundle: Path, plan: Plan) -> None:

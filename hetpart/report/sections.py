@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from heapq import nlargest
 from itertools import groupby, islice
@@ -12,13 +11,13 @@ from rich.text import Text
 
 from hetpart.plan.model import Decision, DeviceUse, Partition, Plan, ResidencyState, Transfer
 from hetpart.report.layout import bar, heading, line, more, name, percent, table
+from hetpart.report.sentences import elsewhere_seconds, mostly, own_seconds, when
 from hetpart.units import format_bytes, format_count, format_seconds
 
 LARGEST_OPS = 10
 LARGEST_COPIES = 10
 MOST_PARTITIONS = 20
 _ALIVE_SHOWN = 5
-_TYPES_SHOWN = 3
 _NONE = "–"
 _HELD = {
     ResidencyState.RESIDENT: "resident on {}",
@@ -126,8 +125,6 @@ def partitions(plan: Plan) -> Iterator[RenderableType]:
 
 
 def _partition_row(partition: Partition, by_op: dict[str, Decision]) -> tuple[str | Text, ...]:
-    types = Counter(by_op[op].op_type for op in partition.ops if op in by_op)
-    mostly = ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in types.most_common(_TYPES_SHOWN))
     return (
         str(partition.id),
         name(partition.device),
@@ -135,7 +132,7 @@ def _partition_row(partition: Partition, by_op: dict[str, Decision]) -> tuple[st
         format_seconds(partition.seconds),
         format_bytes(partition.weight_bytes),
         format_bytes(partition.peak_bytes),
-        name(mostly),
+        name(mostly(partition, by_op)),
     )
 
 
@@ -167,10 +164,14 @@ def _direction(transfer: Transfer) -> tuple[str, str]:
 
 
 def _copy_row(transfer: Transfer, plan: Plan) -> tuple[str | Text, ...]:
-    last = transfer.step >= len(plan.partitions)
-    when = "at the end" if last else f"before #{plan.partitions[transfer.step].id}"
     ends = Text.assemble(name(transfer.source), " → ", name(transfer.target))
-    return format_bytes(transfer.nbytes), _milliseconds(transfer.seconds), ends, when, name(transfer.value)
+    return (
+        format_bytes(transfer.nbytes),
+        _milliseconds(transfer.seconds),
+        ends,
+        when(transfer, plan),
+        name(transfer.value),
+    )
 
 
 def _milliseconds(seconds: float) -> str:
@@ -189,14 +190,9 @@ def largest_ops(plan: Plan) -> Iterator[RenderableType]:
     yield table((">predicted", ">elsewhere", "device", "op"), [_op_row(facts, ops) for facts, ops in rows])
 
 
-def own_seconds(decision: Decision) -> float:
-    """Predicted seconds of the op on the device it was given."""
-    return decision.seconds.get(decision.device, 0.0)
-
-
 def _op_facts(decision: Decision) -> tuple[str, ...]:
-    others = [seconds for device, seconds in decision.seconds.items() if device != decision.device]
-    elsewhere = format_seconds(min(others)) if others else "no kernel"
+    seconds = elsewhere_seconds(decision)
+    elsewhere = "no kernel" if seconds is None else format_seconds(seconds)
     return format_seconds(own_seconds(decision)), elsewhere, decision.device, decision.op_type, decision.reason
 
 

@@ -119,7 +119,7 @@ class _Question:
         machine = self.request.machine(self.hardware)
         budgets = self.request.resolved_budgets(machine).nbytes
         own = budgets.get(machine.devices[ACCELERATOR].name) if self.places and machine.accelerators else None
-        here = _leaves_processor_open(self.hardware)
+        here = leaves_processor_open(self.hardware)
         subject = replace(subject, machine=machine_reference(machine), own_processor=here, budget_bytes=own)
         yield subject
         if needed < Stage.GRAPH:
@@ -141,7 +141,7 @@ class _Question:
             yield replace(subject, plan=write_plan(assembly, imported, model_reference(imported), self.request.texts()))
 
 
-def _leaves_processor_open(hardware: str | PathLike[str] | None) -> bool:
+def leaves_processor_open(hardware: str | PathLike[str] | None) -> bool:
     """Whether the host is this machine's processor: neither a name nor a file says another."""
     return hardware is None or ("+" not in str(hardware) and Path(hardware).suffix != ".toml")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, log10
 
@@ -33,6 +33,17 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """One op and where it lies."""
+
+    name: str
+    op_type: str
+    intensity: float
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """The ops of a model on one device, and its roofs."""
 
@@ -52,14 +63,9 @@ def roofline_series(costs: Costs, index: int) -> Series:
     device = costs.machine.devices[index]
     able = [(op, cost) for op, cost in zip(costs.graph.ops, costs.ops, strict=True) if not cost.missing[index]]
     drawn = [(op, cost) for op, cost in able if _is_drawn(cost, index)]
-    groups: dict[tuple[str, int, int], list[tuple[Op, OpCost]]] = {}
-    for op, cost in drawn:
-        place = (_step(cost.estimates[index].intensity), _step(cost.work.flops / cost.seconds[index]))
-        groups.setdefault((qualified_type(op), *place), []).append((op, cost))
-    dots = [_dot(members, index) for members in groups.values()]
     return Series(
         device=device,
-        dots=tuple(sorted(dots, key=lambda dot: -dot.seconds)),
+        dots=dots_of(_sample(op, cost, index) for op, cost in drawn),
         seconds=sum(cost.seconds[index] for _, cost in able),
         undrawn=len(able) - len(drawn),
         peaks=_peaks(device, costs, [op for op, _ in drawn]),
@@ -71,20 +77,27 @@ def _is_drawn(cost: OpCost, index: int) -> bool:
     return all(figure > 0 and isfinite(figure) for figure in figures)
 
 
+def _sample(op: Op, cost: OpCost, index: int) -> Sample:
+    seconds = cost.seconds[index]
+    return Sample(op.name, qualified_type(op), cost.estimates[index].intensity, cost.work.flops / seconds, seconds)
+
+
+def dots_of(samples: Iterable[Sample]) -> tuple[Dot, ...]:
+    """What of ``samples`` can be told apart, the largest first. All their figures are more than 0."""
+    groups: dict[tuple[str, int, int], list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.op_type, _step(sample.intensity), _step(sample.rate)), []).append(sample)
+    return tuple(sorted(map(_dot, groups.values()), key=lambda dot: -dot.seconds))
+
+
 def _step(figure: float) -> int:
     return round(log10(figure) * _STEPS_PER_DECADE)
 
 
-def _dot(members: Sequence[tuple[Op, OpCost]], index: int) -> Dot:
-    first, cost = members[0]
-    return Dot(
-        name=first.name,
-        op_type=qualified_type(first),
-        ops=len(members),
-        intensity=cost.estimates[index].intensity,
-        rate=cost.work.flops / cost.seconds[index],
-        seconds=sum(cost.seconds[index] for _, cost in members),
-    )
+def _dot(members: Sequence[Sample]) -> Dot:
+    first = members[0]
+    seconds = sum(sample.seconds for sample in members)
+    return Dot(first.name, first.op_type, len(members), first.intensity, first.rate, seconds)
 
 
 def _peaks(device: Device, costs: Costs, ops: Sequence[Op]) -> tuple[tuple[str, float], ...]:
