@@ -9,7 +9,7 @@ from hetpart.graph.ir import Graph, Op
 
 
 def likenesses(graph: Graph, fusions: Fusions) -> tuple[Hashable, ...]:
-    """A key for every op. Ops of one key agree in all that a price may depend on; None is for ops like no other.
+    """A key for every op. Ops of one key agree in all that a price may depend on; None is for ops with bodies.
 
     That is the op itself but for its names, and of every operand its type, size, role, what it holds where that
     is known, and whether a fused kernel keeps it inside.
@@ -34,9 +34,9 @@ def _origin(op: Op, graph: Graph) -> Hashable:
 
 
 def _op(op: Op, operands: list[int], fusions: Fusions) -> Hashable:
-    named = [value for value in op.inputs if value is not None]
-    if op.bodies or len(set(named)) < len(named):
+    if op.bodies:
         return None
+    read = op.inputs
     return (
         op.domain,
         op.op_type,
@@ -47,4 +47,5 @@ def _op(op: Op, operands: list[int], fusions: Fusions) -> Hashable:
         tuple(op.attributes.items()),
         tuple([-1 if value is None else operands[value] for value in op.inputs]),
         tuple([-1 if value is None else operands[value] for value in op.outputs]),
+        tuple(map(read.index, read)) if len(set(read)) < len(read) else None,
     )

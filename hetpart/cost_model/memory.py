@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ALIGNMENT = 256
 """Bytes. What CUDA's allocators align to; enough for every vector instruction of a CPU."""
@@ -84,26 +90,35 @@ def most_alive(intervals: tuple[Interval, ...]) -> int:
 
 
 def _packed(intervals: tuple[Interval, ...], order: Callable[[Interval], tuple[int, ...]]) -> Packing:
-    offsets = [0] * len(intervals)
-    placed: list[int] = []
-    for index in sorted(range(len(intervals)), key=lambda i: order(intervals[i])):
-        offsets[index] = _lowest_gap(intervals, offsets, placed, index)
-        placed.append(index)
-    top = max((offset + aligned(item.nbytes) for offset, item in zip(offsets, intervals, strict=True)), default=0)
-    return Packing(tuple(offsets), top)
+    turns = sorted(range(len(intervals)), key=lambda i: order(intervals[i]))
+    placed = _Placed.of([intervals[index] for index in turns])
+    starts = [placed.place(turn) for turn in range(len(turns))]
+    offsets = [start for _, start in sorted(zip(turns, starts, strict=True))]
+    return Packing(tuple(offsets), int(placed.ends.max(initial=0)))
 
 
-def _lowest_gap(intervals: tuple[Interval, ...], offsets: list[int], placed: list[int], index: int) -> int:
-    wanted = intervals[index]
-    size = aligned(wanted.nbytes)
-    taken = sorted(
-        (offsets[other], offsets[other] + aligned(intervals[other].nbytes))
-        for other in placed
-        if intervals[other].first <= wanted.last and wanted.first <= intervals[other].last
-    )
-    position = 0
-    for start, end in taken:
-        if start - position >= size:
-            break
-        position = max(position, end)
-    return position
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """Intervals in the order they are laid out in, and where those lie that were."""
+
+    firsts: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, intervals: list[Interval]) -> _Placed:
+        rows = [(held.first, held.last, aligned(held.nbytes), 0, 0) for held in intervals]
+        return cls(*np.array(rows, np.int64).reshape(-1, 5).T.copy())
+
+    def place(self, turn: int) -> int:
+        """Into the lowest gap that holds it, beside those before it that are alive with it."""
+        met = np.flatnonzero((self.firsts[:turn] <= self.lasts[turn]) & (self.firsts[turn] <= self.lasts[:turn]))
+        position, size = 0, int(self.sizes[turn])
+        for start, end in sorted(zip(self.starts[met].tolist(), self.ends[met].tolist(), strict=True)):
+            if start - position >= size:
+                break
+            position = max(position, end)
+        self.starts[turn], self.ends[turn] = position, position + size
+        return position

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from hetpart.cost_model.session.bodies import kernel_scratch
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
-from hetpart.partitioner.assembly.arenas import arenas
+from hetpart.partitioner.assembly.alike import Alike
+from hetpart.partitioner.assembly.arenas import device_arena
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP
 from hetpart.partitioner.scores.liveness import Packed, buffers, crossing_values
 
@@ -65,7 +67,8 @@ class Sessions:
     values: NDArray[np.int64]
     """(V,) Id in the graph of every value of the problem."""
     made_by: NDArray[np.int64]
-    known: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict[tuple[int, bytes, bytes], int])
+    alike: Alike
+    known: dict[tuple[int, Hashable], int] = field(default_factory=dict[tuple[int, Hashable], int])
 
     @classmethod
     def of(cls, graph: Graph, costs: Costs, formulation: Formulation) -> Sessions:
@@ -77,7 +80,8 @@ class Sessions:
             Lane(device.provider, device.threads, kernel_scratch(told, device.provider, device.threads))
             for device in costs.machine.devices
         )
-        return cls(graph, costs, find_fusions(graph), lanes, values, made_by)
+        fusions = find_fusions(graph)
+        return cls(graph, costs, fusions, lanes, values, made_by, Alike.of(graph, fusions, lanes))
 
     def in_use(self, cut: Cut, crossing: NDArray[np.bool_], asked: NDArray[np.bool_]) -> NDArray[np.int64]:
         """(P,) Bytes in use at the peak of each partition of the devices ``asked`` for; 0 of the others.
@@ -94,14 +98,15 @@ class Sessions:
         maker[made_by != NO_OP] = cut.partition[made_by[made_by != NO_OP]]
         for partition in np.flatnonzero(asked[cut.devices]).tolist():
             ops = np.flatnonzero(cut.partition == partition)
-            left = kept[maker == partition]
-            key = (int(cut.devices[partition]), ops.tobytes(), left.tobytes())
+            left = np.sort(self.values[kept[maker == partition]])
+            key = (int(cut.devices[partition]), self.alike.name(ops, left))
             if key not in self.known:
-                self.known[key] = self._simulated(key[0], ops.tolist(), kept)
+                self.known[key] = self.simulated(key[0], ops.tolist(), kept)
             peaks[partition] = self.known[key]
         return peaks
 
-    def _simulated(self, device: int, ops: list[int], kept: NDArray[np.int64]) -> int:
+    def simulated(self, device: int, ops: list[int], kept: NDArray[np.int64]) -> int:
+        """Bytes in use at the peak of a session that runs ``ops`` where the values ``kept`` lie in buffers."""
         runs = self.costs.machine.devices[device]
         outside = frozenset[int](self.values[kept].tolist())
         kernels = session_kernels(self.graph, ops, self.fusions, self.lanes[device], outside)
@@ -116,8 +121,10 @@ def packing(graph: Graph, costs: Costs, formulation: Formulation) -> Packing:
     def packed(placement: Placement, cut: Cut, streamed: NDArray[np.bool_] | None) -> Packed:
         seen = formulation if streamed is None else formulation.with_streamed(streamed)
         crossing = crossing_values(seen.problem, cut)
-        held = arenas(seen, buffers(seen.problem, placement, cut, crossing))
-        taken = np.array([arena.held_bytes for arena in held], np.int64)
-        return Packed(sessions.in_use(cut, crossing[: problem.values], limited), np.where(limited, taken, 0))
+        held = buffers(seen.problem, placement, cut, crossing)
+        taken = np.zeros(len(limited), np.int64)
+        for device in np.flatnonzero(limited).tolist():
+            taken[device] = device_arena(seen, held, device).held_bytes
+        return Packed(sessions.in_use(cut, crossing[: problem.values], limited), taken)
 
     return packed

@@ -53,10 +53,11 @@ def arenas(formulation: Formulation, held: Buffers, spans: Spans | None = None) 
         held: When each value is held in serial order.
         spans: When each is held where lanes work at the same time: on its devices no two share bytes then either.
     """
-    return tuple(_arena(formulation, held, device, spans) for device in range(len(formulation.problem.devices)))
+    return tuple(device_arena(formulation, held, device, spans) for device in range(len(formulation.problem.devices)))
 
 
-def _arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | None) -> Arena:
+def device_arena(formulation: Formulation, held: Buffers, device: int, spans: Spans | None = None) -> Arena:
+    """The same for one device."""
     states = is_state(formulation, held)
     rows: list[int] = np.flatnonzero((held.device == device) & ~states).tolist()
     mine = [row for row in rows if not _is_weight(formulation, held, row)]

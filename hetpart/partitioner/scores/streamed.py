@@ -83,6 +83,10 @@ class StreamScorer(Scorer):
         """As every scorer does; weights that the accelerator does not use are held on the host, and cost nothing."""
         return Scorer.score(self, self.states.together(*self.states.apart(placement)))
 
+    def unpacked(self) -> StreamScorer:
+        """The same where memory takes no more than what is alive in it."""
+        return replace(self, packing=None, known={}, plain=replace(self.plain, packing=None, known={}))
+
     def _score(self, placement: Placement) -> Scored:
         ops, streamed = self.states.apart(placement)
         own = self._streaming(streamed).score(ops) if streamed.any() else self.plain.score(ops)

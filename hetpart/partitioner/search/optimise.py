@@ -9,7 +9,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
-from hetpart.partitioner.bounds.exact import AIM, Clock, Relaxation
+from hetpart.partitioner.bounds.exact import AIM, MOST_GROUPS, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET
@@ -47,6 +47,8 @@ NEARLY_SAME = 0.02
 """Placements that differ in fewer ops than this share are one candidate."""
 MOST_REPAIRS = 24
 MOST_TRIMMED = 8
+TRIMMED_OPS = 400_000
+"""Ops scored in taking groups off the border, all together."""
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -113,11 +115,13 @@ class _Search:
 
     def trimmed(self, start: Scored) -> Scored:
         """``start`` with groups at the border taken off the accelerator until it fits: no new partitions come of it."""
+        left = TRIMMED_OPS // max(1, self.scorer.problem.ops)
         for _ in range(MOST_TRIMMED):
-            if start.fits or self.clock.expired():
+            moves = at_the_border(self.wiring, start.placement)
+            left -= len(moves)
+            if start.fits or left < 0 or self.clock.expired():
                 break
-            moves = ([group] for group in at_the_border(self.wiring, start.placement))
-            found = [self.scorer.score(flipped(self.wiring, start.placement, move)) for move in moves]
+            found = [self.scorer.score(flipped(self.wiring, start.placement, [move])) for move in moves]
             start = min(found, key=self.promise, default=start)
         return start
 
@@ -228,15 +232,15 @@ def optimise(
         known += longest_stretches(scorer, run.wiring, wanted, clock.expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]
     known += run.explored(scorer.score(all_accelerator(within)), [run.nearest(known)])
-    known += [run.settled(candidate) for candidate in run.promising(known)]
+    # Where cuts cost nothing and the host holds everything, the programs end where settling and last touches would.
+    programmed = problem.budgets[HOST] == NO_BUDGET and not cuts_cost and len(run.wiring.groups) <= MOST_GROUPS
+    known += [] if programmed and run.nearest(known).fits else map(run.settled, run.promising(known))
     best = run.nearest(known)
     if not best.fits:
         best = squeezed(scorer, run.wiring, best)
     if not best.fits:
         return Optimum(_least(scorer, fallback, baselines), search.bound, by_moments=False)
-    # Where cuts cost nothing and the host holds everything, the programs end where these touches would.
-    unlimited = problem.budgets[HOST] == NO_BUDGET
-    best = best if unlimited and not cuts_cost else run.finished(best, search.bound)
+    best = best if programmed else run.finished(best, search.bound)
     if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
     return run.proven(within, search, best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -53,19 +54,32 @@ def streaming_starts(
 def _most_held(scorer: StreamScorer, placement: Placement, weights: NDArray[np.int64]) -> Scored:
     """As many of ``weights``, from the first on, are held as fit, and smaller ones behind them; others are streamed."""
 
-    def scored(left: NDArray[np.int64]) -> Scored:
+    def scored(scorer: StreamScorer, left: NDArray[np.int64]) -> Scored:
         streamed = np.zeros(len(scorer.states.own.weight_bytes), np.bool_)
         streamed[left] = True
         return scorer.score(scorer.states.together(placement, streamed))
 
-    fewest, most = 0, len(weights)
+    def held(scorer: StreamScorer, count: int) -> bool:
+        return scored(scorer, weights[count:]).fits
+
+    # What is alive is quickly counted, and no less than that is ever held: most counts are ruled out by it.
+    most = _most(partial(held, scorer.unpacked()), 0, len(weights))
+    fewest, step = most, 1
+    while fewest and not held(scorer, fewest):
+        most, fewest, step = fewest - 1, max(0, fewest - step), 2 * step
+    fewest = _most(partial(held, scorer), fewest, most)
+    return _filled_up(scorer, partial(scored, scorer), weights[fewest:])
+
+
+def _most(held: Callable[[int], bool], fewest: int, most: int) -> int:
+    """How many are held at most, of ``most``; ``fewest`` are, or nothing is."""
     while fewest < most:
         count = (fewest + most + 1) // 2
-        if scored(weights[count:]).fits:
+        if held(count):
             fewest = count
         else:
             most = count - 1
-    return _filled_up(scorer, scored, weights[fewest:])
+    return fewest
 
 
 def _filled_up(scorer: StreamScorer, scored: Callable[[NDArray[np.int64]], Scored], left: NDArray[np.int64]) -> Scored:
