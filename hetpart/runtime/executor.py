@@ -160,11 +160,11 @@ def _overlaps(graph: TaskGraph, wanted: bool | None) -> bool:
 
 
 def _gone(graph: TaskGraph) -> list[list[int]]:
-    """Per task: the values that nothing needs after it, where one task follows another."""
+    """Per task but the last: the values that nothing needs after it, where one task follows another."""
     last = {value: task for task, own in enumerate(graph.tasks) for value in (*own.reads, *own.makes)}
     gone: list[list[int]] = [[] for _ in graph.tasks]
     for value, task in last.items():
-        if value not in graph.kept:
+        if value not in graph.kept and task + 1 < len(gone):
             gone[task].append(value)
     return gone
 

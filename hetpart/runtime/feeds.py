@@ -39,7 +39,7 @@ def checked_feeds(
     given = cast("object", feeds)
     if not isinstance(given, Mapping):
         raise InvalidFeedError(f"the feed is {type(feeds).__name__}, not arrays by name", hint="give {name: array, …}")
-    if len(feeds) != len(specs) or any(spec.name not in feeds for spec in specs):
+    if len(feeds) != len(specs) or [spec for spec in specs if spec.name not in feeds]:  # a list costs less than any()
         _refuse_names(specs, feeds)
     return {
         spec.name: kept_feed(spec, feeds[spec.name], kept[spec.name], _checked)

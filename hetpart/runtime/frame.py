@@ -16,8 +16,8 @@ import numpy as np
 
 from hetpart.devices import HOST, Provider
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
-from hetpart.runtime.addresses import bind_input, bind_output
 from hetpart.runtime.cuda import CudaMemory
+from hetpart.runtime.direct import DirectSession, bind_input, bind_output
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
 from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
@@ -211,7 +211,7 @@ class Stage:
     """A partition, its session, and what of its binding each run must renew."""
 
     partition: Partition
-    session: onnxruntime.InferenceSession
+    session: DirectSession
     binding: onnxruntime.IOBinding | None
     """``None`` where it exchanges Python objects."""
     renewed_inputs: list[Place]
@@ -239,7 +239,7 @@ class Stage:
         outputs = [layout.place(partition, name) for name in partition.outputs]
         stage = cls(
             partition,
-            session,
+            DirectSession(session),
             None if layout.is_python(partition) else session.io_binding(),
             [place for place in inputs if place not in addresses and layout.is_sized(place)],
             [place for place in inputs if place not in addresses and not layout.is_sized(place)],

@@ -109,7 +109,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         self._layout = Layout.of(
             without_copies(self.plan, states), emulate=emulate, link=link, states=states, streamed=streamed
         )
-        self._overlap = overlap
+        self._overlap, self._kept = overlap, self._layout.kept
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
@@ -157,7 +157,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         """Results by name; ``how`` is what ``Executor.run`` takes."""
         self._check_outputs(output_names)
         fed, old = self._states.apart(input_feed)
-        feeds = checked_feeds(self._layout.plan.inputs, fed, self._layout.kept)
+        feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:
             executor = self._own_executor()
             if not self._layout.states:

@@ -1,7 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportPrivateUsage=false
-"""Bind values of known size to addresses: what ``onnxruntime.IOBinding`` does, without what it does for WebGPU.
+"""Bind values of known size to addresses, and run: as ``onnxruntime`` does, without what it does for WebGPU.
 
-That looks the device up by name and keeps an account of what is bound, which in a run takes longer than to bind.
+Its Python code looks devices up by name, keeps an account of what is bound and asks whether graphs are captured, which
+together takes longer than to bind.
 """
 
 from __future__ import annotations
@@ -12,7 +13,24 @@ from typing import TYPE_CHECKING, Any
 from hetpart.runtime.dtypes import onnx_number
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from hetpart.runtime.frame import Layout, Place
+
+
+class DirectSession:
+    """A session as a partition runs it."""
+
+    __slots__ = ("_run_bound", "run")
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self.run = session.run
+        inner: Any = session._sess
+        self._run_bound = inner.run_with_iobinding
+
+    def run_with_iobinding(self, binding: onnxruntime.IOBinding, run_options: Any) -> None:
+        """Run on what ``binding`` binds."""
+        self._run_bound(binding._iobinding, run_options)
 
 
 @cache
