@@ -29,11 +29,13 @@ if TYPE_CHECKING:
         UnboundDimensionsError,
         UnmatchedPatternError,
     )
+    from hetpart.plan.differences import PlanDiff
     from hetpart.plan.findings import Finding
     from hetpart.plan.io import load_plan
     from hetpart.plan.model import Plan
     from hetpart.pricing import annotate, load
     from hetpart.runtime.session import Session
+    from hetpart.whatif.diff import diff
     from hetpart.whatif.explain import ExplainedOp, explain
     from hetpart.whatif.lint import lint
     from hetpart.whatif.sweep import SweptModel, sweep
@@ -54,12 +56,14 @@ __all__ = [
     "MismatchError",
     "PartitionedModel",
     "Plan",
+    "PlanDiff",
     "Session",
     "SweptModel",
     "UnboundDimensionsError",
     "UnmatchedPatternError",
     "__version__",
     "annotate",
+    "diff",
     "explain",
     "lint",
     "load",
@@ -74,9 +78,11 @@ _HOMES = {
     "Finding": "hetpart.plan.findings",
     "PartitionedModel": "hetpart.compiler",
     "Plan": "hetpart.plan.model",
+    "PlanDiff": "hetpart.plan.differences",
     "Session": "hetpart.runtime.session",
     "SweptModel": "hetpart.whatif.sweep",
     "annotate": "hetpart.pricing",
+    "diff": "hetpart.whatif.diff",
     "explain": "hetpart.whatif.explain",
     "lint": "hetpart.whatif.lint",
     "load": "hetpart.pricing",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetpart.budgets import BudgetOption
 from hetpart.config import PinOption, ShapeOption
@@ -54,6 +54,33 @@ class PartitionedModel:
         from hetpart.report.text import render
 
         return render(self.plan, width=width)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from hetpart.report.notebook import plan_html
+
+        return plan_html(self.plan)
+
+    def plot(self, path: str | PathLike[str], kind: str = "timeline") -> Path:
+        """Draw the predicted ``timeline``, or the ``memory`` of every device over it, as SVG or PNG by the name."""
+        from hetpart.report.plots.of_plan import plot_plan
+
+        plot_plan(self.plan, kind, Path(path))
+        return Path(path)
+
+    def to_frame(self) -> Any:
+        """The ops with their devices, predicted figures and reasons as a ``pandas.DataFrame``. It needs pandas."""
+        from hetpart.cost_model.frame import frame_of
+        from hetpart.report.op_rows import op_rows
+
+        return frame_of(op_rows(self.plan))
+
+    def to_networkx(self, of: Literal["ops", "partitions"] = "ops") -> Any:
+        """A ``networkx.MultiDiGraph`` of the ops, each with its device, or of the partitions by their numbers."""
+        from hetpart.report.networks import op_network, partition_network
+
+        require(of in ("ops", "partitions"), "of", of, 'it is "ops" or "partitions"')
+        return op_network(self.graph, self.plan) if of == "ops" else partition_network(self.plan)
 
     def save(self, path: str | PathLike[str], *, self_contained: bool = False) -> Path:
         """Write the bundle to ``path``; weights stay where they are unless ``self_contained``."""

@@ -9,8 +9,10 @@ from hetpart.cli.annotate import annotate
 from hetpart.cli.bench import bench
 from hetpart.cli.calibrate import calibrate
 from hetpart.cli.defaults import option_defaults
+from hetpart.cli.diff import diff
 from hetpart.cli.emit import emit
 from hetpart.cli.explain import explain
+from hetpart.cli.export import export
 from hetpart.cli.guard import Commands
 from hetpart.cli.hardware import hardware
 from hetpart.cli.lint import lint, rule
@@ -28,5 +30,20 @@ def main(ctx: click.Context) -> None:
     ctx.default_map = option_defaults()
 
 
-for command in (annotate, calibrate, partition, run, report, sweep, explain, emit, bench, lint, rule, hardware):
+for command in (
+    annotate,
+    calibrate,
+    partition,
+    run,
+    report,
+    sweep,
+    explain,
+    diff,
+    emit,
+    export,
+    bench,
+    lint,
+    rule,
+    hardware,
+):
     main.add_command(command)

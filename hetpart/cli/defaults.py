@@ -11,7 +11,7 @@ from hetpart.project import find_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-COMMANDS = ("annotate", "partition", "sweep", "explain", "bench", "run", "lint")
+COMMANDS = ("annotate", "partition", "sweep", "explain", "diff", "bench", "run", "lint")
 """Those that price a model, place one or run one: an option that one of them lacks says nothing to it."""
 _REPEATABLE = frozenset(
     {"budget", "shape", "pin", "colocate", "io", "state", "trip_count", "select", "ignore", "extend_select"}

@@ -108,7 +108,7 @@ class Costs:
         from hetpart.cost_model.frame import frame_of
 
         rows = self.rows(by, depth)
-        return frame_of(rows if by == By.OP else ranked(rows))
+        return frame_of(row.flat() for row in (rows if by == By.OP else ranked(rows)))
 
     def copy_seconds(self, nbytes: int, source: int, target: int) -> float:
         """Seconds to copy ``nbytes`` between two devices, by their index in the machine."""

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hetpart.cost_model.breakdown import Row
 from hetpart.errors import HetpartError
 
 
-def frame_of(rows: Iterable[Row]) -> Any:
+def frame_of(rows: Iterable[Mapping[str, Any]]) -> Any:
     """A ``pandas.DataFrame`` with a line for each row and a column for each figure.
 
     Raises:
@@ -21,5 +20,7 @@ def frame_of(rows: Iterable[Row]) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise HetpartError("pandas is not installed, so there are no frames", hint="pip install pandas") from error
-    return pandas.DataFrame([row.flat() for row in rows])
+        raise HetpartError(
+            "pandas is not installed, so there are no frames", hint="pip install 'hetpart[frame]'"
+        ) from error
+    return pandas.DataFrame(list(rows))

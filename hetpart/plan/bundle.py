@@ -175,9 +175,18 @@ def open_bundle(path: Path, *, verify_full: bool = False) -> Bundle:
         what = "is a file" if path.exists() else "does not exist"
         raise InvalidBundleError(f"the bundle {path} {what}", hint=_MAKE_ONE)
     plan = load_plan(path)
-    models = tuple(_read_model(path / partition.file) for partition in plan.partitions)
+    models = partition_models(path, plan)
     streamed = _read_model(path / STREAMED_FILE) if streamed_weights(plan) else None
     return Bundle(plan, models, _weights_folder(plan, path, verify_full=verify_full), streamed)
+
+
+def partition_models(path: Path, plan: Plan) -> tuple[bytes, ...]:
+    """The serialized model of every partition in the bundle at ``path``, whose plan is ``plan``.
+
+    Raises:
+        InvalidBundleError: one is not there.
+    """
+    return tuple(_read_model(path / partition.file) for partition in plan.partitions)
 
 
 def _read_model(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from hetpart.errors import InvalidModelError
 from hetpart.plan.streamed import streamed_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import onnx
     import onnx_ir
@@ -22,7 +22,8 @@ _LOWEST_IR_VERSION = 8
 """Older files must list initializers as graph inputs; ours never do."""
 _HIGHEST_IR_VERSION = 13
 """The newest that ONNX Runtime 1.31 reads; what newer files may say besides, an op of a newer opset needs."""
-_DEVICE_KEY = "hetpart.device"
+_DEVICE_KEY, _SECONDS_KEY = "hetpart.device", "hetpart.seconds"
+"""Metadata of nodes, which Netron shows: where a node runs, and how long it is predicted to take there."""
 
 
 def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
@@ -41,8 +42,9 @@ def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
             f"{plan.model.name}: the graph cannot be cut: {error}",
             hint="the model holds something onnx_ir does not read; report it with the model's structure",
         ) from error
+    seconds = {one.op: one.seconds[one.device] for one in plan.decisions if one.device in one.seconds}
     for partition in plan.partitions:
-        yield _extract(whole, partition)
+        yield _extract(whole, partition, seconds)
 
 
 def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None:
@@ -57,7 +59,7 @@ def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None
     return _proto(whole, graph)
 
 
-def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
+def _extract(whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, float]) -> onnx.ModelProto:
     import onnx_ir as ir
 
     graph = ir.convenience.extract(whole.graph, inputs=list(partition.inputs), outputs=list(partition.outputs))
@@ -65,6 +67,9 @@ def _extract(whole: onnx_ir.Model, partition: Partition) -> onnx.ModelProto:
     graph.doc_string = whole.graph.doc_string
     for node in graph:
         node.metadata_props[_DEVICE_KEY] = partition.device
+        predicted = seconds.get(node.name or "")
+        if predicted is not None:  # what is made of weights alone is no op
+            node.metadata_props[_SECONDS_KEY] = f"{predicted:.6g}"
     for name in partition.inputs:  # a streamed weight is an input and no weight
         graph.initializers.pop(name, None)
     return _proto(whole, graph)

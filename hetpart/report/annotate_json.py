@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
 from hetpart.cost_model.annotate import Costs
 from hetpart.cost_model.breakdown import Row, total_of
-from hetpart.report.escape import printable
+from hetpart.report.csv_text import csv_text
 from hetpart.report.json import to_json
-
-_FORMULA_STARTS = ("=", "+", "-", "@")
 
 
 def costs_content(costs: Costs, rows: Sequence[Row]) -> dict[str, Any]:
@@ -34,18 +30,4 @@ def costs_content(costs: Costs, rows: Sequence[Row]) -> dict[str, Any]:
 
 def rows_csv(rows: Sequence[Row]) -> str:
     """A line for every row, under one of headers. Names are made safe for terminals and spreadsheets."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    for number, row in enumerate(rows):
-        columns = row.flat()
-        if not number:
-            writer.writerow(columns)
-        writer.writerow([_cell(value) for value in columns.values()])
-    return file.getvalue()
-
-
-def _cell(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return csv_text(row.flat() for row in rows)

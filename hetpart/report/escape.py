@@ -7,6 +7,10 @@ import re
 _COMMAND = re.compile(r"(?m)^( *):(?=:)|##(?=\[)")
 """How a line begins that GitHub's runner takes for a command, and how its older commands do anywhere in a line."""
 _OLD_COMMAND = "##["
+_MOST_LETTERS = 1000
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$:&-]|(?<=[wW]{3})\.)")
+"""What Markdown, or GitHub's own extensions of it, may read as more than text: ``www.`` begins a link."""
+_MENTION = re.compile("@(?=.)")
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -32,3 +36,10 @@ def _escaped(character: str) -> str:
 
 def _spelt(command: re.Match[str]) -> str:
     return r"#\x23" if command[1] is None else rf"{command[1]}\x3a"
+
+
+def markdown_text(text: str) -> str:
+    """``text`` with nothing left that Markdown reads as its own; a long one is cut, and nobody is called by it."""
+    shown = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "…"
+    # GitHub sends nobody a message for an @ that a comment parts from the name
+    return _MENTION.sub("@<!-- -->", _MARKDOWN.sub(r"\\\1", printable(shown)))

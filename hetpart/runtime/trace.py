@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetpart.plan.model import ResidencyState
 from hetpart.plan.timeline import TaskKind
+from hetpart.plan.trace_events import Event, named, slice_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from hetpart.runtime.frame import Layout, Place
     from hetpart.runtime.record import TaskTimes
 
-Event = dict[str, Any]
 _MEASURED, _PREDICTED = 1, 2
 _PROCESSES = {_MEASURED: "measured", _PREDICTED: "predicted"}
 
@@ -35,7 +35,7 @@ def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: M
     lanes = list(dict.fromkeys(task.lane for task in sorted(tasks, key=lambda task: (task.is_copy, task.lane))))
     threads = {lane: number for number, lane in enumerate(lanes, 1)}
     events = [
-        *_names(threads),
+        *named(_PROCESSES, threads),
         *_measured(tasks, threads, start),
         *_arrows(tasks, threads, start),
         *_nodes(tasks, threads, nodes, start),
@@ -45,27 +45,13 @@ def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: M
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
-def _names(threads: Mapping[str, int]) -> Iterator[Event]:
-    for process, name in _PROCESSES.items():
-        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
-        yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-        for lane, thread in threads.items():
-            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": lane}}
-
-
-def _slice(process: int, thread: int, name: str, begin: float, seconds: float, kind: str) -> Event:
-    return {
-        "ph": "X", "pid": process, "tid": thread, "name": name, "cat": kind, "ts": 1e6 * begin, "dur": 1e6 * seconds,
-    }  # fmt: skip
-
-
 def _kind(task: TaskTimes) -> str:
     return "copy" if task.is_copy else "partition"
 
 
 def _measured(tasks: Iterable[TaskTimes], threads: Mapping[str, int], start: float) -> Iterator[Event]:
     for task in tasks:
-        event = _slice(_MEASURED, threads[task.lane], task.name, task.begin - start, task.seconds, _kind(task))
+        event = slice_event(_MEASURED, threads[task.lane], task.name, task.begin - start, task.seconds, _kind(task))
         yield event | {"args": {**task.details, "predicted_us": 1e6 * task.predicted}}
 
 
@@ -76,11 +62,11 @@ def _predicted(plan: Plan, tasks: Sequence[TaskTimes], threads: Mapping[str, int
         for task in plan.timeline.tasks:
             own = names.get((task.kind is TaskKind.COPY, task.index))
             if own is not None:
-                yield _slice(_PREDICTED, threads[own.lane], own.name, task.start, task.seconds, _kind(own))
+                yield slice_event(_PREDICTED, threads[own.lane], own.name, task.start, task.seconds, _kind(own))
         return
     begin = 0.0
     for task in tasks:
-        yield _slice(_PREDICTED, threads[task.lane], task.name, begin, task.predicted, _kind(task))
+        yield slice_event(_PREDICTED, threads[task.lane], task.name, begin, task.predicted, _kind(task))
         begin += task.predicted
 
 

@@ -137,4 +137,4 @@ def test_without_pandas_a_frame_is_an_error_with_a_hint(costs: Costs, monkeypatc
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(HetpartError, match="pandas is not installed") as caught:
         costs.to_frame()
-    assert caught.value.hint == "pip install pandas"
+    assert caught.value.hint == "pip install 'hetpart[frame]'"

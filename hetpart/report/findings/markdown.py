@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from hetpart.plan.findings import Finding
-from hetpart.report.escape import printable
+from hetpart.report.escape import markdown_text
 from hetpart.report.findings.text import summary
 from hetpart.units import format_count
 
 MOST_BYTES = 500_000
 """Of the table: GitHub takes 1 MiB of all of a step's summary, and shows nothing of a longer one."""
-_MOST_LETTERS = 1000
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$:&-]|(?<=[wW]{3})\.)")
-"""What Markdown, or GitHub's own extensions of it, may read as more than text: ``www.`` begins a link."""
-_MENTION = re.compile("@(?=.)")
 
 
 def as_markdown(findings: Sequence[Finding]) -> str:
@@ -43,10 +38,4 @@ def _most(rows: Iterable[str]) -> list[str]:
 
 def _row(found: Finding) -> str:
     cells = (found.path, found.message, found.hint)
-    return f"| {found.severity} | {found.code} {found.rule} | " + " | ".join(map(_text, cells)) + " |"
-
-
-def _text(text: str) -> str:
-    shown = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "…"
-    # GitHub sends nobody a message for an @ that a comment parts from the name
-    return _MENTION.sub("@<!-- -->", _SPECIAL.sub(r"\\\1", printable(shown)))
+    return f"| {found.severity} | {found.code} {found.rule} | " + " | ".join(map(markdown_text, cells)) + " |"

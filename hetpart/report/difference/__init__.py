@@ -1,0 +1,1 @@
+"""Two plans side by side, in every format that is written."""
