@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -73,7 +74,7 @@ def _drawn(plan: Plan, spots: Sequence[_Spot], curve: Curve | None) -> Drawing:
         *_bound(plan, limit, across, up),
         *_limit(limit, across),
         *_tangent(plan, spots[0], across, up),
-        *_marks(spots, across, up),
+        *_marks(spots, _lines(plan, points, limit, across, up), across, up),
     ]
     said = ", ".join(f"{spot.words}: {format_seconds(spot.seconds)} with {format_bytes(spot.nbytes)}" for spot in spots)
     caption = "Each mark is a placement: what it holds on the accelerator, and how long a run takes."
@@ -155,7 +156,24 @@ def _tangent(plan: Plan, ours: _Spot, across: Axis, up: Axis) -> Iterator[Markup
     yield path([(across.at(x), up.at(y)) for x, y in shown], "tangent")
 
 
-def _marks(spots: Sequence[_Spot], across: Axis, up: Axis) -> Iterator[Markup]:
+def _lines(plan: Plan, points: Sequence[CurvePoint], limit: int, across: Axis, up: Axis) -> list[Box]:
+    """Small boxes along the lines, for labels to keep off."""
+    x, y = across.at(limit), up.at(plan.certificate.lower_bound)
+    found = [Box(x - 3, step, x + 3, step + 12) for step in _every(_FRAME.top, _FRAME.bottom)] if limit else []
+    found += [Box(step, _FRAME.top, step + 12, _FRAME.top + 16) for step in _every(x - 130, x + 130)] if limit else []
+    found += [Box(step, y - 3, step + 12, y + 3) for step in _every(_FRAME.left, min(x, _FRAME.right))]
+    for point, after in pairwise(points):
+        level, drop = up.at(point.seconds or 0.0), across.at(after.peak_bytes or 0)
+        found += [Box(step, level - 3, step + 12, level + 3) for step in _every(across.at(point.peak_bytes or 0), drop)]
+        found += [Box(drop - 3, step, drop + 3, step + 12) for step in _every(level, up.at(after.seconds or 0.0))]
+    return found
+
+
+def _every(first: float, last: float) -> list[float]:
+    return [first + 12 * number for number in range(max(0, int((last - first) / 12)))]
+
+
+def _marks(spots: Sequence[_Spot], lines: Sequence[Box], across: Axis, up: Axis) -> Iterator[Markup]:
     words = [f"{spot.words}, {format_seconds(spot.seconds)}" for spot in spots]
     labels = [
         Label(across.at(spot.nbytes), up.at(spot.seconds), 6, text_width(word), 14)
@@ -163,7 +181,7 @@ def _marks(spots: Sequence[_Spot], across: Axis, up: Axis) -> Iterator[Markup]:
     ]
     dots = [Box(label.x - 6, label.y - 6, label.x + 6, label.y + 6) for label in labels]
     room = Box(_FRAME.left, _FRAME.top, _FRAME.right, _FRAME.bottom)
-    found = place_labels(labels, room, [], dots)
+    found = place_labels(labels, room, [], [*dots, *lines])
     for spot, label, word, box in zip(spots, labels, words, found, strict=True):
         style = "spot ours" if spot.ours else "spot"
         yield tag("circle", tag("title", word), cx=label.x, cy=label.y, r=6.0 if spot.ours else 4.5, class_=style)

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 WIDTH = 760.0
 """Units of a drawing that is as wide as the page allows; a unit is a pixel on a laptop."""
 TEXT = 12.5
-_CHARACTER = 0.56
+_CHARACTER = 0.6
 """Width of a character in parts of its size, as far as that can be told without the font."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 

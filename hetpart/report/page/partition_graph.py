@@ -163,16 +163,16 @@ def _arrow(arrow: Arrow, start: tuple[float, float], end: tuple[float, float]) -
     (x1, y1), (x2, y2) = start, end
     way = 1 if x2 > x1 else -1
     tip, reach = x2 - way * 7, way * _GUTTER * 0.42
-    curve = f"M{x1:.1f} {y1:.1f}C{x1 + reach / 3:.1f} {y1:.1f} {tip - 2 * reach:.1f} {y2:.1f} {tip:.1f} {y2:.1f}"
+    curve = f"M{x1:.1f} {y1:.1f}C{x1 + reach / 3:.1f} {y1:.1f} {tip - 2.3 * reach:.1f} {y2:.1f} {tip:.1f} {y2:.1f}"
     # Ends at the reader lie apart, and so do the labels there: the curve is flat where they stand.
-    near = x2 - way * _GUTTER * 0.3
+    near = x2 - way * _GUTTER * 0.26
     return tag(
         "g",
         tag("title", arrow.values),
         tag("path", d=curve, class_="copy"),
         tag("path", d=f"M{x2:.1f} {y2:.1f}l{-way * 9} -4.5v9z", class_="copyhead"),
-        text(near, y2 - 5, arrow.size, "halo figure", "middle"),
-        text(near, y2 + 12, arrow.milliseconds, "halo figure faint", "middle"),
+        text(near, y2 - 8, arrow.size, "halo figure", "middle"),
+        text(near, y2 + 14, arrow.milliseconds, "halo figure faint", "middle"),
     )
 
 
