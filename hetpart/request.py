@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hetpart.devices import Machine
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.graph.ir import Graph
+    from hetpart.graph.load import LoadedModel
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement
@@ -126,7 +127,7 @@ class Request:
         require(_is_named(hardware), "hardware", hardware, "it is the name of a profile or the path of a TOML file")
         return load_machine(hardware, threads=self.threads)
 
-    def read(self, model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> ImportedModel:
+    def read(self, model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> ImportedModel:
         """The model, its dimensions bound."""
         return import_onnx(model, dict(self.shapes), runs_as_body)
 

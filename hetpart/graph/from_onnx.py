@@ -50,7 +50,7 @@ class ImportedModel:
 
 
 def import_onnx(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel,
     dimensions: Mapping[str, int] | None = None,
     expands: Callable[[Op, Graph], bool] | None = None,
 ) -> ImportedModel:
@@ -92,6 +92,7 @@ def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
     settle_constants(loaded)
     listing = Listing.of(loaded.proto)
     require_legal(loaded, listing)
+    rewrite.drop_unread_weights(loaded.proto, {name for listed in listing.nodes for name in listed.uses})
     sort_nodes(loaded, listing.nodes)
     notes: list[str] = []
     renamed = name_nodes(loaded.proto)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,8 @@ class LoadedModel:
     """Where the files of external weights lie; ``None`` for a model without any."""
 
 
-def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> LoadedModel:
-    """Read ``model`` without its weights' bytes.
+def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> LoadedModel:
+    """Read ``model`` without its weights' bytes; of one that was read before, make a copy.
 
     Raises:
         InvalidModelError: the file is missing, truncated or not ONNX, or a weight's file is missing, too short or
@@ -53,17 +53,24 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> Loa
     return _checked(read(model))
 
 
-def read(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model) -> LoadedModel:
+def read(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> LoadedModel:
     """The same of a model that need not be legal, nor have its weights.
 
     Raises:
         InvalidModelError: the file is missing, truncated or not ONNX.
     """
+    if isinstance(model, LoadedModel):
+        return replace(model, proto=_copy(model.proto))
     if isinstance(model, onnx.ModelProto):
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
+        copy = _copy(model)
         return LoadedModel(copy, copy.graph.name or "model", None, None)
     return _read_file(Path(model)) if isinstance(model, str | os.PathLike) else _read_ir(model)
+
+
+def _copy(proto: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _read_ir(model: object) -> LoadedModel:

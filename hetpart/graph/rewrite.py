@@ -108,6 +108,18 @@ def scalar_ranges(model: onnx.ModelProto, facts: Facts) -> int:
     return made
 
 
+def drop_unread_weights(model: onnx.ModelProto, read: set[str]) -> None:
+    """Leave out the initializers that are neither ``read``, nor returned, nor the default of an input.
+
+    They go away in the end; a file that holds many takes long until then.
+    """
+    graph = model.graph
+    kept = read | {value.name for value in (*graph.input, *graph.output)}
+    weights = [tensor for tensor in graph.initializer if tensor.name in kept]
+    if len(weights) < len(graph.initializer):
+        replace_items(graph.initializer, weights)
+
+
 def apply(model: onnx.ModelProto, facts: Facts) -> int:
     """Rewrite ``model`` by ``facts``; returns how many nodes went away."""
     graph = model.graph

@@ -27,6 +27,8 @@ MOST_FINDINGS = 1000
 MOST_LETTERS = 5000
 """Of a finding's sentence: a name in a file may be as long as the file."""
 _MOST_NAME_LETTERS = 1000
+MOST_COUNTED = 100_000
+"""Of those that are left."""
 _STACK_KEY = "pkg.torch.onnx.stack_trace"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d{1,9})')
 
@@ -43,9 +45,10 @@ def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
 def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:
     marks = (mark for mark in _marks(rule, subject) if not _is_suppressed(rule, mark, subject))
     yield from (_finding(rule, mark, subject) for mark in islice(marks, MOST_FINDINGS))
-    left = sum(1 for _ in marks)
+    left = sum(1 for _ in islice(marks, MOST_COUNTED))
     if left:
-        yield _finding(rule, Mark(f"and {left:,} more of this kind"), subject)
+        more = f"over {left:,}" if left == MOST_COUNTED else f"{left:,}"
+        yield _finding(rule, Mark(f"and {more} more of this kind"), subject)
 
 
 def _marks(rule: Rule, subject: Subject) -> Iterator[Mark]:

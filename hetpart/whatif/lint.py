@@ -22,7 +22,6 @@ from hetpart.linter.rule import Rule, Stage, all_rules
 from hetpart.linter.select import Selection, entries
 from hetpart.linter.subject import Subject
 from hetpart.plan.findings import Finding
-from hetpart.plan.io import load_plan
 from hetpart.plan.model import Plan
 from hetpart.plan.references import machine_reference, model_reference
 from hetpart.request import Request, RequestOptions
@@ -30,8 +29,6 @@ from hetpart.request import Request, RequestOptions
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
-
-    _Model = str | PathLike[str] | onnx.ModelProto | onnx_ir.Model
 
 Names = Iterable[str] | str
 Progress = Callable[[str], None]
@@ -71,11 +68,17 @@ def lint(  # noqa: PLR0913 - the options are what users type
     question = _Question(Request.of(budget, options), budget is not None, hardware, progress or _silent)
     question.say("reading the model")
     loaded = read(model)
-    kept = plan if plan is None or isinstance(plan, Plan) else load_plan(Path(plan))
+    kept = plan if plan is None or isinstance(plan, Plan) else _kept(Path(plan))
     subject = Subject(str(loaded.path or loaded.name), loaded, kept_plan=kept, plan=None)
-    subject = question.answered(model, subject, _needed(chosen, planned=question.places or kept is not None))
+    subject = question.answered(subject, _needed(chosen, planned=question.places or kept is not None))
     question.say("asking the rules")
     return findings(subject, chosen)
+
+
+def _kept(path: Path) -> Plan:
+    from hetpart.plan.io import load_plan
+
+    return load_plan(path)
 
 
 def _silent(stage: str) -> None:
@@ -102,20 +105,20 @@ class _Question:
     hardware: str | PathLike[str] | None
     say: Progress
 
-    def answered(self, model: _Model, subject: Subject, needed: Stage) -> Subject:
+    def answered(self, subject: Subject, needed: Stage) -> Subject:
         """``subject`` with every stage up to ``needed``, or why the next one could not be made.
 
         Raises:
             InvalidOptionError: an option cannot be understood.
         """
         try:
-            for known in self._stages(model, subject, needed):
+            for known in self._stages(subject, needed):
                 subject = known
         except _FINDINGS as problem:
             return replace(subject, problem=problem)
         return subject
 
-    def _stages(self, model: _Model, subject: Subject, needed: Stage) -> Iterator[Subject]:
+    def _stages(self, subject: Subject, needed: Stage) -> Iterator[Subject]:
         machine = self.request.machine(self.hardware)
         budgets = self.request.resolved_budgets(machine).nbytes
         own = budgets.get(machine.devices[ACCELERATOR].name) if self.places and machine.accelerators else None
@@ -124,7 +127,7 @@ class _Question:
         yield subject
         if needed < Stage.GRAPH:
             return
-        imported = self.request.read(model)
+        imported = self.request.read(subject.loaded)
         subject = replace(subject, imported=imported)
         yield subject
         if needed < Stage.COSTS:

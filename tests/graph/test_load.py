@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 import hetpart
 from hetpart.errors import InvalidModelError
 from hetpart.graph.from_onnx import import_onnx
-from hetpart.graph.load import load
+from hetpart.graph.load import load, read
 from tests.graph.models import from_text
 
 ROWS, COLUMNS = 16, 256
@@ -338,3 +338,21 @@ def test_an_inline_weight_is_the_same_weight(tmp_path: Path) -> None:
             results += session.run(None, {"ids": ids})
     np.testing.assert_array_equal(results[0], np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)[ids])
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_a_model_that_was_read_before_stays_as_it_is(tmp_path: Path) -> None:
+    loaded = read(embedding(tmp_path / "m.onnx"))
+    (tmp_path / "table.bin").write_bytes(bytes(NBYTES))
+    loaded.proto.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "nobody reads it"))
+    before = loaded.proto.SerializeToString(deterministic=True)
+    graph = import_onnx(loaded).graph
+    assert loaded.proto.SerializeToString(deterministic=True) == before
+    assert [value.name for value in graph.values] == ["ids", "table", "y"]
+
+
+def test_an_unread_weight_that_is_an_input_is_no_input_to_feed() -> None:
+    model = from_text("""<ir_version: 9, opset_import: ["": 18]> g (float[2] x, float[3] w) => (float[2] y)
+        { y = Neg (x) }""")
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    imported = import_onnx(model)
+    assert [value.name for value in imported.proto.graph.input] == ["x"]
