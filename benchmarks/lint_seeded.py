@@ -3,8 +3,9 @@
     python -m benchmarks.lint_seeded [--models NAME ...] [--zoo FOLDER] [--backend]
 
 Reach: every planted defect found by its rule, in the op, weight or device that it was planted in; no finding over the
-clean models at the default selection, neither without a budget nor under half of their footprint. With ``--backend``
-every model of ``onnx.backend.test`` is linted too: none may raise more than a HetpartError.
+clean models at the default selection. What it finds of their plans under half of their footprint is shown beside it:
+such a budget is no fault, and what it costs is true. With ``--backend`` every model of ``onnx.backend.test`` is linted
+too: none may raise more than a HetpartError.
 """
 
 from __future__ import annotations
@@ -58,9 +59,8 @@ def main() -> None:
     clean = [clean_findings(name, zoo.prepare(name, arguments.zoo)) for name in names]
     print_table(CLEAN, clean)
     backend = backend_models() if arguments.backend else None
-    reached = all(row["found"] == row["planted"] > 0 for row in rules) and not any(
-        row["findings"] or row["with_budget"] for row in clean
-    )
+    found_all = all(row["found"] == row["planted"] > 0 for row in rules)
+    reached = found_all and not any(row["findings"] for row in clean)
     content = {"reached": reached, "rules": rules, "clean": clean, "backend": backend}
     emit("lint_seeded", {"machine": facts, "hardware": HARDWARE, **content})
     sys.exit(0 if reached and not (backend and backend["raised"]) else 1)
