@@ -14,7 +14,7 @@ from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
 from hetpart.runtime.kept import DevicePointer
 from hetpart.runtime.refusals import ort_hint, ort_message
-from hetpart.runtime.values import allocate, extent, to_array, to_value
+from hetpart.runtime.values import address_of, allocate, extent, to_array, to_value
 from hetpart.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _bind_loose(frame: Frame, stage: Stage, place: Place) -> None:
     spec, value = frame.layout.specs[place[0]], frame.arrays[place]
     assert stage.binding is not None
     if isinstance(value, np.ndarray):
-        stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, value.ctypes.data)
+        stage.binding.bind_input(place[0], "cpu", 0, onnx_number(spec.dtype), value.shape, address_of(value))
     else:
         stage.binding.bind_ortvalue_input(place[0], value)
         stage.lent.append(place)

@@ -6,6 +6,7 @@ Both are read and written by address, so that types NumPy has no name for, which
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from hetpart.runtime.dtypes import is_builtin, numpy_dtype, onnx_number
 from hetpart.runtime.transport import HostMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import onnxruntime
 
     from hetpart.plan.model import ValueSpec
     from hetpart.runtime.transport import Memory
+
+_FIRST_BYTE: Callable[[Any], c_char] = c_char.from_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
 def extent(spec: ValueSpec, value: Any) -> Extent:
     """The extent of an array or OrtValue."""
     if isinstance(value, np.ndarray):
-        return Extent(value.ctypes.data, value.shape, value.nbytes)
+        return Extent(address_of(value), value.shape, value.nbytes)
     shape = tuple(value.shape())
     return Extent(value.data_ptr(), shape, tensor_bytes(spec.dtype, shape))
 
@@ -58,7 +61,16 @@ def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxrunti
 
 def address_of(tensor: Any) -> int:
     """Where the bytes of an array lie, or of an OrtValue."""
-    return tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
+    if not isinstance(tensor, np.ndarray):
+        return tensor.data_ptr()
+    try:
+        return addressof(_FIRST_BYTE(tensor))  # a third of what `tensor.ctypes` takes
+    except (
+        TypeError,
+        ValueError,
+        BufferError,
+    ):  # of one that is read-only, or empty, or of a type that buffers do not know
+        return tensor.ctypes.data
 
 
 def fresh_value(spec: ValueSpec, memory: Memory) -> onnxruntime.OrtValue:

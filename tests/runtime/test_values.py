@@ -14,6 +14,7 @@ import pytest
 
 from hetpart.runtime import frame
 from hetpart.runtime.frame import fresh_array
+from hetpart.runtime.values import address_of
 from tests.runtime.models import assert_same, cut, model, plain
 
 NUMBERS = np.array([3, 0, -1, 0, 2.5, 0], np.float32)
@@ -210,3 +211,26 @@ def test_packed_types_are_fed_and_returned_as_their_bytes(monkeypatch: pytest.Mo
             f, y = session.run(None, {"x": packed})
             assert f.tolist() == [0.5, 1, 3.5, -0.5, -4]
             assert (y & [0xFF, 0xFF, 0x0F]).tolist() == packed.tolist()  # nothing lies in the last half
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+ARRAYS = {
+    "writable": np.ones((2, 3), np.float32),
+    "read-only": _read_only(np.ones(3)),
+    "empty": np.empty((0, 4), np.int64),
+    "no size": np.array(7),
+    "a part": np.arange(10)[3:],
+    "turned": np.ones((2, 3)).T,
+    "of a type that buffers do not know": np.ones(3, ml_dtypes.bfloat16),
+    "booleans": np.ones(3, np.bool_),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_the_address_of_an_array_is_that_of_its_first_element(kind: str) -> None:
+    array = ARRAYS[kind]
+    assert address_of(array) == array.__array_interface__["data"][0]
