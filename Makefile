@@ -1,6 +1,6 @@
 # make demo: the main job on a model whose tables exceed the budget. make test: every check. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint docs format bench clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 SHELL := bash
@@ -30,8 +30,9 @@ UNINSTALL := $(BIN)/python -m pip --disable-pip-version-check uninstall --quiet 
 
 help:
 	@echo 'make demo    partition and run Wide&Deep with tables that exceed the budget'
-	@echo 'make test    ruff, pyright and pytest, as CI runs them'
+	@echo 'make test    ruff, pyright, the documentation and pytest, as CI runs them'
 	@echo 'make lint    ruff and pyright alone'
+	@echo 'make docs    the documentation as pages, into build/docs'
 	@echo 'make format  let ruff rewrite the code'
 	@echo 'make bench   build the model zoo, run every benchmark and keep its JSON in build/bench (BENCH: which)'
 	@echo 'make clean   remove $(VENV) and build'
@@ -40,7 +41,7 @@ demo: $(VENV)/.demo-$(RUNTIME)
 	$(SAY) 'demo: build, partition, run and check Wide&Deep'
 	@$(BIN)/python examples/wide_and_deep.py
 
-test: lint $(VENV)/.browser
+test: lint docs $(VENV)/.browser
 	$(SAY) 'pytest, $(JOBS) processes'
 	@$(BIN)/python -m pytest -n $(JOBS)
 
@@ -51,6 +52,10 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff format --check
 	$(SAY) 'pyright'
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+docs: $(VENV)/.dev
+	$(SAY) 'sphinx, where a link that leads nowhere is an error'
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix
