@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.plan.match import matched_ops
@@ -60,6 +60,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from(["Add
                 max_size=12, unique_by=lambda row: row[2])  # fmt: skip
 
 
+@settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS)
 def test_pairs_are_of_one_module_and_type_and_no_op_is_in_two(
     old: list[tuple[str, str, int]], new: list[tuple[str, str, int]]

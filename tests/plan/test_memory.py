@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import onnx
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -77,7 +76,7 @@ def assert_told(plan: Plan, *, overlapped: bool) -> None:
             assert during.nbytes >= needed(plan, task, task.lane)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     proto=models(),
     source=st.sampled_from(["random:1", "random:2", "all-accelerator"]),
@@ -90,8 +89,14 @@ def test_of_any_model_it_lies_between_what_runs_need_and_what_is_counted(
     assert_told(hetpart.partition(proto, hardware=hardware, placement=source).plan, overlapped=overlapped)
 
 
-@pytest.mark.parametrize("overlapped", [False, True])
-def test_streamed_weights_are_values_where_they_are_copied_to(overlapped: bool) -> None:
-    plan = planned(layers(8)).plan
-    assert any(residency.state == "streamed" for residency in plan.residencies)
-    assert_told(plan, overlapped=overlapped)
+def test_streamed_weights_are_values_where_they_are_copied_to() -> None:
+    plan = planned(layers(6), time_limit=1).plan
+    streamed = {residency.weight for residency in plan.residencies if residency.state == "streamed"}
+    assert streamed
+    for overlapped in (False, True):
+        assert_told(plan, overlapped=overlapped)
+    # Beside what is counted with the weights, the accelerator holds a streamed weight from its copy on.
+    run = predicted_run(plan, overlapped=False)
+    copy = next(task for task in run.tasks if task.is_copy and task.makes[0][0] in streamed)
+    (step,) = (step for step in memory_over_time(plan, run)[1].steps if step.start <= copy.start < step.end)
+    assert step.value_bytes >= plan.transfers[copy.index].nbytes

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ALIVE_SHOWN = 3
 _FAR_BUDGET = 2.5
 """A budget that is so many times the peak is told in words: drawn, it would leave nothing to see of the rest."""
-_LONGEST_NAME, _LONGEST_TITLE = 34, 88
+_LONGEST_NAME, _LONGEST_TITLE, _LONGEST_HEADING = 34, 88, 118
 _DEVICE_INCHES, _FRAME_INCHES = 2.6, 1.2
 
 
@@ -147,15 +147,16 @@ def _line_text(axes: Axes, level: int, words: str, *, above: bool) -> None:
 def _heading(memory: DeviceMemory) -> str:
     """The device, how near it comes to its budget, and what is alive at its peak beside the weights."""
     use = memory.use
-    spare = (
-        "" if use.headroom_bytes is None else f", {_spare(use.headroom_bytes)} of {format_bytes(use.budget_bytes or 0)}"
-    )
-    shown = [
-        f"{shortened(printable(value.name), _LONGEST_NAME)} {format_bytes(value.nbytes)}"
-        for value in use.alive_at_peak[:_ALIVE_SHOWN]
-    ]
-    alive = f". Alive at the peak: {', '.join(shown)}" if shown else ""
-    return f"{printable(use.device)} ({printable(use.model)}): {format_bytes(use.peak_bytes)}{spare}{alive}"
+    budget = format_bytes(use.budget_bytes or 0)
+    spare = "" if use.headroom_bytes is None else f", {_spare(use.headroom_bytes)} of {budget}"
+    words = f"{printable(use.device)} ({printable(use.model)}): {format_bytes(use.peak_bytes)}{spare}"
+    joint = ". Alive at the peak: "
+    for value in use.alive_at_peak[:_ALIVE_SHOWN]:
+        longer = f"{words}{joint}{shortened(printable(value.name), _LONGEST_NAME)} {format_bytes(value.nbytes)}"
+        if len(longer) > _LONGEST_HEADING:
+            break
+        words, joint = longer, ", "
+    return words
 
 
 def _spare(headroom: int) -> str:

@@ -22,7 +22,7 @@ LABELLED = 200
 """Tasks that may carry a text, the longest first."""
 _COPY_COLOUR = "#e8ebef"
 _THICKNESS = 0.62
-_LETTER_PIXELS = 5.4
+_LETTER_PIXELS = 6.4
 """About the width of a letter of a task's text, at matplotlib's 100 dots per inch."""
 _LONGEST_LABEL = 40
 _LONGEST_TITLE = 88

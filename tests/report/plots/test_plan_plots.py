@@ -29,6 +29,13 @@ def drawn(plan: Plan, kind: str, folder: Path) -> str:
     return path.read_text()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Both plots of ``PLAN``."""
+    folder = tmp_path_factory.mktemp("plots")
+    return {kind: drawn(PLAN, kind, folder) for kind in PLAN_PLOTS}
+
+
 def texts(svg: str) -> list[str]:
     """What a viewer shows."""
     return ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]
@@ -46,8 +53,8 @@ def edges(outline: str) -> tuple[str, str]:
     return xs[0], xs[-1]
 
 
-def test_the_timeline_names_lanes_and_tasks_and_how_long_it_takes(tmp_path: Path) -> None:
-    shown = texts(drawn(PLAN, "timeline", tmp_path))
+def test_the_timeline_names_lanes_and_tasks_and_how_long_it_takes(shared: dict[str, str]) -> None:
+    shown = texts(shared["timeline"])
     assert "Timeline of wide_and_deep" in shown
     assert {"cpu", "cuda:0", "cpu → cuda:0", "cuda:0 → cpu"} <= set(shown)
     assert {"#0: 3 ops", "#1: 3 ops"} <= set(shown)
@@ -56,8 +63,8 @@ def test_the_timeline_names_lanes_and_tasks_and_how_long_it_takes(tmp_path: Path
     assert not any("no order takes less" in text for text in shown)
 
 
-def test_bars_are_as_long_as_tasks_take(tmp_path: Path) -> None:
-    lanes = bars(drawn(PLAN, "timeline", tmp_path))
+def test_bars_are_as_long_as_tasks_take(shared: dict[str, str]) -> None:
+    lanes = bars(shared["timeline"])
     found = sorted(right - left for lane in lanes for left, right in zip(lane[::2], lane[1::2], strict=True))
     seconds = sorted([310.0, 77.4, 10.0, 195.0, 10.0])
     scale = found[-1] / seconds[-1]
@@ -72,8 +79,8 @@ def test_an_overlapped_timeline_shows_its_bound(tmp_path: Path) -> None:
     assert any("lanes work at the same time" in text for text in shown)
 
 
-def test_memory_shows_every_device_its_budget_and_what_is_alive(tmp_path: Path) -> None:
-    shown = texts(drawn(PLAN, "memory", tmp_path))
+def test_memory_shows_every_device_its_budget_and_what_is_alive(shared: dict[str, str]) -> None:
+    shown = texts(shared["memory"])
     assert "Memory of wide_and_deep over one run" in shown
     (accelerator,) = (text for text in shown if text.startswith("cuda:0 (l4)"))
     assert "83.6 MB, 216 MB to spare of 300 MB" in accelerator
@@ -82,6 +89,14 @@ def test_memory_shows_every_device_its_budget_and_what_is_alive(tmp_path: Path) 
     assert "states" not in shown
     assert "counted 83.6 MB" in shown
     assert "budget 300 MB" not in shown  # it is told in words: drawn, it would leave nothing to see
+
+
+def test_what_is_alive_is_named_as_far_as_there_is_room(tmp_path: Path) -> None:
+    host, accelerator = PLAN.devices
+    alive = tuple(AliveValue(f"encoder/layer.{number}/attention/output", 10**6) for number in range(3))
+    shown = texts(drawn(replace(PLAN, devices=(host, replace(accelerator, alive_at_peak=alive))), "memory", tmp_path))
+    (heading,) = (text for text in shown if text.startswith("cuda:0 (l4)"))
+    assert heading.endswith("Alive at the peak: encoder/layer.0/attention/output 1.00 MB")
 
 
 def test_a_budget_that_is_near_is_a_line(tmp_path: Path) -> None:
@@ -93,14 +108,11 @@ def test_a_budget_that_is_near_is_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", PLAN_PLOTS)
-def test_a_plot_is_self_contained_and_the_same_every_time(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "again").mkdir()
-    content = drawn(PLAN, kind, tmp_path)
-    assert content == drawn(PLAN, kind, tmp_path / "again")
+def test_a_plot_is_self_contained_and_the_same_every_time(kind: str, tmp_path: Path, shared: dict[str, str]) -> None:
+    content = shared[kind]
+    assert content == drawn(PLAN, kind, tmp_path)
     assert re.findall(r'(?:href|src)="(?!#)', content) == []
     assert "url(http" not in content
-    plot_plan(PLAN, kind, tmp_path / "p.png")
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 @pytest.mark.parametrize("kind", PLAN_PLOTS)
@@ -116,6 +128,7 @@ def test_hostile_names_are_text_and_nothing_else(kind: str, tmp_path: Path) -> N
     )
     content = drawn(plan, kind, tmp_path)
     plot_plan(plan, kind, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert "<script" not in content
     assert "\x1b" not in content
     assert any(r"<script>$\frac$ & \x1b[2J 日本 \u202e" in text for text in texts(content))
