@@ -113,8 +113,15 @@ def test_a_model_that_is_gone_leaves_lint_out_and_says_so(made: Made, tmp_path: 
 def test_a_machine_whose_figures_changed_has_no_roofs(made: Made) -> None:
     plan = load_plan(made["m.hetpart"])
     changed = replace(plan, machine=replace(plan.machine, digest="0" * 64))
-    assert evidence_of_bundle(made["m.hetpart"], plan, linted=False).machine is not None
-    assert evidence_of_bundle(made["m.hetpart"], changed, linted=False).machine is None
+    assert evidence_of_bundle(made["m.hetpart"], plan, rules=None).machine is not None
+    assert evidence_of_bundle(made["m.hetpart"], changed, rules=None).machine is None
+
+
+def test_the_project_chooses_the_rules(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hetpart.toml").write_text('[lint]\nignore = ["HPG004"]\n')
+    monkeypatch.chdir(tmp_path)
+    done("report", made["m.hetpart"], "--html", tmp_path / "chosen.html")
+    assert "HPG004" not in page(tmp_path / "chosen.html").words("findings")
 
 
 @pytest.mark.parametrize("option", ["--trace", "--curve"])

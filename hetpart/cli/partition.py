@@ -10,7 +10,7 @@ import click
 
 from hetpart.cli.guard import json_option, verify_option
 from hetpart.cli.model_options import budget_option, hardware_option, request_options, taken_request
-from hetpart.cli.plans import html_option, print_plan, require_page, say_written, show_plan
+from hetpart.cli.plans import html_option, print_plan, project_rules, require_page, say_written, show_plan
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
 
@@ -90,4 +90,4 @@ def _write_page(asked: PartitionOptions, model: PartitionedModel) -> None:
     from hetpart.report.page import write_page
     from hetpart.whatif.evidence import evidence_of_model
 
-    write_page(evidence_of_model(model, asked.hardware), asked.html)
+    write_page(evidence_of_model(model, asked.hardware, project_rules()), asked.html)

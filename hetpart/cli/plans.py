@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from hetpart.report.escape import printable
 from hetpart.terminal import print_json, show
 
 if TYPE_CHECKING:
+    from hetpart.linter.select import Selection
     from hetpart.plan.model import Plan
 
 
@@ -29,6 +30,15 @@ def require_page(page: Path | None) -> None:
         raise click.UsageError(f"--html {printable(str(page))}: end the name in {' or '.join(_PAGES)}")
     if not page.resolve().parent.is_dir():
         raise click.UsageError(f"--html {printable(str(page))}: its folder does not exist")
+
+
+def project_rules() -> Selection:
+    """The rules of lint that the project's settings choose."""
+    from hetpart.linter.select import Selection, entries
+
+    defaults = click.get_current_context().find_root().default_map or {}
+    own: Any = defaults.get("lint") or {}
+    return Selection(*(entries(own.get(name, ())) for name in ("select", "extend_select", "ignore")))
 
 
 def say_written(page: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hetpart.cli.guard import json_option
-from hetpart.cli.plans import html_option, print_plan, require_page, say_written, show_plan
+from hetpart.cli.plans import html_option, print_plan, project_rules, require_page, say_written, show_plan
 from hetpart.cli.plots import Plot, draw, plan_plots_option, require_drawable, say_drawn
 from hetpart.terminal import StageBar, stdout_kept_free
 
@@ -70,7 +70,8 @@ def _write_page(asked: ReportOptions, plan: Plan, progress: Callable[[str], None
     from hetpart.whatif.evidence import evidence_of_bundle
 
     evidence = evidence_of_bundle(
-        asked.bundle, plan, trace=asked.trace, curve=asked.curve, linted=asked.lint, progress=progress
-    )
+        asked.bundle, plan, trace=asked.trace, curve=asked.curve, rules=project_rules() if asked.lint else None,
+        progress=progress,
+    )  # fmt: skip
     progress("writing the page")
     write_page(evidence, asked.html)

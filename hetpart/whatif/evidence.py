@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetpart.errors import HetpartError
+from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.graph.load import read
 from hetpart.linter.check import findings
 from hetpart.linter.rule import all_rules
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 _DEFAULT = "default"
+_LONGEST_NUMBER = 10
+USUAL_RULES = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def evidence_of_bundle(
     *,
     trace: Path | None = None,
     curve: Path | None = None,
-    linted: bool = True,
+    rules: Selection | None = USUAL_RULES,
     progress: Progress | None = None,
 ) -> Evidence:
     """What is known of the plan of ``bundle``. Its model is looked for beside its weights, and where it was.
@@ -56,7 +58,7 @@ def evidence_of_bundle(
         plan: Its plan.
         trace: A run of it, as ``hetpart run --trace`` writes it.
         curve: Its model's curve, as ``hetpart sweep --json`` prints it.
-        linted: Whether lint is to be asked, if the model is there.
+        rules: Those of lint to ask, if the model is there; ``None`` asks none.
         progress: Called with the name of every stage as it begins.
 
     Raises:
@@ -65,21 +67,24 @@ def evidence_of_bundle(
     run = None if trace is None else read_trace(trace, plan)
     found = None if curve is None else read_curve(curve, plan)
     asked = _Linted(obstacle="--no-lint was given")
-    if linted:
+    if rules is not None:
         (progress or _silent)("asking the rules of lint")
-        asked = _lint_of_bundle(bundle, plan)
+        asked = _lint_of_bundle(bundle, plan, rules)
     return Evidence(plan, _known_machine(plan), asked.found, asked.obstacle, run, found)
 
 
-def evidence_of_model(model: PartitionedModel, hardware: str | PathLike[str] | None) -> Evidence:
+def evidence_of_model(
+    model: PartitionedModel, hardware: str | PathLike[str] | None, rules: Selection = USUAL_RULES
+) -> Evidence:
     """What is known of a model that was just placed, lint's findings among it; nothing is read or priced anew.
 
     Args:
         model: What ``hetpart.partition`` made.
         hardware: As it was given there.
+        rules: Those of lint to ask.
     """
     machine = model.costs.machine
-    asked = _lint_of_model(model, hardware, machine)
+    asked = _lint_of_model(model, hardware, rules)
     return Evidence(model.plan, machine, asked.found, asked.obstacle)
 
 
@@ -87,25 +92,29 @@ def _silent(stage: str) -> None:
     del stage
 
 
-def _lint_of_model(model: PartitionedModel, hardware: str | PathLike[str] | None, machine: Machine) -> _Linted:
+def _lint_of_model(model: PartitionedModel, hardware: str | PathLike[str] | None, rules: Selection) -> _Linted:
     path = model.imported.path
     if path is None:
         return _Linted(obstacle="the model is in memory alone")
     subject = Subject(
         str(path), read(path), model.imported, model.costs, model.plan,
-        machine=machine_reference(machine), own_processor=leaves_processor_open(hardware),
+        machine=model.plan.machine, own_processor=leaves_processor_open(hardware),
     )  # fmt: skip
-    return _Linted(tuple(findings(subject, Selection().of(all_rules()))))
+    return _Linted(tuple(findings(subject, rules.of(all_rules()))))
 
 
-def _lint_of_bundle(bundle: Path, plan: Plan) -> _Linted:
+def _lint_of_bundle(bundle: Path, plan: Plan, rules: Selection) -> _Linted:
     path = _model_file(bundle, plan)
     if path is None:
         return _Linted(obstacle=f"the model {plan.model.path or 'was in memory alone'} is not there")
     try:
-        return _Linted(tuple(lint(path, hardware=_hardware(plan), plan=plan, **_options(plan))))
+        found = lint(
+            path, hardware=_hardware(plan), plan=plan, select=rules.select, ignore=rules.ignore,
+            extend_select=rules.extend, **_options(plan),
+        )  # fmt: skip
     except HetpartError as error:
         return _Linted(obstacle=error.message)
+    return _Linted(tuple(found))
 
 
 def _model_file(bundle: Path, plan: Plan) -> Path | None:
@@ -123,23 +132,34 @@ def _hardware(plan: Plan) -> str | None:
 
 def _options(plan: Plan) -> RequestOptions:
     """What the model was read and priced with. Its placement is known: no option of that matters."""
-    options = RequestOptions(threads=int(plan.options.get("threads") or 0))
+    options = RequestOptions(threads=_threads(plan))
     if plan.options.get("shape"):
         options["shape"] = plan.options["shape"]
     if plan.options.get("trip_count"):
         options["trip_count"] = plan.options["trip_count"].split()
     access = plan.options.get("access", "")
     if access:
-        options["access"] = json.loads(access) if access.startswith("{") else Path(access)
+        options["access"] = _probabilities(access) if access.startswith("{") else Path(access)
     return options
+
+
+def _threads(plan: Plan) -> int:
+    text = plan.options.get("threads", "")
+    return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 0
+
+
+def _probabilities(text: str) -> dict[str, float]:
+    """An access profile that was given in Python."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidOptionError(f"the plan's access profile is no JSON: {error}") from error
 
 
 def _known_machine(plan: Plan) -> Machine | None:
     """The machine the plan was priced for, if it can be found here and no figure of it changed."""
     try:
-        machine = Request.of(None, RequestOptions(threads=int(plan.options.get("threads") or 0))).machine(
-            _hardware(plan)
-        )
+        machine = Request.of(None, RequestOptions(threads=_threads(plan))).machine(_hardware(plan))
     except HetpartError:
         return None
     return machine if machine_reference(machine).digest == plan.machine.digest else None
