@@ -126,11 +126,17 @@ def newest_opset(op: Op) -> int:
 
 def lacks_half(op: Op, graph: Graph) -> bool:
     """Whether the CPU provider has a kernel for ``op`` in float32, and none for the half precision it stands in."""
-    facts = kernel_facts(op.domain, op.op_type, op.version)
+    facts = kernel_facts(op.domain, gate_of(Provider.CPU, op) or op.op_type, op.version)
     if facts is None or op.bodies:
         return False
     kernels = (*facts.cpu, *facts.expands)
     return _suited(kernels, op, graph, CASTS["CPU"]) and not _suited(kernels, op, graph, {})
+
+
+def is_function(op: Op) -> bool:
+    """Whether the schema of ``op`` has a body of other ops."""
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    return facts is not None and facts.function
 
 
 def gate_of(provider: Provider, op: Op) -> str | None:

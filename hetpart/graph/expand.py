@@ -40,6 +40,10 @@ class Expander:
     """How many ops of each type were."""
     refused: dict[str, None] = field(default_factory=dict[str, None])
     """Names of ops whose body ``onnx`` does not tell; they stay as they are."""
+    settled: int = 0
+    """How many that compute constants were."""
+    _values: dict[str, int] = field(default_factory=dict[str, int])
+    """Numbers of the graph's values by name."""
     _names: _Names | None = None
     """Built where the first is, for most models hold none."""
     _templates: dict[Hashable, _Template | None] = field(default_factory=dict[Any, Any])
@@ -56,21 +60,21 @@ class Expander:
 
     def expand(self, graph: Graph) -> bool:
         """Expand what is to be expanded in ``model``, whose graph is ``graph``; returns whether anything was."""
-        before = self.expanded.total()
-        self._names = None
+        before = self.expanded.total() + self.settled
+        self._names, self._values = None, {}
         numbers = {op.name: op for op in graph.ops}
         nodes = self.model.graph.node
         ops = [numbers.get(node.name) for node in nodes]
         made = [self._nodes(node, op, graph) for node, op in zip(nodes, ops, strict=True)]
-        if self.expanded.total() == before:
+        if self.expanded.total() + self.settled == before:
             return False
         replace_items(nodes, [node for group in made for node in group])
         return True
 
     def _nodes(self, node: onnx.NodeProto, op: Op | None, graph: Graph) -> Sequence[onnx.NodeProto]:
-        """``node``, or what stands in its place. One that is no op computes a constant."""
+        """``node``, or what stands in its place."""
         if op is None:
-            return [node]
+            return self._constant(node, graph)
         if op.bodies:
             self._inside(node, op)
             return [node]
@@ -80,6 +84,22 @@ class Expander:
         if template is None:
             return [node]
         self.expanded[node.op_type] += 1
+        self._names = self._names or _Names.of(self.model)
+        return list(_instances(node, template, self._names))
+
+    def _constant(self, node: onnx.NodeProto, graph: Graph) -> Sequence[onnx.NodeProto]:
+        """The same for one that computes a constant, which ONNX Runtime does ahead of runs where it has a kernel."""
+        self._values = self._values or {value.name: value.id for value in graph.values}
+        known = [self._values.get(name) for name in (*node.input, *node.output)]
+        if not node.input or None in known:
+            return [node]
+        read = tuple(known[: len(node.input)])
+        version = next((each.version for each in self.model.opset_import if each.domain == node.domain), 1)
+        op = Op(-1, node.name, node.domain, node.op_type, version, read, tuple(known[len(read) :]), (), {}, "")
+        template = self._template(node, op, graph) if self.expands(op, graph) else None
+        if template is None:
+            return [node]
+        self.settled += 1
         self._names = self._names or _Names.of(self.model)
         return list(_instances(node, template, self._names))
 

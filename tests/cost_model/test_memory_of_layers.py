@@ -68,7 +68,23 @@ def masked() -> Any:
     return model_of(nodes, {"x": (8, 256, 256)}, {"y": (8, 256, 256)}, weights)
 
 
+def alike_by_two_names(elements: int) -> Any:
+    """Sums with weights that are equal but have two names: ONNX Runtime knows it of few elements."""
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("Add", ["a", "w"], ["b"]),
+        helper.make_node("Add", ["a", "v"], ["c"]),
+        helper.make_node("Erf", ["b"], ["d"]),
+        helper.make_node("Erf", ["c"], ["e"]),
+        helper.make_node("Concat", ["d", "e"], ["y"], axis=0),
+    ]
+    weights: Weights = {name: np.arange(elements, dtype=np.float32) for name in "wv"}
+    return model_of(nodes, {"x": (4096 * 12 // elements, elements)}, {"y": (8192 * 12 // elements, elements)}, weights)
+
+
 CASES: dict[str, Any] = {
+    "equal weights of eight elements": alike_by_two_names(8),
+    "equal weights of twelve elements": alike_by_two_names(12),
     "a Relu behind batches": activated_rows(),
     "masked scores": masked(),
     "heads": heads_apart(None),

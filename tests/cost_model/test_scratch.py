@@ -173,6 +173,21 @@ def mixture(tokens: int, width: int, inner: int, experts: int, **options: Any) -
     return between(node, {"a": (tokens, width), "router": (tokens, experts)}, (tokens, width), weights)
 
 
+def quantized_mixture(tokens: int, width: int, inner: int, experts: int, bits: int) -> Any:
+    """Of few bits; every token goes to every expert."""
+    packed = 8 // bits
+    weights: Weights = {
+        "before": np.full((experts, inner, width // packed), 0x77, np.uint8),
+        "before_scale": np.ones((experts, inner), np.float32),
+        "behind": np.full((experts, width, inner // packed), 0x77, np.uint8),
+        "behind_scale": np.ones((experts, width), np.float32),
+    }
+    names = ["a", "router", "before", "before_scale", "", "behind", "behind_scale"]
+    options = {"k": experts, "activation_type": "relu", "expert_weight_bits": bits}
+    node = helper.make_node("QMoE", names, ["out"], domain=CONTRIB, **options)
+    return between(node, {"a": (tokens, width), "router": (tokens, experts)}, (tokens, width), weights)
+
+
 def chosen(condition: Sizes, one: Sizes, other: Sizes, made: Sizes) -> Any:
     weights: Weights = {"c": np.zeros(condition, np.bool_)}
     node = helper.make_node("Where", ["c", "a", "b"], ["out"])
@@ -272,6 +287,8 @@ CASES: dict[str, Any] = {
     "MoE of eight": mixture(256, 160, 96, 8, activation_type="silu"),
     "MoE, wide": mixture(96, 256, 64, 4, activation_type="gelu"),
     "MoE, normalized": mixture(256, 128, 128, 4, activation_type="gelu", normalize_routing_weights=1),
+    "QMoE of 4 bits": quantized_mixture(200, 96, 160, 4, 4),
+    "QMoE of 8 bits": quantized_mixture(256, 160, 96, 8, 8),
     "BiasGelu": between(
         helper.make_node("BiasGelu", ["a", "b"], ["out"], domain=CONTRIB), {"a": (96, 160)}, (96, 160),
         {"b": np.zeros(160, np.float32)},

@@ -32,6 +32,7 @@ CASES = {
     "of real numbers": transformed((8, 1000, 1), (8, 1000, 2)),
     "one side": transformed((4, 1000, 1), (4, 501, 2), onesided=1),
     "back": transformed((4, 1000, 2), (4, 1000, 2), inverse=1),
+    "back to real numbers": transformed((4, 501, 2), (4, 1000, 1), inverse=1, onesided=1),
     "cut to a length": transformed((4, 1024, 1), (4, 600, 2), length=600),
     "of an old opset": of_old_opset(),
 }

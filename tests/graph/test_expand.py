@@ -209,3 +209,31 @@ def test_a_range_over_vectors_of_one_element_can_be_loaded() -> None:
     x = np.zeros((1, 4), np.float32)
     with hetpart.partition(model, hardware="l4+epyc", placement="all-cpu").session() as session:
         np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.arange(4))
+
+
+def test_constants_that_onnx_runtime_has_no_kernel_for_are_made_by_those_it_has() -> None:
+    """Or it would compute what is made of them in every run."""
+    like = numpy_helper.from_array(np.zeros(1, np.float32), "like")
+    bias = numpy_helper.from_array(np.arange(8, dtype=np.int64), "bias")
+    nodes = [
+        helper.make_node("CastLike", ["bias", "like"], ["b"], name="like"),
+        helper.make_node("Exp", ["b"], ["e"], name="exp"),
+        helper.make_node("Add", ["x", "e"], ["y"], name="add"),
+    ]
+    model = model_of(nodes, [4, 8], opset=22)
+    model.graph.initializer.extend([like, bias])
+    found = imported(model)
+    assert op_types(found.graph) == ["Add"]
+    assert [node.op_type for node in found.proto.graph.node] == ["Cast", "Exp", "Add"]
+    assert runs(found.proto) == ["Add"]
+    x = np.linspace(-3, 3, 32).reshape(4, 8).astype(np.float32)
+    np.testing.assert_allclose(results(found.proto, x)[0], results(model, x)[0], rtol=1e-6)
+
+
+def runs(model: onnx.ModelProto) -> list[str]:
+    """Types of the nodes that are left of ``model`` in a session."""
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (cpu,) = session.get_provider_graph_assignment_info()
+    return [node.op_type for node in cpu.get_nodes()]

@@ -17,6 +17,7 @@ from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, Made, Step, plan_buffers
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.scratch.table import Trace
+from hetpart.cost_model.session.widened import as_floats, half_body, widened
 from hetpart.cost_model.wiring import Wiring
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
@@ -33,13 +34,18 @@ BEFORE_STATES = 2
 def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, Scratch]:
     """What kernels of ``graph`` take while they run, by op; the others take nothing."""
     found: dict[int, Scratch] = {}
-    on_integers = _on_integers(graph) if provider is Provider.CPU else frozenset[int]()
+    on_cpu = provider is Provider.CPU
+    on_integers = _on_integers(graph) if on_cpu else frozenset[int]()
+    wide = widened(graph.ops, graph, frozenset(graph.outputs)) if on_cpu else frozenset[int]()
+    floats = as_floats(graph) if wide else graph
     for op in graph.ops:
+        of = floats if op.id in wide else graph
         if op.bodies and op.op_type in BODIES and not op.domain:
             runs = [_Body.of(body, op, graph, provider, threads) for body in op.bodies]
             found[op.id] = BODIES[op.op_type](Operands.of(op, graph), runs)
-        elif (taken := scratch_of(op, graph, provider, threads, quantized=op.id in on_integers)) is not NO_SCRATCH:
-            found[op.id] = taken
+        elif op.id not in wide or half_body(op, graph) is None:
+            taken = scratch_of(op, of, provider, threads, quantized=op.id in on_integers)
+            found.update({op.id: taken} if taken is not NO_SCRATCH else {})
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hetpart.cost_model.fusion import Fusions
+from hetpart.cost_model.session.inlined import WIDE_BLOCKS
 from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS, SUMS
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.widened import HALF
@@ -14,6 +15,8 @@ AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 """On channels in blocks they are convolutions of every channel by itself."""
 
 
+GATES = 1
+"""By how many times the count of values the number of a gate is lowered."""
 ENLARGING = frozenset({"Resize", "Upsample"})
 INLINED: Mapping[str, str] = {"CastLike": "Cast"}
 """Ops without a kernel, of which ONNX Runtime runs the one that their body is."""
@@ -28,7 +31,7 @@ def kernel_type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
 def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
     if not kernel.ops:
         return _between(kernel, graph)
-    in_blocks = any(made.value < 0 and graph.values[-1 - made.value].dtype != HALF for made in kernel.makes)
+    in_blocks = any(_is_blocked(made.value, graph) for made in kernel.makes)
     members = [graph.ops[op] for op in kernel.ops]
     types = {op.op_type for op in members}
     if len(members) > 1 and any(types == {part} for part in PARTS):
@@ -45,7 +48,13 @@ def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
 
 def _between(kernel: Kernel, graph: Graph) -> str:
     """Of a kernel that changes the form of a value."""
-    (value,) = kernel.reads
-    if graph.values[value if value >= 0 else -1 - value].dtype == HALF:
-        return "Cast"
-    return "ReorderOutput" if value < 0 else "ReorderInput"
+    (value,), (made,) = kernel.reads, kernel.makes
+    if _is_blocked(made.value, graph):
+        return "ReorderInput"
+    return "ReorderOutput" if _is_blocked(value, graph) else "Cast"
+
+
+def _is_blocked(number: int, graph: Graph) -> bool:
+    """Whether it is that of a value in blocks, or with channels last; the others below zero are in float32."""
+    lowered, value = divmod(-1 - number, len(graph.values))
+    return number < 0 and lowered != GATES and (lowered == WIDE_BLOCKS) == (graph.values[value].dtype == HALF)

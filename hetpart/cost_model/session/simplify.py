@@ -12,6 +12,10 @@ RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUnifo
 SHAPED = frozenset({"Expand", "Reshape", "Squeeze", "Unsqueeze"})
 """What they make is told by its shape: constants that say the same are often stored more than once."""
 
+SHARED = frozenset({"float16", "float32", "float64", "int32", "int64"})
+MOST_SHARED = 8
+"""Elements up to which weights of these dtypes that are equal are one, whatever they are called."""
+
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
@@ -127,10 +131,12 @@ def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
     return (op.domain, op.op_type, inputs, present, tuple(sorted((k, repr(v)) for k, v in op.attributes.items())))
 
 
-def _equal(value: int, graph: Graph) -> int:
-    """The first of the derived weights that equal ``value``; itself where it is no such."""
-    first = graph.values[value].same_as
-    return value if first is None else first
+def _equal(value: int, graph: Graph) -> Hashable:
+    """What equal weights have in common: a few elements, or of derived ones what they are made by."""
+    known = graph.values[value]
+    if known.is_constant and known.content is not None and known.numel <= MOST_SHARED and known.dtype in SHARED:
+        return (known.dtype, known.shape, known.content)
+    return value if known.same_as is None else known.same_as
 
 
 def _is_told_by_shape(op: Op, graph: Graph) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from hetpart.cost_model.kernels import lacks_half
+from hetpart.cost_model.kernels import is_function, lacks_half
 from hetpart.graph.ir import Graph, Op
 
-HALF = "float16"
+HALF, SINGLE = "float16", "float32"
 
 
 def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
@@ -34,6 +35,21 @@ def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozen
     return frozenset(wide | {op.id for op in given if op.id not in wide and is_alone(op)})
 
 
+def half_body(op: Op, graph: Graph) -> Graph | None:
+    """The ops that stand for one without a kernel for half precision, which is a function of them."""
+    if not is_function(op) or not lacks_half(op, graph):
+        return None
+    from hetpart.graph.schema_body import schema_body
+
+    return schema_body(op, graph)
+
+
+def as_floats(graph: Graph) -> Graph:
+    """``graph`` in float32 where it is in half precision."""
+    values = tuple([replace(v, dtype=SINGLE, nbytes=2 * v.nbytes) if v.dtype == HALF else v for v in graph.values])
+    return replace(graph, values=values)
+
+
 def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: frozenset[int]) -> frozenset[int]:
     """Ids of the Casts to half precision that nothing reads but ``wide`` ops, which would cast it back."""
     if not wide:
@@ -45,7 +61,7 @@ def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: f
 
 
 def _narrows(cast: Op, graph: Graph) -> bool:
-    return graph.values[cast.uses[0]].dtype == "float32" and _is_half(cast.results[0], graph)
+    return graph.values[cast.uses[0]].dtype == SINGLE and _is_half(cast.results[0], graph)
 
 
 def _is_half(value: int, graph: Graph) -> bool:

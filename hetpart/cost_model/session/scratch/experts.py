@@ -12,6 +12,8 @@ MOST_WORKERS = 8
 """Threads that experts are spread over."""
 ROOM, LEAST_ROOM = 2, 512
 """A thread makes room for twice the tokens of the expert that has most, and no less than for so many."""
+PADDED = 64
+"""Elements that a workspace's parts are padded to."""
 NUMBER_BYTES = 8
 """Of where a token stands."""
 
@@ -36,3 +38,21 @@ def _workspace(o: Operands, rows: int, hidden: int, size: float) -> Iterator[flo
     before, behind = (*o.shape(2), 1, 1)[1], (*o.shape(4), 1, 1, 1)[2]
     yield from (rows * hidden * FLOAT_BYTES, rows * FLOAT_BYTES, rows * NUMBER_BYTES)
     yield from (rows * width * size for width in (hidden, hidden, before, behind))
+
+
+@scratch("QMoE", domain=CONTRIB)
+def _quantized_mixture(o: Operands, threads: int) -> Scratch:
+    """Where each token goes, and for every thread its sums of all, its tokens on their way, and an expert as floats."""
+    hidden, experts = (max(1, (1, *o.shape(position))[-1]) for position in (0, 1))
+    tokens, sent = o.numel(0) // hidden, o.integer("k", 1)
+    before = (*o.shape(2), 1, 1)[1]
+    inner = (*o.shape(5), 1, 1, 1)[2] * 8 // max(1, o.integer("expert_weight_bits", 4))
+    workers, rows = min(threads, experts), -(-tokens * sent // experts)
+    way = (rows * hidden, rows * before, rows * inner, rows * hidden, before * hidden, hidden * inner)
+    workspace = sum(-(-size // PADDED) * PADDED for size in way)
+    source = o.input(0)
+    half = source is not None and element_bytes(source) < FLOAT_BYTES
+    widened = (tokens * experts, tokens * hidden) if half else ()
+    routes = [tokens * sent] * 2
+    held = (*widened, *routes, workers * tokens * hidden, workers * workspace, workers * (before + hidden))
+    return at_once(*(FLOAT_BYTES * size for size in held), FLOAT_BYTES * tokens * hidden if half else 0)

@@ -29,6 +29,8 @@ def _length(o: Operands) -> int:
     shape, axis = o.shape(0), o.integer("axis", 1)
     if o.op.version >= AXIS_IS_INPUT:
         axis = _constant(o, AXIS_INPUT, -2)
+    if o.integer("inverse", 0) and o.integer("onesided", 0):
+        shape = o.output_shape()
     given = shape[axis] if -len(shape) <= axis < len(shape) else 1
     return max(1, _constant(o, LENGTH_INPUT, given))
 

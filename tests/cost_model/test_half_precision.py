@@ -1,0 +1,90 @@
+"""Half precision on the CPU: kernels and memory are those of ONNX Runtime, which casts where it has no kernel.
+
+What is a function of other ops is put in their place before that, and convolutions are brought into blocks behind it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from hetpart.cost_model.session.widened import half_body
+from hetpart.graph.from_onnx import import_onnx
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+from tests.cost_model.float_models import Sizes, feeds_of
+from tests.cost_model.kernels_and_memory import REACH, assert_as_onnx_runtime
+
+ROWS, BATCHES, IMAGE = (512, 1024), (4, 256, 256), (1, 32, 64, 64)
+WINDOW = {"kernel_shape": [3, 3], "pads": [1] * 4}
+
+
+def halved(*nodes: onnx.NodeProto, shape: Sizes, opset: int = 22, made: Sizes | None = None, **weights: Any) -> Any:
+    """``nodes`` from ``a`` to ``b`` in half precision, between ops that have no kernel for it."""
+    whole = [helper.make_node("Erf", ["x"], ["a"]), *nodes, helper.make_node("Erf", ["b"], ["y"])]
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT16, sizes)]
+        for name, sizes in (("x", shape), ("y", made or shape))
+    ]
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(whole, "g", *ends, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def alone(op_type: str, opset: int = 22, **options: Any) -> Any:
+    return halved(helper.make_node(op_type, ["a"], ["b"], name="op", **options), shape=ROWS, opset=opset)
+
+
+def convolving(*rest: onnx.NodeProto) -> Any:
+    """A convolution into ``c`` and what is behind it."""
+    filters = np.full((32, 32, 3, 3), 0.01, np.float16)
+    return halved(helper.make_node("Conv", ["a", "w"], ["c"], **WINDOW), *rest, shape=IMAGE, w=filters)
+
+
+FUNCTIONS = {
+    "Softmax": alone("Softmax"),
+    "Softmax of another axis and opset": alone("Softmax", 17, axis=0),
+    "LogSoftmax": alone("LogSoftmax"),
+    "HardSwish": alone("HardSwish"),
+    "LeakyRelu before CastLike changed": alone("LeakyRelu", 17),
+}
+WITH_SCALARS = {"Gelu": alone("Gelu"), "Gelu by tanh": alone("Gelu", approximate="tanh")}
+"""Whose bodies compute constants, in every run of ONNX Runtime."""
+OTHERS = {
+    "LeakyRelu": alone("LeakyRelu"),
+    "Relu": alone("Relu"),
+    "Elu": alone("Elu"),
+    "Conv, Relu": convolving(helper.make_node("Relu", ["c"], ["b"])),
+    "Conv, HardSwish": convolving(helper.make_node("HardSwish", ["c"], ["b"])),
+    "Conv, residual": convolving(helper.make_node("Relu", ["c"], ["d"]), helper.make_node("Add", ["d", "a"], ["b"])),
+    "masked scores": halved(
+        helper.make_node("Add", ["a", "mask"], ["s"]), helper.make_node("Softmax", ["s"], ["t"]),
+        helper.make_node("MatMul", ["t", "a"], ["b"]), shape=BATCHES, mask=np.zeros((256, 256), np.float16),
+    ),
+    "LayerNormalization": halved(
+        helper.make_node("LayerNormalization", ["a", "w"], ["b"]), shape=BATCHES, w=np.ones(256, np.float16)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS | OTHERS)
+def test_half_precision_runs_and_takes_what_onnx_runtime_does(name: str, tmp_path: Path) -> None:
+    assert_as_onnx_runtime((FUNCTIONS | OTHERS)[name], name, tmp_path)
+
+
+@pytest.mark.parametrize("name", WITH_SCALARS)
+def test_bodies_with_scalars_take_what_onnx_runtime_takes(name: str, tmp_path: Path) -> None:
+    model = WITH_SCALARS[name]
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+    assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS | OTHERS)
+def test_a_body_stands_for_what_is_a_function_of_this_opset(name: str) -> None:
+    graph = import_onnx((FUNCTIONS | OTHERS)[name], {}).graph
+    bodies = [op.op_type for op in graph.ops if half_body(op, graph) is not None]
+    assert bool(bodies) == (name in FUNCTIONS or name in ("masked scores", "Conv, HardSwish"))
