@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import onnx
@@ -67,10 +68,11 @@ class _Call:
 @lru_cache(maxsize=_MOST_KNOWN)
 def _is_inlined(op_type: str, version: int) -> bool:
     """Whether the body is one for this opset: written when its ops were as they are now, or by what the op is given."""
-    schema = onnx.defs.get_schema(op_type, version)
-    written = max((each for each in schema.function_opset_versions if each <= version), default=None)
+    schema: Any = onnx.defs.get_schema(op_type, version)  # whose stub leaves functions out
+    opsets: list[int] = schema.function_opset_versions
+    written = max((opset for opset in opsets if opset <= version), default=None)
     if schema.has_context_dependent_function or written is None:
-        return schema.has_context_dependent_function
+        return bool(schema.has_context_dependent_function)
     body = onnx.FunctionProto.FromString(schema.get_function_with_opset_version(written))
     then, now = ([onnx.defs.get_schema(n.op_type, v).since_version for n in body.node] for v in (written, version))
     return then == now
@@ -88,7 +90,8 @@ def _body(call: _Call) -> Graph | None:
 def _model(call: _Call) -> onnx.ModelProto:
     """A model of that op alone. Constants whose elements are known are such here, too."""
     inputs, outputs = (["" if each is None else each.name for each in side] for side in (call.given, call.made))
-    node = helper.make_node(call.op_type, inputs, outputs, name="op", **dict(call.attributes))
+    attributes: dict[str, Any] = dict(call.attributes)
+    node = helper.make_node(call.op_type, inputs, outputs, name="op", **attributes)
     each = {value.name: value for value in call.given if value is not None}
     graph = helper.make_graph(
         [node],
