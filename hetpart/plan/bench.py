@@ -13,6 +13,8 @@ class HeldMemory:
     """Weights that are read where they lie in their files, and those that runs stream from the host."""
     prepared: int
     """ONNX Runtime's arenas before a run: weights that its sessions copied, folded or packed."""
+    other_weights: int
+    """By how much the plan's weights exceed both: ONNX Runtime holds them in memory that nobody counts."""
     activations: int
     """What the partition that took most took of its arena besides."""
     buffers: int
@@ -27,7 +29,8 @@ class HeldMemory:
     @property
     def peak(self) -> int:
         """All that was in use at the peak, ``reserved`` aside."""
-        return self.mapped + self.prepared + self.activations + self.buffers + self.states + self.values
+        weights = self.mapped + self.prepared + self.other_weights
+        return weights + self.activations + self.buffers + self.states + self.values
 
 
 @dataclass(frozen=True, slots=True)

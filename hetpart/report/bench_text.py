@@ -26,9 +26,10 @@ _MEMORY_HEADERS = (
 )
 _MEMORY_REMARK = "peaks as predicted and as counted, and what they consist of"
 _MEMORY_NOTES = (
-    "Counted: mapped weights and those in ONNX Runtime's arenas; what a run takes of these besides; buffers and other "
-    "values between partitions. Reserved is what the arenas took from the system, process what the process grew by "
-    "with loading and the first run: it is one for all devices, and so is the count of a single session on several."
+    "Counted: weights that are mapped, in ONNX Runtime's arenas, or else as large as the model has them; what a run "
+    "takes of the arenas besides; buffers and other values between partitions. Reserved is what the arenas took from "
+    "the system, process what the process grew by with loading and the first run: it is one for all devices, and so is "
+    "the count of a single session on several."
 )
 
 
@@ -74,5 +75,6 @@ def _memory_rows(contender: Contender) -> Iterator[tuple[Text | str, ...]]:
 def _held(held: HeldMemory | None) -> tuple[str, ...]:
     if held is None:
         return (_UNKNOWN,) * 5
-    parts = held.mapped + held.prepared + held.states, held.activations, held.buffers + held.values, held.reserved
-    return tuple(map(format_bytes, (held.peak, *parts)))
+    weights = held.mapped + held.prepared + held.other_weights + held.states
+    parts = held.peak, weights, held.activations, held.buffers + held.values, held.reserved
+    return tuple(map(format_bytes, parts))

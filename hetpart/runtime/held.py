@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.bench import HeldMemory
-from hetpart.plan.model import ValueForm
+from hetpart.plan.model import ResidencyState, ValueForm
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.values import extent
 
@@ -119,16 +119,20 @@ def held_memory(
         if arena is None:
             return {}
         by_device[partition.device].append(arena)
-    streamed = {layout.host: sum(layout.specs[name].nbytes for name in layout.streamed.addresses)}
-    return {
-        device: HeldMemory(
-            mapped=mapped.get(device, 0) + streamed.get(device, 0),
-            prepared=sum(arena.prepared for arena in own),
-            activations=max((arena.activations for arena in own), default=0),
-            buffers=layout.arena_bytes(device),
-            states=sum(state.nbytes for state in layout.states if state.device == device),
-            values=watch.most(device),
-            reserved=sum(arena.reserved for arena in own),
-        )
-        for device, own in by_device.items()
-    }
+    return {device: _held(layout, device, own, mapped.get(device, 0), watch) for device, own in by_device.items()}
+
+
+def _held(layout: Layout, device: str, own: Sequence[ArenaUse], mapped: int, watch: ValueWatch) -> HeldMemory:
+    resident = (r for r in layout.plan.residencies if r.device == device and r.state is not ResidencyState.STREAMED)
+    prepared = sum(arena.prepared for arena in own)
+    streamed = layout.streamed.addresses if device == layout.host else ()
+    return HeldMemory(
+        mapped=mapped + sum(layout.specs[name].nbytes for name in streamed),
+        prepared=prepared,
+        other_weights=max(0, sum(residency.nbytes for residency in resident) - mapped - prepared),
+        activations=max((arena.activations for arena in own), default=0),
+        buffers=layout.arena_bytes(device),
+        states=sum(state.nbytes for state in layout.states if state.device == device),
+        values=watch.most(device),
+        reserved=sum(arena.reserved for arena in own),
+    )

@@ -53,7 +53,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def held(path: Path, accelerated: set[str], folder: Path) -> dict[str, HeldMemory]:
+def held(path: Path | onnx.ModelProto, accelerated: set[str], folder: Path) -> dict[str, HeldMemory]:
     names = ("look", "first", "exp", "second", "add")
     pins = [f"node:{name}={'cuda' if name in accelerated else 'cpu'}" for name in names]
     model = hetpart.partition(path, hardware="emulated", pin=pins, threads=1)
@@ -76,6 +76,7 @@ def test_every_device_holds_what_its_partitions_need(path: Path, tmp_path: Path)
     host, accelerator = found["cpu"], found["cuda:0"]
     assert host.mapped == TABLE_BYTES + 10**6
     assert host.prepared < 10_000
+    assert host.other_weights == accelerator.other_weights == 0
     assert accelerator.mapped == 0, "products read the packed copy alone"
     assert SQUARE_BYTES <= accelerator.prepared <= 1.1 * SQUARE_BYTES
     assert BATCH_BYTES <= accelerator.activations <= 2.2 * BATCH_BYTES
@@ -91,6 +92,15 @@ def test_a_weight_counts_on_every_device_that_reads_it(path: Path, tmp_path: Pat
     assert found["cuda:0"].mapped == TABLE_BYTES + 10**6
     assert found["cpu"].mapped == 0
     assert all(SQUARE_BYTES <= own.prepared <= 1.1 * SQUARE_BYTES for own in found.values())
+
+
+def test_weights_that_nobody_counts_are_as_large_as_the_model_has_them(path: Path, tmp_path: Path) -> None:
+    """None lies in a file here: a table of rows that are looked up, and one that is added, which no kernel packs."""
+    found = held(onnx.load(path), {"first", "exp", "second"}, tmp_path)
+    host = found["cpu"]
+    assert host.mapped == 0
+    assert 0.99 * (TABLE_BYTES + 10**6) <= host.prepared + host.other_weights <= 1.01 * (TABLE_BYTES + 10**6)
+    assert SQUARE_BYTES <= found["cuda:0"].prepared + found["cuda:0"].other_weights <= 1.1 * SQUARE_BYTES
 
 
 def _event(ts: int, in_use: int, change: int, peak: int, reserved: int = 100, provider: str = "P") -> dict[str, object]:
