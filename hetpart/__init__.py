@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         UnboundDimensionsError,
         UnmatchedPatternError,
     )
+    from hetpart.frontend.pins import pin
+    from hetpart.frontend.road import export
     from hetpart.plan.differences import PlanDiff
     from hetpart.plan.findings import Finding
     from hetpart.plan.io import load_plan
@@ -65,11 +67,13 @@ __all__ = [
     "annotate",
     "diff",
     "explain",
+    "export",
     "lint",
     "load",
     "load_machine",
     "load_plan",
     "partition",
+    "pin",
     "sweep",
 ]
 
@@ -84,11 +88,13 @@ _HOMES = {
     "annotate": "hetpart.pricing",
     "diff": "hetpart.whatif.diff",
     "explain": "hetpart.whatif.explain",
+    "export": "hetpart.frontend.road",
     "lint": "hetpart.whatif.lint",
     "load": "hetpart.pricing",
     "load_machine": "hetpart.cost_model.machines",
     "load_plan": "hetpart.plan.io",
     "partition": "hetpart.compiler",
+    "pin": "hetpart.frontend.pins",
     "sweep": "hetpart.whatif.sweep",
 }
 

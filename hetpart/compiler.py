@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -12,6 +12,7 @@ from hetpart.budgets import BudgetOption
 from hetpart.config import PinOption, ShapeOption
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.assumptions import AccessOption, TripOption
+from hetpart.errors import HetpartError
 from hetpart.graph.ir import Graph
 from hetpart.partitioner.assembly.write import write_plan
 from hetpart.partitioner.colocate import known_states
@@ -22,13 +23,16 @@ from hetpart.request import TIME_LIMIT, Request, RequestOptions, require
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir
+    from torch.fx import GraphModule
 
     from hetpart.cost_model.annotate import Costs
+    from hetpart.frontend.model import ExportedModel, Model
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.plan.bundle import Bundle
     from hetpart.plan.model import Plan
     from hetpart.plan.timeline import Timeline
+    from hetpart.pytorch.call import PlannedModule
+    from hetpart.pytorch.device_map import DeviceMap
     from hetpart.runtime.session import Session
 
 Progress = Callable[[str], None]
@@ -42,6 +46,8 @@ class PartitionedModel:
     graph: Graph
     costs: Costs
     imported: ImportedModel
+    exported: ExportedModel | None = None
+    """The PyTorch model that it is made from; ``None`` for others."""
 
     @property
     def timeline(self) -> Timeline:
@@ -83,12 +89,22 @@ class PartitionedModel:
         return op_network(self.graph, self.plan) if of == "ops" else partition_network(self.plan)
 
     def save(self, path: str | PathLike[str], *, self_contained: bool = False) -> Path:
-        """Write the bundle to ``path``; weights stay where they are unless ``self_contained``."""
+        """Write the bundle to ``path``; weights stay where they are unless ``self_contained``.
+
+        Weights that lie in no file, as those of a module in memory, are written into the bundle.
+        """
         from hetpart.plan.bundle import write_bundle
         from hetpart.plan.cut_models import streamed_model
 
-        streamed = streamed_model(self.imported.proto, self.plan)
-        return write_bundle(Path(path), self.plan, self._models(), streamed=streamed, self_contained=self_contained)
+        models, streamed = self._models(), streamed_model(self.imported.proto, self.plan)
+        plan, held = self.plan, None if self.exported is None else self.exported.held.folder()
+        if held is not None:
+            from hetpart.plan.weights import weight_files
+
+            files = weight_files([*models, *([] if streamed is None else [streamed])], held)
+            plan = replace(plan, model=replace(plan.model, folder=str(held), files=files))
+        inside = self_contained or held is not None
+        return write_bundle(Path(path), plan, models, streamed=streamed, self_contained=inside)
 
     def session(
         self,
@@ -106,13 +122,57 @@ class PartitionedModel:
 
         return Session(self.bundle(), emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
 
+    def to_module(self, **options: Any) -> PlannedModule:
+        """The plan as a ``torch.nn.Module`` that is called as the model was; ``options`` are those of ``session``.
+
+        Raises:
+            HetpartError: the model was no PyTorch model.
+        """
+        from hetpart.pytorch.call import planned_module
+
+        return planned_module(self._exported("to_module"), self.imported, self.session(**options))
+
+    def to_fx(self, devices: Mapping[str, str] | None = None) -> GraphModule:
+        """A GraphModule for PyTorch alone: a submodule for every partition, and one for every copy between devices.
+
+        Args:
+            devices: PyTorch's names of the plan's devices, where they are others: ``{"cuda:0": "cuda:1"}``.
+
+        Raises:
+            HetpartError: the model was no PyTorch model.
+        """
+        from hetpart.pytorch.split import split
+
+        return split(self._exported("to_fx"), self.plan, self.graph, devices or {})
+
+    def device_map(self) -> DeviceMap:
+        """The nearest map from modules to devices, as Accelerate takes one, and what it loses.
+
+        Raises:
+            HetpartError: the model was no PyTorch model.
+        """
+        from hetpart.pytorch.device_map import device_map
+
+        return device_map(self._exported("device_map"), self.plan, self.graph)
+
+    def _exported(self, what: str) -> ExportedModel:
+        if self.exported is None:
+            raise HetpartError(
+                f"{what} needs a PyTorch model, and {self.imported.name!r} is an ONNX model",
+                hint="give the torch.nn.Module itself to hetpart.partition",
+            )
+        return self.exported
+
     def _models(self) -> list[onnx.ModelProto]:
         from hetpart.plan.cut_models import cut_models
 
         return list(cut_models(self.imported.proto, self.plan))
 
     def bundle(self) -> Bundle:
-        """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged."""
+        """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged.
+
+        Those that lie in no file are written to one that lasts as long as this model.
+        """
         from hetpart.plan.bundle import Bundle
         from hetpart.plan.cut_models import streamed_model
         from hetpart.plan.fingerprint import verify_files
@@ -121,14 +181,20 @@ class PartitionedModel:
         folder = Path(reference.folder) if reference.folder else None
         if folder is not None:
             verify_files(folder, reference.files)
+        elif self.exported is not None:
+            folder = self.exported.held.folder()
         models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
         streamed = streamed_model(self.imported.proto, self.plan)
         return Bundle(self.plan, models, folder, streamed.SerializeToString(deterministic=True) if streamed else None)
 
 
 def partition(  # noqa: PLR0913 - the options are what users type
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: Model,
     *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    weights: str | PathLike[str] | None = None,
     budget: BudgetOption = None,
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
@@ -153,7 +219,14 @@ def partition(  # noqa: PLR0913 - the options are what users type
     """Decide which device runs every op of ``model``.
 
     Args:
-        model: An ``.onnx`` file, or a model in memory.
+        model: An ``.onnx`` file or a ``.pt2`` of ``torch.export``, or a model in memory: ONNX's, a ``torch.nn.Module``,
+            a ``torch.export.ExportedProgram`` or a ``torch.fx.GraphModule``.
+        args: Arguments of an example call of a PyTorch module, which is exported with them.
+        kwargs: Keyword arguments of that call.
+        dynamic_shapes: Which sizes may be others in a run, as ``torch.export.export`` takes them; names will do:
+            ``{"ids": {0: "batch"}}``. ``shape`` binds them; those it leaves out are planned as in the example.
+        weights: A folder of safetensors files, or one such file, that holds a PyTorch model's weights. They are run
+            from there; the model itself may be without any, on the meta device.
         budget: Bytes of the accelerator that may be used, everything counted: ``"16GB"``, ``"80%"``, ``"auto"`` (the
             default: what is free less 5 %), ``"cuda:0=16GB"``, or several of these.
         hardware: ``"l4"``, ``"h100+epyc"``, a TOML file; by default this machine.
@@ -189,6 +262,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     say = progress or _silent
     require(verify in ("sampled", "full"), "verify", verify, 'it is "sampled" or "full"')
     options = RequestOptions(
+        args=args, kwargs=kwargs, dynamic_shapes=dynamic_shapes, weights=weights,
         shape=shape, pin=pin, colocate=colocate, host_budget=host_budget, headroom=headroom, io=io, state=state,
         max_partitions=max_partitions, min_gain=min_gain, threads=threads, trip_count=trip_count, access=access,
         time_limit=time_limit, stream=stream,
@@ -197,7 +271,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
     machine = request.machine(hardware)
     budgets = request.resolved_budgets(machine)
     say("reading the model")
-    imported = request.read(model)
+    exported = request.exported(model)
+    imported = request.read(model if exported is None else exported.loaded)
     say("pricing its operators")
     priced = request.priced(imported.graph, machine)
     formulation = priced.formulated(budgets.nbytes)
@@ -211,7 +286,8 @@ def partition(  # noqa: PLR0913 - the options are what users type
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
     notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
     states = {state.given: state.returned for state in known_states(request.constraints.states, imported.graph)}
-    return PartitionedModel(replace(plan, notes=notes, states=states), imported.graph, priced.costs, imported)
+    plan = replace(plan, notes=notes, states=states)
+    return PartitionedModel(plan, imported.graph, priced.costs, imported, exported)
 
 
 def _texts(

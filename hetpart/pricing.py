@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from hetpart.config import ShapeOption, parse_shapes
 from hetpart.cost_model.annotate import annotate as price
@@ -11,38 +11,42 @@ from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assum
 from hetpart.cost_model.kernels import runs_as_body
 from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
+from hetpart.frontend.example import Example, ExampleOptions
+from hetpart.frontend.road import as_readable
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir
-
     from hetpart.cost_model.annotate import Costs
+    from hetpart.frontend.model import Model
 
 
-def load(model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model, *, shape: ShapeOption = None) -> Graph:
+def load(model: Model, *, shape: ShapeOption = None, **example: Unpack[ExampleOptions]) -> Graph:
     """The graph of ``model`` as hetpart sees it: dimensions bound, shape arithmetic folded, no weight read.
+
+    ``args``, ``kwargs``, ``dynamic_shapes`` and ``weights`` are those of ``partition``, for PyTorch models.
 
     Raises:
         InvalidModelError: The model cannot be read.
         UnboundDimensionsError: A dimension has no number.
     """
-    return import_onnx(model, parse_shapes(shape), runs_as_body).graph
+    return import_onnx(as_readable(model, Example.of(example)), parse_shapes(shape), runs_as_body).graph
 
 
 def annotate(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | Graph,
+    model: Model | Graph,
     *,
     hardware: str | PathLike[str] | None = None,
     shape: ShapeOption = None,
     threads: int = 0,
     trip_count: TripOption = None,
     access: AccessOption = None,
+    **example: Unpack[ExampleOptions],
 ) -> Costs:
     """What every op of ``model`` costs on every device of ``hardware``, and why. ``ops[i]`` is op ``i`` of ``load``.
 
-    A graph that ``load`` gave is taken as it is. ``trip_count`` and ``access`` are those of ``partition``.
+    A graph that ``load`` gave is taken as it is. ``trip_count``, ``access`` and, for PyTorch models, ``args``,
+    ``kwargs``, ``dynamic_shapes`` and ``weights`` are those of ``partition``.
 
     Raises:
         InvalidModelError: The model cannot be read.
@@ -52,7 +56,7 @@ def annotate(
     assumptions = parse_assumptions(trip_count, access)
     machine = load_machine(hardware, threads=threads)
     if not isinstance(model, Graph):
-        model = load(model, shape=shape)
+        model = load(model, shape=shape, **example)
     elif shape:
         raise InvalidOptionError("the shape of a graph is bound already", hint="give shape= to hetpart.load")
     return price(model, machine, assumptions)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from hetpart.budgets import Budget, BudgetOption, ResolvedBudgets, parse_budget, resolve_budgets
-from hetpart.config import Pin, PinOption, ShapeOption, parse_pins, parse_shapes
+from hetpart.config import Pin, PinOption, ShapeOption, known_device, parse_pins, parse_shapes
 from hetpart.constraints import (
     ColocateOption,
     Constraints,
@@ -26,18 +26,18 @@ from hetpart.cost_model.assumptions import AccessOption, Assumptions, TripOption
 from hetpart.cost_model.kernels import runs_as_body
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.errors import InvalidOptionError
+from hetpart.frontend.example import Example, ExampleOptions
+from hetpart.frontend.road import as_exported, as_readable
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.partitioner.colocate import bound_ops, colocated, kept
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.units import OPEN, format_bytes
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir
-
     from hetpart.constraints import Headroom, Limits
     from hetpart.cost_model.annotate import Costs
     from hetpart.devices import Machine
+    from hetpart.frontend.model import ExportedModel, Model
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.graph.ir import Graph
     from hetpart.graph.load import LoadedModel
@@ -49,7 +49,7 @@ TIME_LIMIT = 30.0
 """Seconds of search where none are given."""
 
 
-class RequestOptions(TypedDict, total=False):
+class RequestOptions(ExampleOptions, total=False):
     """The keywords that every question about a plan shares. They mean what they mean in ``hetpart.partition``."""
 
     shape: ShapeOption
@@ -81,6 +81,8 @@ class Request:
     time_limit: float
     stream: bool | None = None
     """Whether weights may be streamed; ``None`` where a byte of memory is worth more than copying it takes."""
+    example: Example = field(default_factory=Example)
+    """How the model is called, where it is PyTorch's."""
 
     @classmethod
     def of(cls, budget: BudgetOption, options: RequestOptions) -> Request:
@@ -108,6 +110,7 @@ class Request:
             threads=threads,
             time_limit=time_limit,
             stream=_stream(options.get("stream"), limits),
+            example=Example.of(options),
         )
 
     def texts(self) -> dict[str, str]:
@@ -127,9 +130,13 @@ class Request:
         require(_is_named(hardware), "hardware", hardware, "it is the name of a profile or the path of a TOML file")
         return load_machine(hardware, threads=self.threads)
 
-    def read(self, model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> ImportedModel:
+    def exported(self, model: Model) -> ExportedModel | None:
+        """The model exported, where it is PyTorch's; ``read`` takes what was ``loaded`` so."""
+        return as_exported(model, self.example)
+
+    def read(self, model: Model | LoadedModel) -> ImportedModel:
         """The model, its dimensions bound."""
-        return import_onnx(model, dict(self.shapes), runs_as_body)
+        return import_onnx(as_readable(model, self.example), dict(self.shapes), runs_as_body)
 
     def resolved_budgets(self, machine: Machine) -> ResolvedBudgets:
         """Bytes of every device that may be used, what is to stay free taken off."""
@@ -237,8 +244,14 @@ def _less(found: ResolvedBudgets, headroom: Headroom | None, machine: Machine) -
 
 
 def _pinned(request: Request, graph: Graph, machine: Machine) -> dict[int, str]:
-    """Pins, and ops that must be where a state is bound to."""
+    """Pins, those in the model itself too, and ops that must be where a state is bound to."""
     pins = resolve_pins(request.pins, graph, machine)
+    for op in graph.ops:
+        if op.pin and pins.setdefault(op.id, known_device(op.pin, machine, f"hetpart.pin to {op.pin}")) != op.pin:
+            raise InvalidOptionError(
+                f"hetpart.pin puts {op.name!r} on {op.pin}, and the option pin on {pins[op.id]}",
+                hint="keep one of them",
+            )
     for op, binding in bound_ops(request.constraints, graph, machine).items():
         if pins.setdefault(op, binding.device) != binding.device:
             raise InvalidOptionError(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hetpart.cli.guard import json_option, threads_option
-from hetpart.cli.model_options import access_option, hardware_option, shape_option, trip_count_option
+from hetpart.cli.model_options import (
+    access_option,
+    hardware_option,
+    shape_option,
+    trip_count_option,
+    weights_option,
+)
 from hetpart.cli.plots import plot_option
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
@@ -33,6 +39,7 @@ class AnnotateOptions:
     threads: int
     trip_count: tuple[str, ...]
     access: Path | None
+    weights: Path | None
     by: str
     depth: int | None
     sort: str
@@ -49,6 +56,7 @@ class AnnotateOptions:
             "threads": self.threads,
             "trip_count": self.trip_count,
             "access": self.access,
+            "weights": self.weights,
         }
 
 
@@ -59,6 +67,7 @@ class AnnotateOptions:
 @threads_option
 @trip_count_option
 @access_option
+@weights_option
 @click.option("--by", type=click.Choice(["op", "type", "scope"]), default="op", help="What a row is: op by default.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Names of a module's path that --by scope keeps.")
 @click.option("--sort", default="time", metavar="KEY", help="time, bytes, flops, intensity or a device's name.")
@@ -67,7 +76,7 @@ class AnnotateOptions:
 @plot_option("roofline")
 @json_option
 def annotate(**given: Any) -> None:
-    """Price the ops of MODEL, an ONNX file, on every device."""
+    """Price the ops of MODEL, an .onnx or .pt2 file, on every device."""
     asked = AnnotateOptions(**given)
     if asked.as_json and asked.csv == _STDOUT:
         raise click.UsageError("--json and --csv - cannot both print to standard output")

@@ -27,6 +27,12 @@ access_option = click.option(
     metavar="FILE",
     help='JSON of how likely a run touches a weight or an expert: {"experts.3.*": 0.25}.',
 )
+weights_option = click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Safetensors files that hold the weights of a .pt2 model: their folder, or one.",
+)
 budget_option = click.option(
     "--budget", multiple=True, metavar="SIZE", help="16GB, 12GiB, 80%, auto, 0 or cuda:0=16GB. Repeatable."
 )
@@ -66,6 +72,7 @@ _REQUEST: Mapping[str, Callable[..., Any]] = {
     "threads": threads_option,
     "trip_count": trip_count_option,
     "access": access_option,
+    "weights": weights_option,
 }
 """By keyword, in the order that the help lists them."""
 

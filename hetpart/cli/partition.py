@@ -66,7 +66,7 @@ class PartitionOptions:
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @json_option
 def partition(**given: Any) -> None:
-    """Place the ops of MODEL, an ONNX file, under a budget and write a bundle."""
+    """Place the ops of MODEL, an .onnx or .pt2 file, under a budget and write a bundle."""
     asked = PartitionOptions(request=taken_request(given), **given)
     require_page(asked.html)
     with stdout_kept_free(wanted=asked.as_json), StageBar(wanted=not asked.quiet) as progress:

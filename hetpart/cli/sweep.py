@@ -24,7 +24,7 @@ from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 @request_options
 @json_option
 def sweep(model: Path, *, plot: Path | None, as_json: bool, **given: Any) -> None:
-    """Show how the latency of MODEL, an ONNX file, falls as the budget grows."""
+    """Show how the latency of MODEL, an .onnx or .pt2 file, falls as the budget grows."""
     if plot is not None:
         from hetpart.report.plots.figure import require_plots
 

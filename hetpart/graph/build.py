@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.estimates import estimated_nbytes
-from hetpart.graph.ir import Attribute, Graph, Op, Origin, Shape, Value, ValueKind, ValueRole
+from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.legality import captured
+from hetpart.graph.provenance import provenance_of
 from hetpart.graph.sequences import Maker, Parts, made_parts, states_of
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.trips import constants_of, trip_limit
@@ -24,13 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ORIGIN = "hetpart.origin"
-"""Key of a node's metadata: type and name of the operator whose body it is from."""
 MOST_KEPT = 16
 """Elements of constants that are kept: what ONNX Runtime's optimiser asks for are factors, axes and pads."""
-_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-_PLAIN_LIST = re.compile(r"\['[^'\\\r\n\0]*'(?:, '[^'\\\r\n\0]*')*\]")
-"""A list literal of texts as Python writes most: read without its parser."""
 _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
     onnx.AttributeProto.INT: lambda a: a.i,
     onnx.AttributeProto.FLOAT: lambda a: a.f,
@@ -136,7 +130,7 @@ class GraphBuilder:
         outputs = [
             self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None for name in made
         ]
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain, known = "" if node.domain == "ai.onnx" else node.domain, provenance_of(node)
         self.ops.append(
             Op(
                 id=position,
@@ -148,10 +142,12 @@ class GraphBuilder:
                 outputs=tuple(outputs),
                 captures=outer,
                 attributes=_attributes(node),
-                scope=scope_of(node),
+                scope=known.scope,
                 bodies=bodies,
                 trip_limit=limit,
-                origin=_origin(node),
+                origin=known.origin,
+                source=known.source,
+                pin=known.pin,
             )
         )
 
@@ -201,33 +197,3 @@ def _largest(value: Value) -> Value:
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Attribute]:
     return {a.name: _PLAIN_ATTRIBUTES[a.type](a) for a in node.attribute if a.type in _PLAIN_ATTRIBUTES}
-
-
-def _origin(node: onnx.NodeProto) -> Origin | None:
-    for entry in node.metadata_props:
-        if entry.key == ORIGIN:
-            op_type, _, name = entry.value.partition(" ")
-            return Origin(op_type, name)
-    return None
-
-
-def scope_of(node: onnx.NodeProto) -> str:
-    """Dotted module path of ``node``, as PyTorch's exporters record it: in metadata, or in a name with slashes."""
-    for entry in node.metadata_props:
-        if entry.key == _NAME_SCOPES:
-            return _recorded_scope(entry.value)
-    parts = node.name.strip("/").split("/")
-    return ".".join(parts[:-1]) if node.name.startswith("/") else ""
-
-
-def _recorded_scope(text: str) -> str:
-    """Second to last of a list literal such as ``['', 'encoder', 'encoder.layer.0', 'view_1']``."""
-    if _PLAIN_LIST.fullmatch(text):
-        names = text[2:-2].split("', '")
-        return names[-2] if len(names) > 1 else ""
-    try:
-        scopes = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return ""
-    names = [str(scope) for scope in cast("list[object]", scopes)] if isinstance(scopes, list) else []
-    return names[-2] if len(names) > 1 else ""

@@ -65,7 +65,9 @@ def import_onnx(
         InvalidOptionError: ``dimensions`` names one that the model does not have.
     """
     loaded, notes = _legal(load(model))
-    bound = bind_dimensions(loaded.proto, dimensions or {})
+    notes += loaded.notes
+    bound = bind_dimensions(loaded.proto, {**loaded.sizes, **(dimensions or {})})
+    notes += _example_sizes(loaded, dimensions or {})
     returned = tuple(value.name for value in loaded.proto.graph.output)
     passed = rewrite.detach_outputs(loaded.proto)
     facts = evaluate(loaded.proto)
@@ -84,6 +86,13 @@ def import_onnx(
     graph = replace(graph, dimensions=bound)
     graph = replace(graph, index_ranges=index_ranges(graph))
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
+
+
+def _example_sizes(loaded: LoadedModel, dimensions: Mapping[str, int]) -> list[str]:
+    """That the user left sizes to those of the model's own example."""
+    taken = {name: size for name, size in loaded.sizes.items() if name not in dimensions}
+    listed = ", ".join(f"{name}={size}" for name, size in sorted(taken.items()))
+    return [f"sizes as in the example arguments: {listed}; shape= binds others"] if taken else []
 
 
 def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:

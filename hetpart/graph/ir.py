@@ -117,6 +117,18 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """The PyTorch code that an op is from."""
+
+    node: str
+    """Its FX node."""
+    target: str
+    """What that calls, such as ``aten.linear.default``."""
+    place: str
+    """File, line and function, or ``""``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operator. An op with subgraphs (If, Loop, Scan) is one op; its bodies serve the cost model only."""
 
@@ -143,6 +155,10 @@ class Op:
     """Of a Loop; ``None`` where only a run tells."""
     origin: Origin | None = None
     """``None`` where the file has the op itself."""
+    source: Source | None = None
+    """``None`` where the exporter did not say."""
+    pin: str = ""
+    """The device that whoever wrote the model wants it on."""
 
     @property
     def uses(self) -> tuple[int, ...]:

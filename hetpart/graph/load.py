@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,11 @@ class LoadedModel:
     path: Path | None
     folder: Path | None
     """Where the files of external weights lie; ``None`` for a model without any."""
+    weights_apart: bool = False
+    """Whether external weights are in no file as yet, so that only their sizes are known."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Numbers that symbolic dimensions have where the user gives none."""
+    notes: tuple[str, ...] = ()
 
 
 def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> LoadedModel:
@@ -55,6 +61,8 @@ def load(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | Loade
 
 def read(model: str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel) -> LoadedModel:
     """The same of a model that need not be legal, nor have its weights.
+
+    A model in memory stays as it is: what is returned is a copy.
 
     Raises:
         InvalidModelError: the file is missing, truncated or not ONNX.
@@ -79,7 +87,7 @@ def _read_ir(model: object) -> LoadedModel:
 
     if not isinstance(model, ir.Model):
         raise InvalidModelError(
-            f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}",
+            f"a model is a path, an onnx.ModelProto, an onnx_ir.Model or PyTorch's, not {type(model).__name__}",
             hint="read bytes with onnx.ModelProto.FromString",
         )
     folders = {
@@ -175,5 +183,6 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
         )
     tensors = all_tensors(proto)
     require_readable(loaded, tensors)
-    require_readable_weights(external_locations(tensors), str(loaded.path or loaded.name), loaded.folder)
+    if not loaded.weights_apart:
+        require_readable_weights(external_locations(tensors), str(loaded.path or loaded.name), loaded.folder)
     return loaded

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from hetpart.errors import HetpartError
-from hetpart.graph.build import scope_of
+from hetpart.graph.provenance import STACK_LINE, STACK_TRACE, scope_of
 from hetpart.linter.rule import Mark, Rule
 from hetpart.linter.select import entries
 from hetpart.plan.findings import Finding, Severity, SourceLine
@@ -29,8 +28,6 @@ MOST_LETTERS = 5000
 _MOST_NAME_LETTERS = 1000
 MOST_COUNTED = 100_000
 """Of those that are left."""
-_STACK_KEY = "pkg.torch.onnx.stack_trace"
-_STACK_LINE = re.compile(r'File "([^"]+)", line (\d{1,9})')
 
 
 def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
@@ -94,9 +91,9 @@ def _anchor(op: str, subject: Subject) -> str:
 
 def _source(node: onnx.NodeProto) -> SourceLine | None:
     """The innermost line of the exporter's stack that lies under the current folder."""
-    text = next((entry.value for entry in node.metadata_props if entry.key == _STACK_KEY), "")
+    text = next((entry.value for entry in node.metadata_props if entry.key == STACK_TRACE), "")
     here = Path.cwd()
-    for file, line in reversed(_STACK_LINE.findall(text)):
+    for file, line, _ in reversed(STACK_LINE.findall(text)):
         path = PurePath(file)
         if path.is_relative_to(here) and "site-packages" not in path.parts:
             return SourceLine(path.relative_to(here).as_posix(), int(line))

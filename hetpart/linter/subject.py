@@ -86,8 +86,8 @@ class Subject:
 
     @cached_property
     def locations(self) -> Mapping[str, Sequence[onnx.TensorProto]]:
-        """The tensors that lie outside the file, by where they do."""
-        return external_locations(self.tensors)
+        """The tensors that lie outside the file, by where they do; none where they lie nowhere as yet."""
+        return {} if self.loaded.weights_apart else external_locations(self.tensors)
 
     @cached_property
     def ops(self) -> Mapping[str, Op]:

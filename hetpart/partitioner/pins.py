@@ -57,6 +57,8 @@ def _names(kind: PinKind, op: Op) -> Iterator[str]:
         yield from (op_type for op_type, _ in own)
     if kind is not PinKind.OP:
         yield from (name for _, name in own)
+        if op.source:
+            yield op.source.node
     if kind is PinKind.ANY and op.scope:
         yield from accumulate(op.scope.split("."), "{}.{}".format)
         # A module's own ops lie inside it: `encoder.layer.0.*` is all of the layer, its residual additions too.

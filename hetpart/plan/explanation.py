@@ -92,3 +92,5 @@ class Explanation:
     sides: tuple[Side, ...]
     forced: tuple[Forced, ...]
     notes: tuple[str, ...] = ()
+    source: str = ""
+    """The PyTorch code that the op is from, where the exporter told."""

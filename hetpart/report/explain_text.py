@@ -33,6 +33,8 @@ def _opening(explained: Explanation) -> Iterator[tuple[str, Text]]:
     yield "Model", Text.assemble(name(explained.path or explained.model, "bold"), " – ", name(f"budget {budgets}"))
     scope = f" in {explained.scope}" if explained.scope else ""
     yield "Op", Text.assemble(name(explained.op, "bold"), name(f" – {explained.op_type}{scope}"))
+    if explained.source:
+        yield "From", name(explained.source)
     where = f", partition {explained.partition} of {explained.partitions}"
     pinned = ", where it is pinned" if explained.pinned else ""
     yield "Runs on", Text.assemble(name(explained.device, "bold"), pinned, where)

@@ -199,5 +199,7 @@ def _op_facts(decision: Decision) -> tuple[str, ...]:
 def _op_row(facts: tuple[str, ...], alike: list[Decision]) -> tuple[str | Text, ...]:
     *numbers, device, op_type, reason = facts
     others = f" and {len(alike) - 1:,} alike" if len(alike) > 1 else ""
-    op = Text.assemble(name(op_type, "bold"), " ", name(alike[0].op), others, "\n", name(reason, "dim"))
+    first = alike[0]
+    scope = f" in {first.scope}" if first.scope and first.scope not in first.op else ""
+    op = Text.assemble(name(op_type, "bold"), " ", name(first.op + scope), others, "\n", name(reason, "dim"))
     return *numbers, name(device), op

@@ -21,9 +21,7 @@ from hetpart.request import Priced, Request, RequestOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import onnx
-    import onnx_ir
-
+    from hetpart.frontend.model import Model
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.graph.ir import Graph, Op
     from hetpart.partitioner.assembly.assemble import Assembly
@@ -46,7 +44,7 @@ class ExplainedOp:
 
 
 def explain(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: Model,
     node: str,
     *,
     budget: BudgetOption = None,
@@ -57,7 +55,7 @@ def explain(
     """Why the op called ``node`` is where the best plan has it, and what it costs to have it elsewhere.
 
     Args:
-        model: An ``.onnx`` file, or a model in memory.
+        model: An ``.onnx`` or ``.pt2`` file, or a model in memory, PyTorch's too.
         node: An op's name, the name of a value it makes, or a pattern that matches one op.
         budget: As in ``hetpart.partition``.
         hardware: As in ``hetpart.partition``.
@@ -118,7 +116,15 @@ def _explained(imported: ImportedModel, best: Assembly, op: Op) -> Explanation:
         lower_bound=solution.lower_bound,
         sides=sides(best, op.id),
         forced=(),
+        source=_source(op),
     )
+
+
+def _source(op: Op) -> str:
+    if op.source is None:
+        return ""
+    at = f" at {op.source.place}" if op.source.place else ""
+    return f"FX node {op.source.node} ({op.source.target}){at}"
 
 
 def _forced(priced: Priced, best: Assembly, budgets: dict[str, int], op: Op, device: str) -> Forced:

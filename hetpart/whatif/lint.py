@@ -16,6 +16,7 @@ from hetpart.errors import (
     UnboundDimensionsError,
     UnmatchedPatternError,
 )
+from hetpart.frontend.road import as_readable
 from hetpart.graph.load import read
 from hetpart.linter.check import findings
 from hetpart.linter.rule import Rule, Stage, all_rules
@@ -27,15 +28,14 @@ from hetpart.plan.references import machine_reference, model_reference
 from hetpart.request import Request, RequestOptions
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir
+    from hetpart.frontend.model import Model
 
 Names = Iterable[str] | str
 Progress = Callable[[str], None]
 
 
 def lint(  # noqa: PLR0913 - the options are what users type
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: Model,
     *,
     budget: BudgetOption = None,
     hardware: str | PathLike[str] | None = None,
@@ -49,7 +49,8 @@ def lint(  # noqa: PLR0913 - the options are what users type
     """What the rules find in ``model``, the worst first.
 
     Args:
-        model: An ``.onnx`` file, or a model in memory. It need not be legal, nor have its weights.
+        model: An ``.onnx`` or ``.pt2`` file, or a model in memory, PyTorch's too. An ONNX model need not be legal, nor
+            have its weights.
         budget: As in ``hetpart.partition``. With it the model is placed, and rules of plans are asked.
         hardware: As in ``hetpart.partition``.
         plan: A bundle, plan file or plan that was made for the model before.
@@ -67,7 +68,7 @@ def lint(  # noqa: PLR0913 - the options are what users type
     chosen = Selection(_texts(select), _texts(extend_select), _texts(ignore)).of(all_rules())
     question = _Question(Request.of(budget, options), budget is not None, hardware, progress or _silent)
     question.say("reading the model")
-    loaded = read(model)
+    loaded = read(as_readable(model, question.request.example))
     kept = plan if plan is None or isinstance(plan, Plan) else _kept(Path(plan))
     subject = Subject(str(loaded.path or loaded.name), loaded, kept_plan=kept, plan=None)
     subject = question.answered(subject, _needed(chosen, planned=question.places or kept is not None))

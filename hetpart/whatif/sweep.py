@@ -24,10 +24,8 @@ from hetpart.units import format_bytes, parse_seconds
 from hetpart.whatif.budgets import Budgets, BudgetsOption, budget_points, parse_budgets
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir
-
     from hetpart.devices import Device, Machine
+    from hetpart.frontend.model import Model
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
@@ -76,7 +74,7 @@ class _Question:
 
 
 def sweep(
-    model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model,
+    model: Model,
     *,
     budgets: BudgetsOption = None,
     points: int | None = None,
@@ -88,7 +86,7 @@ def sweep(
     """The predicted latency of ``model`` under one budget after another, each with its lower bound.
 
     Args:
-        model: An ``.onnx`` file, or a model in memory.
+        model: An ``.onnx`` or ``.pt2`` file, or a model in memory, PyTorch's too.
         budgets: Of the accelerator: ``"2GB:24GB"``, ``"2GB,4GB,8GB"``, a sequence; by default from none to all of
             the model's footprint.
         points: How many budgets of a range; by default about a dozen round ones.

@@ -14,8 +14,8 @@ from onnx import helper, version_converter
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from benchmarks import zoo
-from hetpart.graph.build import scope_of
 from hetpart.graph.from_onnx import import_onnx
+from hetpart.graph.provenance import scope_of
 from tests.graph.models import assert_read_as_it_is, from_text
 
 HEAD = """<ir_version: 9, opset_import: ["": 18]> g"""

@@ -1,0 +1,187 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""From a module, a GraphModule or a file to PyTorch's exported program: the first half of the one road."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import traceback
+from torch.fx.experimental import _config as symbolic_config
+from torch.utils import _pytree as pytree
+
+from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.frontend.dimensions import export_dimensions
+from hetpart.frontend.example import Example
+
+_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captured:
+    """A program, and what is known of where it comes from."""
+
+    program: torch.export.ExportedProgram
+    name: str
+    module: torch.nn.Module | None = None
+    """What it was captured from: pins speak of its submodules."""
+    tied: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Second names of weights, with the first."""
+    path: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def captured(model: object, example: Example) -> Captured:
+    """``model`` as an exported program.
+
+    Raises:
+        InvalidModelError: the file is none, or ``torch.export`` refuses the module.
+        InvalidOptionError: arguments are missing, or given where the program has its own.
+    """
+    if isinstance(model, torch.nn.Module):
+        return _exported(model, example)
+    for name in ("args", "kwargs", "dynamic_shapes"):
+        if name in example.given:
+            raise InvalidOptionError(
+                f"{name} cannot be given with a program that is exported: it has its own",
+                hint="give them to torch.export.export, or give the module itself",
+            )
+    if isinstance(model, torch.export.ExportedProgram):
+        return Captured(model, _program_name(model))
+    assert isinstance(model, str | PathLike)
+    path = Path(model)
+    return Captured(_loaded(path), path.stem, path=path)
+
+
+def _program_name(program: torch.export.ExportedProgram) -> str:
+    """The class of the module it was made from."""
+    stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
+    first = next((stack for stack in stacks if stack), None)
+    return "program" if first is None else str(next(iter(first.values()))[1]).rpartition(".")[2]
+
+
+def _loaded(path: Path) -> torch.export.ExportedProgram:
+    if not path.is_file():
+        raise InvalidModelError(f"{path} does not exist", hint="give a file that torch.export.save wrote")
+    try:
+        with quiet():
+            return torch.export.load(path)
+    except Exception as error:  # torch raises many kinds for files that are not its own
+        raise InvalidModelError(
+            f"{path} of {path.stat().st_size:,} bytes is no exported program: {reason_of(error)}",
+            hint="give a file that torch.export.save wrote, with the same version of PyTorch",
+        ) from error
+
+
+def _exported(module: torch.nn.Module, example: Example) -> Captured:
+    name = type(module).__name__
+    notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
+    held, example = _without_storage(module, example)
+    return Captured(_program(held, example, name), name, module, _tied(module), notes=notes)
+
+
+def _tied(module: torch.nn.Module) -> dict[str, str]:
+    first: dict[int, str] = {}
+    named = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    known = {name: first.setdefault(id(tensor), name) for name, tensor in named}
+    return {name: kept for name, kept in known.items() if name != kept}
+
+
+def _program(module: torch.nn.Module, example: Example, name: str) -> torch.export.ExportedProgram:
+    try:
+        return _traced(module, example, strict=False)
+    except Exception as error:  # torch.export raises what the model's own code raises
+        with suppress(Exception):  # the other tracer reads some code that the first does not
+            return _traced(module, example, strict=True)
+        raise _refusal(name, example, error) from error
+
+
+def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
+    shapes = export_dimensions(example.dynamic_shapes)
+    # With it a dimension that is 0 or 1 in the example may still be another one in a run.
+    with symbolic_config.patch(backed_size_oblivious=True), quiet(), torch.no_grad(), traceback.preserve_node_meta():
+        return torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
+
+
+def _refusal(name: str, example: Example, error: Exception) -> Exception:
+    if not example.args and not example.kwargs:
+        return InvalidOptionError(
+            f"{name} cannot be traced without arguments: {reason_of(error)}",
+            hint="give an example call: hetpart.partition(module, args=(tensor,), kwargs={…})",
+        )
+    return InvalidModelError(
+        f"torch.export refuses {name}: {reason_of(error)}",
+        hint="torch.export.export(module, args, kwargs) says all of it; it needs code without data-dependent branches",
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, on one line: PyTorch's messages are pages."""
+    text = " ".join(str(error).split()) or "no reason is given"
+    shown = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
+    return f"{type(error).__name__}: {shown}"
+
+
+def _without_storage(module: torch.nn.Module, example: Example) -> tuple[torch.nn.Module, Example]:
+    """Both as they are or, where a weight has no storage, with fake tensors on the host: a trace mixes no devices."""
+    tensors = list(chain(module.parameters(), module.buffers()))
+    fake = next((tensor for tensor in tensors if isinstance(tensor, FakeTensor)), None)
+    if fake is None and not any(map(_is_meta, tensors)):
+        return module, example
+    mode = FakeTensorMode(allow_non_fake_inputs=True) if fake is None else fake.fake_mode
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, lambda given: _on_host(given, mode), (example.args, dict(example.kwargs))
+    )
+    return _with_host_weights(module, mode), replace(example, args=args, kwargs=kwargs)
+
+
+def _is_meta(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "meta"
+
+
+def _with_host_weights(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
+    """A copy of ``module`` that shares what has storage, fake tensors in the place of what has none."""
+    tensors = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
+    held = copy.deepcopy(module, dict(tensors))
+    made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_meta(tensor)}
+    for owner in held.modules():
+        for table in (owner._parameters, owner._buffers):
+            table.update({name: made.get(id(tensor), tensor) for name, tensor in table.items()})
+    return held
+
+
+def _weight_on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    made = _on_host(tensor, mode)
+    return torch.nn.Parameter(made, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else made
+
+
+def _on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    """A fake tensor of that form."""
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Hide what PyTorch says about itself while it exports: deprecations, and packages that are not there."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,99 @@
+"""Whether a model is PyTorch's, and how such a one is called. Nothing here imports PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypedDict
+
+from hetpart.errors import HetpartError, InvalidOptionError
+
+PROGRAM_SUFFIX = ".pt2"
+"""Of the files that ``torch.export.save`` writes."""
+_PACKAGES = ("torch", "onnxscript")
+_TORCH_MODELS = frozenset({"torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram"})
+
+
+class ExampleOptions(TypedDict, total=False):
+    """The keywords that say how a PyTorch model is called. They mean what they mean in ``hetpart.partition``."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    dynamic_shapes: Any
+    weights: str | PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """How a PyTorch model is called, and where its weights lie."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    dynamic_shapes: Any = None
+    """As ``torch.export.export`` takes them; a name in the place of a ``Dim`` will do."""
+    weights: Path | None = None
+    """A folder of safetensors files, or one such file."""
+
+    @classmethod
+    def of(cls, options: ExampleOptions) -> Example:
+        """The options as they were given."""
+        weights = options.get("weights")
+        return cls(
+            _positional(options.get("args", ())),
+            dict(options.get("kwargs") or {}),
+            options.get("dynamic_shapes"),
+            None if weights is None else Path(weights),
+        )
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the options that were given."""
+        found = {"args": self.args, "kwargs": self.kwargs, "dynamic_shapes": self.dynamic_shapes}
+        return (*(name for name, value in found.items() if value), *(["weights"] if self.weights else []))
+
+
+def _positional(args: Any) -> tuple[Any, ...]:
+    """``args`` as a tuple; a single tensor is one argument, as it is for ``torch.onnx.export``."""
+    return tuple(args) if isinstance(args, list | tuple) else (args,)
+
+
+def is_pytorch(model: object) -> bool:
+    """Whether ``model`` is a module or an exported program, or the file of one."""
+    if isinstance(model, str | PathLike):
+        return Path(model).suffix == PROGRAM_SUFFIX
+    return any(f"{base.__module__}.{base.__qualname__}" in _TORCH_MODELS for base in type(model).__mro__)
+
+
+def require_onnx(model: object, example: Example) -> None:
+    """Refuse options of PyTorch models where ``model`` is none, or exported already.
+
+    Raises:
+        InvalidOptionError: one was given.
+    """
+    if example.given:
+        raise InvalidOptionError(
+            f"{', '.join(example.given)} {'is' if len(example.given) == 1 else 'are'} for PyTorch models that are to be"
+            f" exported, and the model is {_described(model)}",
+            hint="leave them out; shape= binds dimensions",
+        )
+
+
+def _described(model: object) -> str:
+    return repr(str(model)) if isinstance(model, str | PathLike) else f"of type {type(model).__name__}"
+
+
+def require_pytorch(what: str) -> None:
+    """Refuse ``what`` where PyTorch or its ONNX exporter is not installed.
+
+    Raises:
+        HetpartError: so it is.
+    """
+    missing = [package for package in _PACKAGES if find_spec(package) is None]
+    if missing:
+        raise HetpartError(
+            f"{what} needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
+            hint="pip install 'hetpart[torch]'",
+        )

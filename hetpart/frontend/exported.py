@@ -1,0 +1,86 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""A PyTorch model as the rest of hetpart reads models, and what leads back from there to PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from hetpart.frontend.capture import Captured, captured
+from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
+from hetpart.frontend.model import ExportedModel
+from hetpart.frontend.pins import device_of, pinned_paths
+from hetpart.frontend.safetensors import StoredWeights, stored_weights
+from hetpart.frontend.translate import translated
+from hetpart.frontend.weights import HeldWeights, settle_weights
+from hetpart.graph.load import LoadedModel
+from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_from
+
+if TYPE_CHECKING:
+    import onnx
+
+    from hetpart.frontend.example import Example
+
+_UNREAD = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.input_names")
+"""Metadata that nothing here reads, a kilobyte for every node."""
+
+
+def exported(model: object, example: Example) -> ExportedModel:
+    """The one road of every PyTorch model.
+
+    Raises:
+        InvalidModelError: it cannot be exported.
+        InvalidOptionError: its arguments are missing.
+    """
+    found = captured(model, example)
+    done = translated(found.program, found.name)
+    made = done.made
+    assert made.exported_program is not None
+    stored = None if example.weights is None else stored_weights(example.weights)
+    held = settle_weights(made.model, found.name, {} if stored is None else stored.extents, found.tied)
+    _note(made.model, pinned_paths(found.module))
+    known = dimensions_of(done.given, example.dynamic_shapes)
+    loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
+    return ExportedModel(loaded, made.exported_program, done.called, held)
+
+
+def _loaded(
+    proto: onnx.ModelProto, found: Captured, known: Dimensions, held: HeldWeights, stored: StoredWeights | None
+) -> LoadedModel:
+    name_dimensions(proto, known.names)
+    unbound = open_symbols(proto)
+    proto.graph.name = found.name
+    return LoadedModel(
+        proto=proto,
+        name=found.name,
+        path=found.path,
+        folder=None if stored is None else stored.folder,
+        weights_apart=bool(held.nbytes),
+        sizes={name: size for name, size in known.sizes.items() if name in unbound},
+        notes=found.notes,
+    )
+
+
+def _note(model: ir.Model, pinned: dict[str, str]) -> None:
+    """Leave to every node what says where it comes from, and add where it is pinned."""
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    for node in (node for graph in graphs for node in ir.traversal.RecursiveGraphIterator(graph)):
+        props = node.metadata_props
+        for key in _UNREAD:
+            props.pop(key, None)
+        if STACK_TRACE in props:
+            frames = STACK_LINE.findall(props[STACK_TRACE])
+            props[STACK_TRACE] = "\n".join('File "{}", line {}, in {}'.format(*frame) for frame in frames)
+        if FX_NODE in props:
+            props[FX_NODE] = props[FX_NODE].partition("](")[0] + "]"
+        device = _pinned_to(node, pinned)
+        if device:
+            props[PIN] = device
+
+
+def _pinned_to(node: ir.Node, pinned: dict[str, str]) -> str:
+    traced = node.meta.get("node")
+    if traced is None:
+        return ""
+    return device_of(traced.meta.get("custom"), scope_from(node.name or "", node.metadata_props), pinned)

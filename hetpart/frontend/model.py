@@ -1,0 +1,35 @@
+"""What a model may be, and a PyTorch model once it is exported. Nothing here imports PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from hetpart.graph.load import LoadedModel
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+    import torch
+
+    from hetpart.frontend.weights import HeldWeights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedModel:
+    """A PyTorch model, in ONNX operators and as a program whose nodes those are named by."""
+
+    loaded: LoadedModel
+    program: torch.export.ExportedProgram
+    """After decomposition."""
+    original: torch.export.ExportedProgram
+    """Before: how it is called, what it returns and what it changes."""
+    held: HeldWeights
+    """Weights that lie in no file."""
+
+
+if TYPE_CHECKING:
+    OnnxModel = str | PathLike[str] | onnx.ModelProto | onnx_ir.Model
+    TorchModel = torch.nn.Module | torch.export.ExportedProgram | ExportedModel
+    Model = OnnxModel | TorchModel

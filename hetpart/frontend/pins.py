@@ -1,0 +1,131 @@
+"""Pins on PyTorch code: modules and blocks that are to run on a device, told before a model is exported."""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator, ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast, overload
+from weakref import WeakKeyDictionary
+
+from hetpart.config import DEVICE_PATTERN, device_name
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.frontend.example import is_pytorch, require_pytorch
+
+if TYPE_CHECKING:
+    import torch
+
+_CUSTOM_KEY = "hetpart.pin"
+_HINT = 'write hetpart.pin(model.encoder, "cpu"), or `with hetpart.pin("cpu"):` around code'
+_pinned: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+@overload
+def pin(target: torch.nn.Module, device: str) -> PinnedModule: ...
+@overload
+def pin(target: str) -> PinnedCode: ...
+def pin(target: torch.nn.Module | str, device: str | None = None) -> PinnedModule | PinnedCode:
+    """Keep what a module computes, or a block of code, on ``device`` in every plan that is made from now on.
+
+    Example:
+        >>> hetpart.pin(model.encoder, "cpu")  # until .remove()
+        >>> with hetpart.pin(model.fc1, "cpu"):  # while plans are made in here
+        ...     plan = hetpart.partition(model, args=(x,))
+        >>> @hetpart.pin("cpu")  # of a function or a module's class; or `with hetpart.pin("cpu"):` in forward
+        ... def lookup(table, ids): ...
+
+    Of two pins on one op the inner one counts: of a module inside a pinned one, and of code inside both.
+
+    Raises:
+        InvalidOptionError: ``device`` is none, or ``target`` neither a module nor a device.
+    """
+    if isinstance(target, str) and device is None:
+        return PinnedCode(_device(target))
+    if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
+        raise InvalidOptionError(f"pin cannot be given {target!r}, {device!r}", hint=_HINT)
+    return PinnedModule(target, _device(device))
+
+
+def _device(text: str) -> str:
+    name = device_name(text)
+    if not DEVICE_PATTERN.fullmatch(name):
+        raise InvalidOptionError(f"{text!r} is no device", hint=_HINT)
+    return name
+
+
+class PinnedModule:
+    """A pin on a module, in force until it is removed or its ``with`` block ends."""
+
+    def __init__(self, module: torch.nn.Module, device: str) -> None:
+        self._module, self.device = module, device
+        self._before = _pinned.get(module)
+        _pinned[module] = device
+
+    def remove(self) -> None:
+        """Let the module be as it was before."""
+        if self._before is None:
+            _pinned.pop(self._module, None)
+        else:
+            _pinned[self._module] = self._before
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class PinnedCode(ContextDecorator):
+    """A pin on the ops that code makes while it is exported; otherwise it changes nothing."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._entered: list[ExitStack] = []
+
+    def __call__(self, func: Any) -> Any:
+        """``func`` with the pin around every call; of a module's class, around its ``forward``."""
+        if isinstance(func, type):
+            owner = cast("Any", func)
+            owner.forward = super().__call__(owner.forward)
+            return owner
+        return super().__call__(func)
+
+    def __enter__(self) -> Self:
+        stack = ExitStack()
+        stack.enter_context(_annotated(self.device))
+        self._entered.append(stack)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.pop().close()
+
+
+def _annotated(device: str) -> Any:
+    """PyTorch's own note on every FX node that is traced within."""
+    require_pytorch("hetpart.pin")
+    from torch.fx import traceback
+
+    annotate = getattr(traceback, "annotate", None)
+    if annotate is None:
+        raise HetpartError(
+            "pins on code need torch.fx.traceback.annotate, which this PyTorch lacks",
+            hint="pip install --upgrade torch, or pin the module: hetpart.pin(model.fc1, 'cpu')",
+        )
+    return annotate({_CUSTOM_KEY: device})
+
+
+def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
+    """The pinned modules in ``root``, each under all its paths, with their devices."""
+    if root is None or not _pinned:
+        return {}
+    return {path: _pinned[module] for path, module in root.named_modules(remove_duplicate=False) if module in _pinned}
+
+
+def device_of(custom: object, path: str, pinned: dict[str, str]) -> str:
+    """Where an op is pinned that has the note ``custom`` and lies in the module ``path``; ``""`` for nowhere."""
+    if isinstance(custom, dict) and _CUSTOM_KEY in custom:
+        return str(cast("dict[str, object]", custom)[_CUSTOM_KEY])
+    names = path.split(".") if path else []
+    prefixes = (".".join(names[:length]) for length in range(len(names), -1, -1))
+    return next((pinned[prefix] for prefix in prefixes if prefix in pinned), "")

@@ -1,0 +1,208 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""From an exported program to ONNX operators: the second half of the one road, around what is known to go wrong there.
+
+PyTorch's exporter runs with ``optimize=False``: its optimiser takes additions of constants up to 1e-8 for additions of
+nothing, and an optimiser's step then divides by zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+)
+from torch.fx import traceback
+from torch.utils import _pytree as pytree
+
+from hetpart.errors import InvalidModelError
+from hetpart.frontend.capture import quiet, reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.onnx import ONNXProgram
+
+_WRONG = (torch.ops.aten.nll_loss_forward.default,)
+"""Operators that the exporter translates to something else, so that they go in parts: the second result of this one is
+a constant 1 there, and what a mean loss over N examples hands back is N times too large."""
+_GIVEN_BACK = frozenset({OutputKind.USER_OUTPUT, OutputKind.TOKEN})
+_MUTATIONS = {
+    OutputKind.BUFFER_MUTATION: "buffer",
+    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
+}
+"""What a plan would not change; arguments that are changed are results."""
+_SHOWN = 3
+_FUNCTION_WANTED = "No ONNX function found for"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Translated:
+    """A program in ONNX operators, and what it went through."""
+
+    made: ONNXProgram
+    """Not optimised; its program is the one that its nodes are named by."""
+    called: torch.export.ExportedProgram
+    """What says how the program is called, what it returns and what it changes."""
+    given: torch.export.ExportedProgram
+    """What went to the exporter: all that the program computes is among its results."""
+
+
+def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
+    """``program`` in ONNX operators.
+
+    Raises:
+        InvalidModelError: an operator has no translation, or the program changes its own weights or buffers.
+    """
+    called = _without_wrong(program)
+    given = _with_all_returned(called, name)
+    made = _in_onnx(given, name)
+    changes = _decomposed(made).graph_signature
+    _require_pure(changes, name)
+    if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):
+        with quiet(), traceback.preserve_node_meta():
+            called = called.run_decompositions({})  # only then does its signature say what it changes
+        given = _with_all_returned(called, name)
+        made = _in_onnx(given, name)
+    _require_whole(made, given, name)
+    return Translated(made, called, given)
+
+
+def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
+    try:
+        with quiet(), traceback.preserve_node_meta():
+            made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
+    except Exception as error:  # torch.onnx raises what its translations raise
+        raise _refusal(name, error) from error
+    assert made is not None
+    return made
+
+
+def _decomposed(made: ONNXProgram) -> torch.export.ExportedProgram:
+    assert made.exported_program is not None
+    return made.exported_program
+
+
+def _require_pure(signature: ExportGraphSignature, name: str) -> None:
+    changed = [
+        f"the {_MUTATIONS[spec.kind]} {str(spec.target)!r}"
+        for spec in signature.output_specs
+        if spec.kind in _MUTATIONS
+    ]
+    if changed:
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        raise InvalidModelError(
+            f"{name} changes {', '.join(changed[:_SHOWN])}{more} when it is called, which a plan would not do",
+            hint="call module.eval() where training does it; else take it as an argument and return its new content",
+        )
+
+
+def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """``program`` with the operators in ``_WRONG`` in parts."""
+    used = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    parts = {target: torch._decomp.decomposition_table[target] for target in _WRONG if target in used}
+    if not parts:
+        return program
+    with quiet(), traceback.preserve_node_meta():
+        return program.run_decompositions(parts)
+
+
+def _with_all_returned(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
+    """``program`` as one whose outputs are all tensors of the caller's.
+
+    The exporter leaves out losses and gradients, and does not get past numbers.
+    """
+    if all(spec.kind in _GIVEN_BACK and not _is_number(spec) for spec in program.graph_signature.output_specs):
+        return program
+    if program.example_inputs is None:
+        raise InvalidModelError(
+            f"{name} has no example inputs, and more results than it returns", hint="export it again with arguments"
+        )
+    flat, _ = pytree.tree_flatten(program.example_inputs)
+    with quiet(), torch.no_grad():
+        return torch.export.export(_Lifted(program), tuple(flat), dynamic_shapes=(_open_axes(program),))
+
+
+def _open_axes(program: torch.export.ExportedProgram) -> tuple[dict[int, Any] | None, ...]:
+    """For every argument, the axes that have no number."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    given = [values.get(spec.arg.name) for spec in program.graph_signature.input_specs if _is_given(spec)]
+    return tuple(
+        {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(value.shape) if not isinstance(size, int)}
+        if isinstance(value, torch.Tensor)
+        else None
+        for value in given
+    )
+
+
+def _is_number(spec: OutputSpec) -> bool:
+    return isinstance(spec.arg, ConstantArgument) and spec.arg.value is not None
+
+
+def _is_given(spec: InputSpec) -> bool:
+    return spec.kind is InputKind.USER_INPUT
+
+
+class _Lifted(torch.nn.Module):
+    """The graph of a program as a module that holds its weights under their names."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        super().__init__()
+        held = {**program.state_dict, **program.constants}
+        for target, tensor in held.items():
+            owner = self
+            *path, last = target.split(".")
+            for part in path:
+                if not hasattr(owner, part):
+                    owner.add_module(part, torch.nn.Module())
+                owner = getattr(owner, part)
+            plain = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor
+            owner.register_buffer(last, plain)
+        self._graph_module = program.graph_module
+        self._places = [None if _is_given(spec) else spec.target for spec in program.graph_signature.input_specs]
+        self._returned = [not isinstance(spec.arg, ConstantArgument) for spec in program.graph_signature.output_specs]
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        rest = iter(given)
+        held = dict(self.named_buffers())
+        made = self._graph_module(*(next(rest) if place is None else held[place] for place in self._places))
+        return tuple(item for item, kept in zip(made, self._returned, strict=True) if kept)
+
+
+def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, name: str) -> None:
+    """That the model returns as many values as the program: less would be another model."""
+    wanted = [spec for spec in program.graph_signature.output_specs if not isinstance(spec.arg, ConstantArgument)]
+    found = list(made.model.graph.outputs)
+    if len(found) != len(wanted):
+        raise InvalidModelError(
+            f"{name} returns {len(wanted)} values, and {len(found)} once it is in ONNX operators",
+            hint="report it with the module: it is a fault of the exporter or of hetpart",
+        )
+
+
+def _refusal(name: str, error: Exception) -> InvalidModelError:
+    causes = list(_causes(error))
+    missing = next((cause for cause in causes if _FUNCTION_WANTED in str(cause)), None)
+    if missing is not None:
+        operator = str(missing).split(_FUNCTION_WANTED, 1)[1].split(". Failure", 1)[0].strip()
+        return InvalidModelError(
+            f"{name} uses {operator}, which has no translation to ONNX",
+            hint="write that part in other operators, or leave it out of what is partitioned",
+        )
+    return InvalidModelError(
+        f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",
+        hint="torch.onnx.export(program, dynamo=True, optimize=False) says all of it",
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

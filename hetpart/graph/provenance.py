@@ -1,0 +1,105 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""What a node's metadata says of where it comes from: module, FX node, source line, and where its author wants it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, cast
+
+from hetpart.graph.ir import Origin, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+
+ORIGIN = "hetpart.origin"
+"""Key of a node's metadata: type and name of the operator whose body it is from."""
+PIN = "hetpart.pin"
+"""Key of a node's metadata: the device that whoever wrote the model wants it on."""
+NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+FX_NODE = "pkg.torch.onnx.fx_node"
+STACK_TRACE = "pkg.torch.onnx.stack_trace"
+STACK_LINE = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in (\S+)')
+"""File, line and function of a call, as Python writes stacks: the innermost last."""
+_PLAIN_LIST = re.compile(r"\['[^'\\\r\n\0]*'(?:, '[^'\\\r\n\0]*')*\]")
+"""A list literal of texts as Python writes most: read without its parser."""
+_FX_FORM = re.compile(r"%(\S+) :.*?\[target=([^\]\n]+)\]")
+"""``%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = …``."""
+_REPEATED = re.compile(r"@\d+")
+"""What the exporter adds to a module's path where it is called for the second time."""
+_STACKS_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a node comes from."""
+
+    scope: str
+    origin: Origin | None = None
+    source: Source | None = None
+    pin: str = ""
+
+
+def provenance_of(node: onnx.NodeProto) -> Provenance:
+    """What ``node`` says of itself, as PyTorch's exporters and hetpart write it."""
+    notes = {entry.key: entry.value for entry in node.metadata_props}
+    if not notes:
+        return Provenance(_scope_in_name(node.name))
+    return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), notes.get(PIN, ""))
+
+
+def scope_of(node: onnx.NodeProto) -> str:
+    """Dotted module path of ``node``, as PyTorch's exporters record it: in metadata, or in a name with slashes."""
+    return scope_from(node.name, {entry.key: entry.value for entry in node.metadata_props})
+
+
+def scope_from(name: str, notes: Mapping[str, str]) -> str:
+    """The same of a node's name and metadata."""
+    recorded = notes.get(NAME_SCOPES)
+    return _scope_in_name(name) if recorded is None else _recorded_scope(recorded)
+
+
+def _scope_in_name(name: str) -> str:
+    return ".".join(name.strip("/").split("/")[:-1]) if name.startswith("/") else ""
+
+
+def _recorded_scope(text: str) -> str:
+    """Second to last of a list literal such as ``['', 'encoder', 'encoder.layer.0', 'view_1']``."""
+    names = text[2:-2].split("', '") if _PLAIN_LIST.fullmatch(text) else _parsed(text)
+    return _REPEATED.sub("", names[-2]) if len(names) > 1 else ""
+
+
+def _parsed(text: str) -> list[str]:
+    try:
+        scopes = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [str(scope) for scope in cast("list[object]", scopes)] if isinstance(scopes, list) else []
+
+
+def _origin(notes: Mapping[str, str]) -> Origin | None:
+    text = notes.get(ORIGIN)
+    if text is None:
+        return None
+    op_type, _, name = text.partition(" ")
+    return Origin(op_type, name)
+
+
+def _source(notes: Mapping[str, str]) -> Source | None:
+    written = _FX_FORM.match(notes.get(FX_NODE, ""))
+    if written is None:
+        return None
+    return Source(written[1], written[2].removeprefix("torch.ops."), _place(notes.get(STACK_TRACE, "")))
+
+
+@lru_cache(_STACKS_KEPT)
+def _place(stack: str) -> str:
+    """The innermost line of ``stack`` that is not PyTorch's own."""
+    frames = STACK_LINE.findall(stack)
+    own = [frame for frame in frames if "torch" not in PurePath(frame[0]).parts]
+    return "{}:{} in {}".format(*(own or frames)[-1]) if frames else ""

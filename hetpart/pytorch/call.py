@@ -1,0 +1,153 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""A plan that is called with tensors and gives tensors, as the module was that it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from hetpart.errors import InvalidFeedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.frontend.model import ExportedModel
+    from hetpart.graph.from_onnx import ImportedModel
+    from hetpart.runtime.session import Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """How the arguments and results of a call are told apart."""
+
+    inputs: Sequence[str]
+    """Names of the flattened arguments, in order; ``""`` for a constant."""
+    constants: Mapping[int, Any]
+    """Of the arguments, by place: what they were in the example."""
+    in_spec: pytree.TreeSpec | None
+    outputs: Sequence[ConstantArgument | str]
+    """In order: a constant, or what the plan calls the result."""
+    out_spec: pytree.TreeSpec | None
+    """``None`` where the program has more results than its module returned."""
+    numbers: frozenset[str]
+    """Results that are Python's numbers."""
+    written: Mapping[str, str]
+    """Arguments that a call changes: the name, and what the plan calls the new content."""
+
+    @classmethod
+    def of(cls, exported: ExportedModel, returned: Sequence[str]) -> Signature:
+        """Of the program as it was captured; ``returned`` are the plan's results, in order."""
+        given = [spec.arg for spec in exported.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        names = _input_names(exported.original)
+        inputs = ["" if isinstance(arg, ConstantArgument) else arg.name for arg in given]
+        results, named, written = iter(returned), list[ConstantArgument | str](), dict[str, str]()
+        numbers: set[str] = set()
+        for spec in exported.original.graph_signature.output_specs:
+            result = spec.arg if isinstance(spec.arg, ConstantArgument) else next(results)
+            if spec.kind is OutputKind.USER_INPUT_MUTATION:
+                written[inputs[names.index(str(spec.target))]] = str(result)
+                continue
+            named.append(result)
+            if isinstance(result, str) and not isinstance(spec.arg, TensorArgument):
+                numbers.add(result)
+        spec = exported.original.call_spec
+        whole = spec.out_spec is not None and spec.out_spec.num_leaves == len(named)
+        constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
+        return cls(
+            inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers), written
+        )
+
+    def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name.
+
+        Raises:
+            InvalidFeedError: they are not those of the example call.
+        """
+        order = self._kwarg_order()
+        ordered = {name: kwargs[name] for name in order if name in kwargs} | dict(kwargs)
+        flat, spec = pytree.tree_flatten((tuple(args), ordered))
+        if self.in_spec is not None and spec != self.in_spec:
+            raise InvalidFeedError(
+                f"the call has {len(flat)} values as {spec}, and the plan was made for {self.in_spec}",
+                hint="call it as in the example: the same arguments by position, the same by name",
+            )
+        for place, constant in self.constants.items():
+            if flat[place] is not constant and flat[place] != constant:
+                raise InvalidFeedError(
+                    f"argument {place} is {flat[place]!r}, and the plan was made for {constant!r}",
+                    hint="partition the module again with the other value",
+                )
+        return {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
+
+    def _kwarg_order(self) -> Sequence[str]:
+        if self.in_spec is None:
+            return ()
+        context = self.in_spec.children()[1].context
+        return tuple(context) if isinstance(context, list | tuple) else ()
+
+    def restored(self, results: Mapping[str, torch.Tensor]) -> Any:
+        """The results of a call in the structure that the module returns."""
+        flat = [
+            item.value if isinstance(item, ConstantArgument) else self._result(item, results[item])
+            for item in self.outputs
+        ]
+        return tuple(flat) if self.out_spec is None else pytree.tree_unflatten(flat, self.out_spec)
+
+    def _result(self, name: str, tensor: torch.Tensor) -> Any:
+        return tensor.item() if name in self.numbers else tensor
+
+
+def _input_names(program: torch.export.ExportedProgram) -> list[str]:
+    return [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+
+
+class PlannedModule(torch.nn.Module):
+    """A module that runs a plan. Tensors go in and come out without a copy where the plan keeps them on the host."""
+
+    def __init__(self, signature: Signature, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self._signature = signature
+        self._inputs = {spec.name for spec in session.plan.inputs}
+        results = (*signature.outputs, *signature.written.values())
+        self._wanted = list(dict.fromkeys(name for name in results if isinstance(name, str)))
+        self.training = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module returns for the call.
+
+        Raises:
+            InvalidFeedError: a tensor has another shape or type than planned, or arguments are not the example's.
+        """
+        given = self._signature.flattened(args, kwargs)
+        feeds = {name: _shared(value) for name, value in given.items() if name in self._inputs}
+        arrays = self.session.run(self._wanted, feeds)
+        results = {name: tensor_of(array) for name, array in zip(self._wanted, arrays, strict=True)}
+        with torch.no_grad():
+            for name, content in self._signature.written.items():
+                given[name].copy_(results[content])
+        return self._signature.restored(results)
+
+
+def planned_module(exported: ExportedModel, imported: ImportedModel, session: Session) -> PlannedModule:
+    """The plan of ``session`` as a module."""
+    return PlannedModule(Signature.of(exported, imported.returned), session)
+
+
+def _shared(value: Any) -> Any:
+    """What a session takes without a copy; a number as an array of one."""
+    return value.detach().contiguous() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def tensor_of(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor that shares the memory of ``array``, whose element type NumPy may lack."""
+    dtype = getattr(torch, array.dtype.name)
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(dtype)

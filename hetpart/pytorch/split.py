@@ -1,0 +1,185 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""A plan back in PyTorch: one submodule for every piece of a device, and one for every copy between devices."""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from hetpart.devices import HOST
+from hetpart.pytorch.call import Signature
+from hetpart.pytorch.placed import device_by_node, device_by_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetpart.frontend.model import ExportedModel
+    from hetpart.graph import ir
+    from hetpart.plan.model import Plan
+
+_OUTSIDE = ("placeholder", "get_attr", "output")
+
+
+class CopyTo(torch.nn.Module):
+    """A copy to a device."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+
+    def forward(self, tensor: torch.Tensor) -> torch.Tensor:
+        """``tensor`` on the device."""
+        return tensor.to(self.device)
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """Nodes of one device that run together, and what crosses their border."""
+
+    name: str
+    device: str
+    nodes: list[Node]
+    inputs: dict[Node, None] = field(default_factory=dict[Node, None])
+    outputs: dict[Node, None] = field(default_factory=dict[Node, None])
+
+
+def split(exported: ExportedModel, plan: Plan, graph: ir.Graph, devices: Mapping[str, str]) -> GraphModule:
+    """The program in pieces by device, in an order in which none waits for a later one.
+
+    Submodules have the attribute ``device``; weights are those of the model, not copies, and stay where they are.
+    """
+    whole = exported.program.module(check_guards=False)
+    found = device_by_node(whole.graph, plan, device_by_source(plan, graph))
+    placed = {node: devices.get(device, device) for node, device in found.items()}
+    host = plan.devices[HOST].device
+    return _joined(exported, whole, _pieces(whole.graph, placed), placed, devices.get(host, host))
+
+
+def _pieces(graph: Graph, placed: Mapping[Node, str]) -> list[_Piece]:
+    """Every node is a stage later than what it needs from another device, so that no two pieces wait for each other."""
+    stages: dict[Node, int] = {}
+    members: dict[tuple[int, str], list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node in placed:
+            needed = [source for source in node.all_input_nodes if source in placed]
+            stages[node] = max((stages[s] + (placed[s] != placed[node]) for s in needed), default=0)
+            members[stages[node], placed[node]].append(node)
+    pieces = [
+        _Piece(f"partition_{number}", device, nodes)
+        for number, ((_, device), nodes) in enumerate(sorted(members.items(), key=lambda item: item[0]))
+    ]
+    for piece in pieces:
+        _find_borders(piece)
+    return pieces
+
+
+def _find_borders(piece: _Piece) -> None:
+    inside = set(piece.nodes)
+    for node in piece.nodes:
+        for source in node.all_input_nodes:
+            if source not in inside and source.op != "get_attr":
+                piece.inputs[source] = None
+        if any(user not in inside for user in node.users):
+            piece.outputs[node] = None
+
+
+def _joined(
+    exported: ExportedModel, whole: GraphModule, pieces: list[_Piece], placed: Mapping[Node, str], host: str
+) -> GraphModule:
+    """The pieces called one after another, with a copy for every value and device that it is needed on."""
+    modules: dict[str, torch.nn.Module] = {}
+    outer = Graph()
+    here: dict[tuple[Node, str], Node] = {}
+    for node in whole.graph.nodes:
+        if node.op == "placeholder":
+            here[node, host] = outer.node_copy(node, lambda argument: argument)
+
+    def on(source: Node, device: str) -> Node:
+        if source.op == "get_attr":
+            return outer.node_copy(source, lambda argument: argument)
+        if (source, device) not in here:
+            own = here[source, placed.get(source, host)]
+            here[source, device] = _copied(outer, modules, own, source, device)
+        return here[source, device]
+
+    for piece in pieces:
+        modules[piece.name] = _submodule(whole, piece)
+        call = outer.call_module(piece.name, tuple(on(source, piece.device) for source in piece.inputs))
+        call.meta["device"] = piece.device
+        for number, node in enumerate(piece.outputs):
+            here[node, piece.device] = outer.call_function(operator.getitem, (call, number))
+    _return(exported, whole, outer, {node.name: on(node, host) for node in _results(whole.graph)})
+    return _module(whole, modules, outer)
+
+
+def _results(graph: Graph) -> list[Node]:
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    return [node for node in output.args[0] if isinstance(node, Node)]
+
+
+def _return(exported: ExportedModel, whole: GraphModule, outer: Graph, made: Mapping[str, Node]) -> None:
+    """End ``outer`` as the module ends: what it changes is changed, what it returns has its structure."""
+    signature = Signature.of(exported, [node.name for node in _results(whole.graph)])
+    given = {node.name: node for node in outer.nodes if node.op == "placeholder"}
+    for name, content in signature.written.items():
+        outer.call_method("copy_", (given[name], made[content]))
+    outer.output(tuple(made[item] if isinstance(item, str) else item.value for item in signature.outputs))
+    caller = whole if signature.out_spec is None else exported.original.module(check_guards=False)
+    outer.set_codegen(caller.graph._codegen)
+
+
+def _copied(outer: Graph, modules: dict[str, torch.nn.Module], own: Node, source: Node, device: str) -> Node:
+    if not isinstance(source.meta.get("val"), torch.Tensor):
+        return own  # a number, which lies nowhere
+    name = f"copy_{source.name}_to_{device.replace(':', '_')}"
+    modules[name] = CopyTo(device)
+    return outer.call_module(name, (own,))
+
+
+def _submodule(whole: GraphModule, piece: _Piece) -> GraphModule:
+    graph = Graph()
+    made: dict[Node, Node] = {node: graph.placeholder(node.name) for node in piece.inputs}
+
+    def inside(source: Node) -> Node:
+        if source not in made:
+            assert source.op == "get_attr"
+            made[source] = graph.node_copy(source, lambda argument: argument)
+        return made[source]
+
+    for node in piece.nodes:
+        made[node] = graph.node_copy(node, inside)
+        if "device" in node.kwargs:
+            made[node].update_kwarg("device", torch.device(piece.device))
+    graph.output(tuple(made[node] for node in piece.outputs))
+    module = GraphModule(whole, graph, piece.name)
+    module.device = piece.device
+    return module
+
+
+def _module(whole: GraphModule, modules: dict[str, torch.nn.Module], outer: Graph) -> GraphModule:
+    """The outer graph with how the model is called and what it returns."""
+    root = torch.nn.Module()
+    for name, module in modules.items():
+        root.add_module(name, module)
+    for node in outer.nodes:
+        if node.op == "get_attr":
+            _hold(root, node.target, whole)
+    return GraphModule(root, outer, "Partitioned")
+
+
+def _hold(root: torch.nn.Module, target: Any, whole: GraphModule) -> None:
+    """Let ``root`` have the attribute ``target`` of ``whole``."""
+    held: Any = whole
+    owner = root
+    *path, last = str(target).split(".")
+    for part in path:
+        held = getattr(held, part)
+        if not hasattr(owner, part):
+            owner.add_module(part, torch.nn.Module())
+        owner = getattr(owner, part)
+    setattr(owner, last, getattr(held, last))

@@ -1,0 +1,123 @@
+"""What plans and reports call by the user's names: modules, FX nodes and lines."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+import hetpart
+from hetpart.errors import InvalidOptionError
+from tests.pytorch.conftest import Models
+from tests.pytorch.models import MLP, mlp
+
+EMULATED = "emulated"
+
+
+def devices(planned: hetpart.PartitionedModel) -> dict[str, set[str]]:
+    """The devices of the ops of every module."""
+    found: dict[str, set[str]] = {}
+    for decision in planned.plan.decisions:
+        found.setdefault(decision.scope, set()).add(decision.device)
+    return found
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_every_op_has_its_fx_node_and_line_and_a_module_that_exists(known: Models, name: str) -> None:
+    case, exported = known(name)
+    modules = {path for path, _ in case.module.named_modules()}
+    nodes = {node.name for node in exported.program.graph.nodes}
+    for op in hetpart.load(exported).ops:
+        assert op.scope in modules
+        assert op.source is not None
+        assert op.source.node in nodes
+        assert "site-packages/transformers" in op.source.place
+
+
+def test_the_line_of_an_op_is_the_users(known: Models) -> None:
+    _, exported = known("mlp")
+    lines, first = inspect.getsourcelines(MLP.forward)
+    (added,) = (op for op in hetpart.load(exported).ops if op.source and op.source.target.startswith("aten.add"))
+    assert added.source is not None
+    assert added.source.place == f"{inspect.getsourcefile(MLP)}:{first + len(lines) - 1} in forward"
+
+
+def test_a_module_that_is_called_twice_has_one_name(known: Models) -> None:
+    _, exported = known("shared")
+    scopes = {op.scope for op in hetpart.load(exported).ops}
+    assert scopes <= {"", "embed", "step", "head"}
+    assert "step" in scopes
+
+
+def test_pins_and_explain_take_modules_and_fx_nodes(known: Models) -> None:
+    _, exported = known("bert")
+    planned = hetpart.partition(
+        exported, hardware=EMULATED, pin={"encoder.layer.0.*": "cpu", "encoder.layer.1.*": "cuda"}
+    )
+    for scope, found in devices(planned).items():
+        if scope.startswith("encoder.layer."):
+            assert found == {"cpu" if scope.startswith("encoder.layer.0") else "cuda:0"}
+    tanh = next(op for op in planned.graph.ops if op.op_type == "Tanh")
+    assert tanh.source is not None
+    moved = hetpart.partition(exported, hardware=EMULATED, pin=f"node:{tanh.source.node}=cuda")
+    assert next(d.device for d in moved.plan.decisions if d.op == tanh.name) == "cuda:0"
+    report = hetpart.explain(exported, tanh.source.node, hardware=EMULATED).report(width=200)
+    assert "pooler" in report
+    assert "aten.tanh.default" in report
+    assert "modeling_bert.py" in report
+
+
+def test_a_pin_on_a_module_object_holds_until_it_is_removed() -> None:
+    case = mlp()
+    module = case.module
+    assert isinstance(module, MLP)
+
+    def planned() -> dict[str, set[str]]:
+        return devices(hetpart.partition(module, args=case.args, hardware=EMULATED, placement="random:1"))
+
+    with hetpart.pin(module.fc1, "cuda"), hetpart.pin(module, "cpu"):
+        assert planned() == {"": {"cpu"}, "fc1": {"cuda:0"}, "act": {"cpu"}, "fc2": {"cpu"}}
+    kept = hetpart.pin(module, "cuda")
+    assert set.union(*planned().values()) == {"cuda:0"}
+    kept.remove()
+    assert set.union(*planned().values()) == {"cpu", "cuda:0"}
+
+
+class Pinned(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with hetpart.pin("cuda"):
+            x = torch.sin(x)
+        return self.later(x) * 2
+
+    @hetpart.pin("cuda:0")
+    def later(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cos(x)
+
+
+@hetpart.pin("cpu")
+class Whole(Pinned):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 1
+
+
+@pytest.mark.parametrize(("kind", "added"), [(Pinned, 0), (Whole, 1)])
+def test_a_pin_around_code_is_of_the_ops_in_it(kind: type[torch.nn.Module], added: int) -> None:
+    x = torch.linspace(0, 1, 5)
+    planned = hetpart.partition(kind(), args=(x,), hardware=EMULATED, pin={"op:Mul": "cpu"})
+    found = {decision.op_type: decision.device for decision in planned.plan.decisions}
+    wanted = {"Sin": "cuda:0", "Cos": "cuda:0", "Mul": "cpu"} | ({"Add": "cpu"} if added else {})
+    assert found == wanted
+    torch.testing.assert_close(planned.to_module(emulate=True)(x), torch.cos(torch.sin(x)) * 2 + added)
+
+
+def test_pins_that_mean_nothing_or_contradict_are_refused() -> None:
+    case = mlp()
+    no_module: Any = "fc1"
+    with pytest.raises(InvalidOptionError, match="pin cannot be given 'fc1'"):
+        hetpart.pin(no_module, "cpu")
+    with pytest.raises(InvalidOptionError, match="no device"):
+        hetpart.pin("gpu nine")
+    with hetpart.pin(case.module, "cpu"), pytest.raises(InvalidOptionError, match=r"hetpart\.pin puts"):
+        hetpart.partition(case.module, args=case.args, hardware=EMULATED, pin="fc1.*=cuda")

@@ -1,0 +1,192 @@
+"""From PyTorch to a plan that computes what the module does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from onnx import parser
+from torch import Tensor, nn
+
+import hetpart
+from hetpart.cli import main
+from hetpart.errors import HetpartError, InvalidFeedError, InvalidModelError, InvalidOptionError
+from tests.pytorch.conftest import Models
+from tests.pytorch.models import CASES, MLP, mlp
+
+EMULATED = "emulated"
+
+
+def assert_equal(made: Any, expected: Any) -> None:
+    """The same values in the same structure."""
+    flat, spec = torch.utils._pytree.tree_flatten(made)
+    wanted, wanted_spec = torch.utils._pytree.tree_flatten(expected)
+    assert spec == wanted_spec
+    for one, other in zip(flat, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("placement", ["optimal", "random:1"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_computes_what_eager_pytorch_does(known: Models, name: str, placement: str) -> None:
+    case = known.case(name)
+    module = known.planned(name, placement).to_module(emulate=True)
+    assert_equal(module(*case.args, **case.kwargs), case.result())
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize("name", ["gpt2"])
+def test_budgets_are_kept_and_change_no_result(known: Models, name: str, share: float) -> None:
+    case, exported = known(name)
+    graph = hetpart.load(exported)
+    budget = int(share * sum(weight.nbytes for weight in graph.weights))
+    planned = hetpart.partition(exported, hardware=EMULATED, budget=budget)
+    assert all(use.peak_bytes <= budget for use in planned.plan.devices if use.budget_bytes == budget)
+    assert_equal(planned.to_module(emulate=True)(**case.kwargs), case.result())
+
+
+def test_two_calls_do_not_share_results(known: Models) -> None:
+    case, module = known.case("mlp"), known.planned("mlp", "random:1").to_module(emulate=True)
+    first = module(*case.args)
+    kept = first.clone()
+    other = torch.ones_like(case.args[0])
+    assert_equal(module(other), case.module(other).detach())
+    assert_equal(first, kept)
+
+
+def test_every_form_of_a_model_gives_one_plan(tmp_path: Path) -> None:
+    case = mlp()
+    program = torch.export.export(case.module, case.args)
+    torch.export.save(program, tmp_path / "net.pt2")
+    traced = torch.fx.symbolic_trace(case.module)
+    plans = [
+        hetpart.partition(case.module, args=case.args, hardware=EMULATED),
+        hetpart.partition(traced, args=case.args, hardware=EMULATED),
+        hetpart.partition(program, hardware=EMULATED),
+        hetpart.partition(tmp_path / "net.pt2", hardware=EMULATED),
+    ]
+    kinds = [[(decision.op_type, decision.device) for decision in one.plan.decisions] for one in plans]
+    assert kinds == [kinds[0]] * 4
+    assert [one.plan.model.name for one in plans] == ["MLP", "MLP", "MLP", "net"]
+    for one in plans:
+        assert_equal(one.to_module(emulate=True)(*case.args), case.result())
+
+
+def test_a_file_is_partitioned_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = mlp()
+    torch.export.save(torch.export.export(case.module, case.args), tmp_path / "net.pt2")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    answer = CliRunner().invoke(
+        main, ["partition", "net.pt2", "--hardware", EMULATED, "--budget", "1MB", "--pin", "fc1.*=cpu"]
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "fc1" in answer.stdout
+    (tmp_path / "net.pt2").unlink()  # its weights are in the bundle
+    x = case.args[0].numpy()
+    with hetpart.Session("net.hetpart", emulate=True) as session:
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], case.result().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_dimensions_have_the_names_that_the_user_gave(known: Models) -> None:
+    case, exported = known("shared")
+    planned = hetpart.partition(exported, hardware=EMULATED, shape={"batch": 5})
+    assert planned.graph.dimensions == {"batch": 5, "seq": 3}
+    assert any("seq=3" in note and "batch" not in note for note in planned.plan.notes)
+    ids = torch.arange(15).reshape(5, 3)
+    module = planned.to_module(emulate=True)
+    assert_equal(module(ids), case.module(ids).detach())
+    with pytest.raises(InvalidFeedError, match=r"\[2, 3\]"):
+        module(*case.args)
+
+
+def test_a_dimension_without_a_name_is_called_by_its_argument() -> None:
+    case, batch = mlp(), torch.export.Dim.DYNAMIC
+    graph = hetpart.load(case.module, args=case.args, dynamic_shapes=({0: batch},), shape="x_dim0=7")
+    assert graph.dimensions == {"x_dim0": 7}
+    named = hetpart.load(case.module, args=case.args, dynamic_shapes={"x": (torch.export.Dim("rows"), None)})
+    assert named.dimensions == {"rows": 3}
+
+
+def test_a_call_that_differs_from_the_example_is_refused(known: Models) -> None:
+    case, module = known.case("styles"), known.planned("styles", "optimal").to_module(emulate=True)
+    x, _ = case.args
+    backwards = dict(reversed(case.kwargs.items()))
+    assert_equal(module(x, 3, **backwards), case.result())
+    with pytest.raises(InvalidFeedError, match="argument 1 is 4"):
+        module(x, 4, **case.kwargs)
+    with pytest.raises(InvalidFeedError, match="plan was made for"):
+        module(x, 3, mask=case.kwargs["mask"])
+
+
+class Breaks(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum().item() > 0 else -x
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add_(1)
+        return x + self.seen
+
+
+class Changes(nn.Module):
+    def forward(self, x: Tensor, count: Tensor) -> Tensor:
+        count.add_(1)
+        return x * count
+
+
+def test_an_argument_that_the_module_changes_is_changed() -> None:
+    x, counts = torch.ones(4), [torch.zeros(4), torch.zeros(4)]
+    planned = hetpart.partition(Changes(), args=(x, counts[0].clone()), hardware=EMULATED)
+    for module, count in zip((planned.to_module(emulate=True), planned.to_fx({"cuda:0": "cpu"})), counts, strict=True):
+        for times in (1, 2):
+            assert_equal(module(x, count), x * times)
+            assert_equal(count, torch.full((4,), float(times)))
+
+
+def test_what_cannot_be_exported_is_refused_with_a_reason() -> None:
+    x = torch.ones(4)
+    with pytest.raises(InvalidOptionError, match="without arguments") as refused:
+        hetpart.partition(MLP())
+    assert "args=" in refused.value.hint
+    with pytest.raises(InvalidModelError, match=r"torch\.export refuses Breaks"):
+        hetpart.partition(Breaks(), args=(x,))
+    with pytest.raises(InvalidModelError, match="changes the buffer 'seen'"):
+        hetpart.partition(Counts(), args=(x,))
+
+
+def test_example_arguments_are_for_modules_alone(known: Models, tmp_path: Path) -> None:
+    proto = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[4] x) => (float[4] y) { y = Neg(x) }'
+    )
+    case, exported = known("mlp")
+    for model in (proto, exported, exported.original):
+        with pytest.raises(InvalidOptionError, match="args"):
+            hetpart.partition(model, args=case.args)
+    with pytest.raises(HetpartError, match="to_module needs a PyTorch model"):
+        hetpart.partition(proto, hardware=EMULATED).to_module()
+    (tmp_path / "net.pt2").write_text("no program")
+    with pytest.raises(InvalidModelError, match="is no exported program"):
+        hetpart.partition(tmp_path / "net.pt2")
+    with pytest.raises(InvalidModelError, match="does not exist"):
+        hetpart.partition(tmp_path / "none.pt2")
+    with pytest.raises(InvalidModelError, match="no PyTorch model"):
+        hetpart.export(proto)
+
+
+def test_annotate_sweep_and_lint_take_modules(known: Models) -> None:
+    case, exported = known("mlp")
+    costs = hetpart.annotate(case.module, args=case.args, hardware=EMULATED)
+    assert [op.seconds for op in costs.ops] == [op.seconds for op in hetpart.annotate(exported, hardware=EMULATED).ops]
+    swept = hetpart.sweep(exported, hardware=EMULATED, points=2)
+    assert len(swept.curves) == 1
+    assert not [finding for finding in hetpart.lint(exported, select="ALL") if finding.severity == "error"]

@@ -1,0 +1,88 @@
+"""Plans that go back to PyTorch: as a GraphModule in pieces, and as a map from modules to devices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import hetpart
+from hetpart.pytorch.split import CopyTo
+from tests.pytorch.conftest import Models
+from tests.pytorch.models import CASES
+from tests.pytorch.test_partition import assert_equal
+
+EMULATED = "emulated"
+ON_HOST = {"cuda:0": "cpu"}
+
+
+@pytest.mark.parametrize("placement", ["optimal", "random:1"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_pieces_compute_what_the_module_does(known: Models, name: str, placement: str) -> None:
+    case, planned = known.case(name), known.planned(name, placement)
+    with torch.no_grad():
+        assert_equal(planned.to_fx(ON_HOST)(*case.args, **case.kwargs), case.result())
+
+
+def test_every_piece_has_a_device_and_only_copies_lie_between_two(known: Models) -> None:
+    case, exported = known("bert")
+    pin = {"encoder.layer.0.*": "cpu", "encoder.layer.1.*": "cuda", "embeddings.*": "cuda", "pooler.*": "cuda"}
+    module = hetpart.partition(exported, hardware=EMULATED, pin=pin).to_fx()
+    children = dict(module.named_children())
+    for node in module.graph.nodes:
+        if node.op != "call_module" or isinstance(children[node.target], CopyTo):
+            continue
+        for source in node.all_input_nodes:
+            if source.op == "call_function":  # an entry of what a piece returns
+                assert children[source.args[0].target].device == children[node.target].device
+            elif source.op == "call_module":
+                assert children[source.target].device == children[node.target].device
+    pieces = [child for child in children.values() if not isinstance(child, CopyTo)]
+    assert {piece.device for piece in pieces} == {"cpu", "cuda:0"}
+    assert any(isinstance(child, CopyTo) for child in children.values())
+    layer = [
+        {
+            dict(piece.named_parameters()).get(f"encoder.layer.{number}.output.dense.weight") is not None
+            for piece in pieces
+            if piece.device == device
+        }
+        for number, device in ((0, "cpu"), (1, "cuda:0"))
+    ]
+    assert all(True in held for held in layer)
+    own = dict(case.module.named_parameters())["encoder.layer.0.output.dense.weight"]
+    shared = [
+        p for piece in pieces for name, p in piece.named_parameters() if name == "encoder.layer.0.output.dense.weight"
+    ]
+    assert shared[0].data_ptr() == own.data_ptr()
+
+
+def test_a_device_map_names_the_fewest_modules(known: Models) -> None:
+    _, exported = known("bert")
+    pin = {"encoder.layer.0.*": "cpu", "encoder.layer.1.*": "cuda", "embeddings.*": "cuda", "pooler.*": "cuda"}
+    found = hetpart.partition(exported, hardware=EMULATED, pin=pin).device_map()
+    assert found == {"embeddings": 0, "encoder.layer.0": "cpu", "encoder.layer.1": 0, "pooler": 0}
+    assert any("copies weights" in loss for loss in found.losses)
+    whole = hetpart.partition(exported, hardware=EMULATED, placement="all-cpu").device_map()
+    assert whole == {"": "cpu"}
+    assert whole.losses == ()
+
+
+def test_a_device_map_says_what_it_cannot(known: Models) -> None:
+    _, exported = known("mlp")
+    graph = hetpart.load(exported)
+    gelu = next(op for op in graph.ops if op.scope == "act")
+    pins = {f"node:{op.name}": "cuda" if op.scope == "act" else "cpu" for op in graph.ops}
+    found = hetpart.partition(exported, hardware=EMULATED, pin=pins).device_map()
+    assert found == {"": "cpu"}
+    assert any(gelu.name in loss for loss in found.losses)
+
+
+class Made(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.arange(4, device=x.device)
+
+
+def test_constants_are_made_where_they_are_used() -> None:
+    planned = hetpart.partition(Made(), args=(torch.ones(4),), hardware=EMULATED, placement="all-accelerator")
+    module = planned.to_fx({"cuda:0": "meta", "cpu": "meta"})
+    assert module(torch.ones(4, device="meta")).device.type == "meta"

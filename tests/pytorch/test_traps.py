@@ -1,0 +1,74 @@
+"""Known wrong translations of PyTorch's ONNX exporter, each against eager PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export.experimental import _export_forward_backward
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import hetpart
+from hetpart.errors import InvalidModelError
+from tests.pytorch.test_partition import assert_equal
+
+EMULATED = "emulated"
+
+
+class Step(nn.Module):
+    """What an optimiser divides by where nothing was seen of a parameter: the square root of 0, and 1e-8."""
+
+    def forward(self, gradient: Tensor, second: Tensor) -> Tensor:
+        return gradient / (second.sqrt() + 1e-8)
+
+
+def test_additions_of_1e_8_are_kept() -> None:
+    given = torch.tensor([0.0, 1e-3]), torch.tensor([0.0, 4.0])
+    made = hetpart.partition(Step(), args=given, hardware=EMULATED).to_module(emulate=True)(*given)
+    assert_equal(made, Step()(*given))
+    assert made.isfinite().all()
+
+
+def test_gradients_of_a_mean_loss_are_those_of_eager_pytorch() -> None:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 5), torch.tensor([0, 4, 2, -100, 1, 3])
+
+    def loss(logits: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits, labels)
+
+    graph = make_fx(torch.func.grad_and_value(loss))(logits)
+    made = hetpart.partition(graph, args=(logits,), hardware=EMULATED).to_module(emulate=True)(logits)
+    assert_equal(made, torch.func.grad_and_value(loss)(logits))
+
+
+class Loss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(self.inner(x), labels)
+
+
+def test_a_program_with_its_backward_pass_returns_loss_and_gradients() -> None:
+    torch.manual_seed(0)
+    module, given = Loss(), (torch.randn(8, 4), torch.arange(8) % 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it uses what PyTorch itself calls outdated
+        program = _export_forward_backward(torch.export.export(module, given))
+    made = hetpart.partition(program, hardware=EMULATED).to_module(emulate=True)(*given)
+    loss = module(*given)
+    loss.backward()
+    gradients = [parameter.grad for parameter in module.parameters()]
+    assert_equal(list(made), [loss.detach(), *gradients])
+
+
+def test_an_operator_without_translation_is_named() -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.linalg.eigvalsh(x)
+
+    with pytest.raises(InvalidModelError, match=r"aten\._linalg_eigh.*no translation"):
+        hetpart.partition(Odd(), args=(torch.eye(3),))

@@ -1,0 +1,125 @@
+"""Weights that lie in files, in memory, or nowhere yet."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import hetpart
+from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError
+from tests.pytorch.models import MLP, Case, Shared, mlp, shared
+from tests.pytorch.test_partition import assert_equal
+
+EMULATED = "emulated"
+
+
+def without_storage(case: Case) -> Case:
+    with torch.device("meta"):
+        module = type(case.module)()
+    return Case(module.eval(), case.args, case.kwargs, case.dynamic_shapes)
+
+
+def write_sharded(module: torch.nn.Module, folder: Path) -> None:
+    """Every weight in a file of its own, with the index that is written beside large models."""
+    folder.mkdir()
+    names: dict[str, str] = {}
+    for number, (name, tensor) in enumerate(module.named_parameters()):
+        names[name] = f"model-{number:05d}.safetensors"
+        save_file({name: tensor.detach()}, folder / names[name], metadata={"format": "pt"})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    save_file({"fc1.weight": torch.zeros(1)}, folder / "other.safetensors")
+
+
+def test_a_model_without_weights_is_planned_as_the_one_with_them() -> None:
+    case = mlp()
+    empty = without_storage(case)
+    real, planned = (hetpart.partition(one.module, args=one.args, hardware=EMULATED) for one in (case, empty))
+    assert planned.plan.decisions == real.plan.decisions
+    assert planned.plan.devices == real.plan.devices
+    for use in (planned.session, planned.bundle, lambda: planned.save("never.hetpart")):
+        with pytest.raises(HetpartError, match=r"without the content of its weights: 'fc1\.weight'") as refused:
+            use()
+        assert "weights=" in refused.value.hint
+
+
+def test_weights_are_run_from_the_files_they_lie_in(tmp_path: Path) -> None:
+    case = mlp()
+    write_sharded(case.module, tmp_path / "weights")
+    empty = without_storage(case)
+    planned = hetpart.partition(
+        empty.module, args=empty.args, weights=tmp_path / "weights", hardware=EMULATED, placement="random:1"
+    )
+    assert_equal(planned.to_module(emulate=True)(*case.args), case.result())
+    bundle = planned.save(tmp_path / "mlp.hetpart")
+    assert sum(file.stat().st_size for file in bundle.iterdir()) < 20_000 + 2 * len((bundle / "plan.json").read_bytes())
+    with hetpart.Session(bundle, emulate=True) as session:
+        (made,) = session.run(None, {"x": case.args[0].numpy()})
+    assert_equal(torch.from_numpy(made), case.result())
+    (tmp_path / "weights" / "model-00000.safetensors").unlink()
+    with pytest.raises(InvalidBundleError, match="model-00000"):
+        hetpart.Session(bundle, emulate=True)
+
+
+def test_tied_weights_count_once_and_lie_under_either_name(tmp_path: Path) -> None:
+    case = shared()
+    graph = hetpart.load(case.module, args=case.args)
+    table = 100 * 64 * 4
+    assert sum(weight.nbytes for weight in graph.weights if weight.nbytes == table) <= 2 * table  # one is transposed
+    held = hetpart.export(case.module, args=case.args)
+    names = {tensor.name for tensor in held.loaded.proto.graph.initializer}
+    assert len(names & {"embed.weight", "head.weight"}) == 1
+    for name in ("embed.weight", "head.weight"):
+        stored = {
+            "step.weight": case.module.get_parameter("step.weight"),
+            "step.bias": case.module.get_parameter("step.bias"),
+        }
+        save_file({**stored, name: case.module.get_parameter("embed.weight")}, tmp_path / "all.safetensors")
+        empty = without_storage(case)
+        assert isinstance(empty.module, Shared)
+        planned = hetpart.partition(
+            empty.module, args=case.args, weights=tmp_path / "all.safetensors", hardware=EMULATED
+        )
+        assert_equal(planned.to_module(emulate=True)(*case.args), case.result())
+
+
+def test_a_module_in_memory_is_run_and_saved_with_its_weights(tmp_path: Path) -> None:
+    case = mlp()
+    planned = hetpart.partition(case.module, args=case.args, hardware=EMULATED, placement="random:1")
+    bundle = planned.save(tmp_path / "mlp.hetpart")
+    expected = case.result()
+    del planned, case
+    with hetpart.Session(bundle, emulate=True) as session:
+        (made,) = session.run(None, {"x": mlp().args[0].numpy()})
+    assert_equal(torch.from_numpy(made), expected)
+
+
+def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
+    case = without_storage(mlp())
+
+    def refusal() -> str:
+        with pytest.raises(InvalidModelError) as refused:
+            hetpart.partition(case.module, args=case.args, weights=tmp_path, hardware=EMULATED)
+        assert refused.value.hint
+        return refused.value.message
+
+    assert "holds no .safetensors file" in refusal()
+    file = tmp_path / "m.safetensors"
+    state = {name: tensor.contiguous() for name, tensor in MLP().state_dict().items()}
+    save_file({name: tensor for name, tensor in state.items() if name != "fc2.weight"}, file)
+    assert "lack weights of MLP: 'fc2.weight'" in refusal()
+    save_file({**state, "fc2.weight": torch.zeros(3, 3)}, file)
+    assert "FLOAT[3, 3]" in refusal()
+    save_file({name: tensor.half() for name, tensor in state.items()}, file)
+    assert "FLOAT16" in refusal()
+    save_file(state, file)
+    file.write_bytes(file.read_bytes()[:-8])
+    assert "belong to it" in refusal()
+    file.write_bytes(struct.pack("<Q", 2**40) + b"{}")
+    assert "header" in refusal()
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../m.safetensors"}}))
+    assert "are not there" in refusal()
