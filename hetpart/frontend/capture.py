@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false, reportAttributeAccessIssue=false
 """From a module, a GraphModule or a file to PyTorch's exported program: the first half of the one road."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -155,7 +156,8 @@ def _with_host_weights(module: torch.nn.Module, mode: FakeTensorMode) -> torch.n
     held = copy.deepcopy(module, dict(tensors))
     made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_meta(tensor)}
     for owner in held.modules():
-        for table in (owner._parameters, owner._buffers):
+        tables: tuple[dict[str, Any], ...] = (owner._parameters, owner._buffers)
+        for table in tables:
             table.update({name: made.get(id(tensor), tensor) for name, tensor in table.items()})
     return held
 

@@ -51,7 +51,8 @@ def dimensions_of(program: torch.export.ExportedProgram, given: Any) -> Dimensio
         if tensor is None:
             continue
         own = _by_axis(asked[position]) if len(asked) == len(inputs) else {}
-        for axis, size in enumerate(tensor.shape):
+        sizes_of: tuple[Any, ...] = tuple(tensor.shape)
+        for axis, size in enumerate(sizes_of):
             symbol = str(size)
             if isinstance(size, int) or not _SYMBOL.fullmatch(symbol) or symbol in names:
                 continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from hetpart.errors import HetpartError, InvalidOptionError
 
@@ -51,19 +51,19 @@ class Example:
     @property
     def given(self) -> tuple[str, ...]:
         """Names of the options that were given."""
-        found = {"args": self.args, "kwargs": self.kwargs, "dynamic_shapes": self.dynamic_shapes}
+        found: dict[str, Any] = {"args": self.args, "kwargs": self.kwargs, "dynamic_shapes": self.dynamic_shapes}
         return (*(name for name, value in found.items() if value), *(["weights"] if self.weights else []))
 
 
 def _positional(args: Any) -> tuple[Any, ...]:
     """``args`` as a tuple; a single tensor is one argument, as it is for ``torch.onnx.export``."""
-    return tuple(args) if isinstance(args, list | tuple) else (args,)
+    return tuple(cast("Sequence[Any]", args)) if isinstance(args, list | tuple) else (args,)
 
 
 def is_pytorch(model: object) -> bool:
     """Whether ``model`` is a module or an exported program, or the file of one."""
     if isinstance(model, str | PathLike):
-        return Path(model).suffix == PROGRAM_SUFFIX
+        return Path(cast("str | PathLike[str]", model)).suffix == PROGRAM_SUFFIX
     return any(f"{base.__module__}.{base.__qualname__}" in _TORCH_MODELS for base in type(model).__mro__)
 
 
@@ -82,7 +82,7 @@ def require_onnx(model: object, example: Example) -> None:
 
 
 def _described(model: object) -> str:
-    return repr(str(model)) if isinstance(model, str | PathLike) else f"of type {type(model).__name__}"
+    return repr(str(cast("object", model))) if isinstance(model, str | PathLike) else f"of type {type(model).__name__}"
 
 
 def require_pytorch(what: str) -> None:

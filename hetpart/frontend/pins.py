@@ -12,6 +12,8 @@ from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.frontend.example import is_pytorch, require_pytorch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import torch
 
 _CUSTOM_KEY = "hetpart.pin"
@@ -119,7 +121,8 @@ def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
     """The pinned modules in ``root``, each under all its paths, with their devices."""
     if root is None or not _pinned:
         return {}
-    return {path: _pinned[module] for path, module in root.named_modules(remove_duplicate=False) if module in _pinned}
+    named: Iterable[tuple[str, Any]] = root.named_modules(remove_duplicate=False)
+    return {path: _pinned[module] for path, module in named if module in _pinned}
 
 
 def device_of(custom: object, path: str, pinned: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -107,7 +108,7 @@ def _require_pure(signature: ExportGraphSignature, name: str) -> None:
 def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """``program`` with the operators in ``_WRONG`` in parts."""
     used = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    parts = {target: torch._decomp.decomposition_table[target] for target in _WRONG if target in used}
+    parts: dict[Any, Any] = {target: decomposition_table[target] for target in _WRONG if target in used}
     if not parts:
         return program
     with quiet(), traceback.preserve_node_meta():
@@ -135,11 +136,15 @@ def _open_axes(program: torch.export.ExportedProgram) -> tuple[dict[int, Any] | 
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     given = [values.get(spec.arg.name) for spec in program.graph_signature.input_specs if _is_given(spec)]
     return tuple(
-        {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(value.shape) if not isinstance(size, int)}
+        {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(_sizes(value)) if not isinstance(size, int)}
         if isinstance(value, torch.Tensor)
         else None
         for value in given
     )
+
+
+def _sizes(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(tensor.shape)
 
 
 def _is_number(spec: OutputSpec) -> bool:
@@ -163,7 +168,7 @@ class _Lifted(torch.nn.Module):
                 if not hasattr(owner, part):
                     owner.add_module(part, torch.nn.Module())
                 owner = getattr(owner, part)
-            plain = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor
+            plain: Any = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor
             owner.register_buffer(last, plain)
         self._graph_module = program.graph_module
         self._places = [None if _is_given(spec) else spec.target for spec in program.graph_signature.input_specs]

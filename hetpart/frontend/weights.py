@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 """Weights of a PyTorch model: where each lies, or will lie, so that no byte is read before something runs."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class HeldWeights:
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return memoryview(flat.numpy())
+    return flat.numpy().data
 
 
 def has_content(tensor: torch.Tensor) -> bool:
@@ -177,7 +177,7 @@ def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
 def _in_file(value: ir.Value, extent: Extent) -> ir.ExternalTensor:
     known = value.const_value
     assert known is not None
-    shape = tuple(int(size) for size in known.shape)
+    shape = tuple(size for size in known.shape if isinstance(size, int))
     if shape != extent.shape or known.dtype.name != extent.dtype:
         raise InvalidModelError(
             f"{extent.location} has {value.name!r} as {extent.dtype}{list(extent.shape)}, "

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 """A plan back in PyTorch: one submodule for every piece of a device, and one for every copy between devices."""
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _submodule(whole: GraphModule, piece: _Piece) -> GraphModule:
         if "device" in node.kwargs:
             made[node].update_kwarg("device", torch.device(piece.device))
     graph.output(tuple(made[node] for node in piece.outputs))
-    module = GraphModule(whole, graph, piece.name)
+    module: Any = GraphModule(whole, graph, piece.name)
     module.device = piece.device
     return module
 

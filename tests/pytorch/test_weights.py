@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 import hetpart
 from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError
+from hetpart.frontend.safetensors import stored_weights
 from tests.pytorch.models import MLP, Case, Shared, mlp, shared
 from tests.pytorch.test_partition import assert_equal
 
@@ -107,7 +108,6 @@ def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
         assert refused.value.hint
         return refused.value.message
 
-    assert "holds no .safetensors file" in refusal()
     file = tmp_path / "m.safetensors"
     state = {name: tensor.contiguous() for name, tensor in MLP().state_dict().items()}
     save_file({name: tensor for name, tensor in state.items() if name != "fc2.weight"}, file)
@@ -116,10 +116,30 @@ def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     assert "FLOAT[3, 3]" in refusal()
     save_file({name: tensor.half() for name, tensor in state.items()}, file)
     assert "FLOAT16" in refusal()
+
+
+def test_files_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
+    file, state = tmp_path / "m.safetensors", {"a": torch.ones(4)}
+
+    def refusal(path: Path = tmp_path) -> str:
+        with pytest.raises(InvalidModelError) as refused:
+            stored_weights(path)
+        assert refused.value.hint
+        return refused.value.message
+
+    assert "holds no .safetensors file" in refusal()
+    assert "does not exist" in refusal(tmp_path / "none")
     save_file(state, file)
+    extent = stored_weights(file).extents["a"]
+    assert file.read_bytes()[extent.offset :][: extent.nbytes] == state["a"].numpy().tobytes()
     file.write_bytes(file.read_bytes()[:-8])
     assert "belong to it" in refusal()
     file.write_bytes(struct.pack("<Q", 2**40) + b"{}")
     assert "header" in refusal()
+    for text in ("[]", '{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}}', '{"a": 3}'):
+        file.write_bytes(struct.pack("<Q", len(text)) + text.encode() + bytes(8))
+        assert "is no safetensors file" in refusal()
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../m.safetensors"}}))
     assert "are not there" in refusal()
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    assert "is no index" in refusal()
