@@ -25,7 +25,7 @@ LAYERS = (
     ("partitioner", "runtime", "report", "linter"),
     ("request", "pytorch"),
     ("compiler", "terminal"),
-    ("whatif", "dynamo"),
+    ("whatif",),
     ("calibration",),
     ("cli",),
     ("__main__",),
