@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -156,8 +156,7 @@ def _with_host_weights(module: torch.nn.Module, mode: FakeTensorMode) -> torch.n
     held = copy.deepcopy(module, dict(tensors))
     made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_meta(tensor)}
     for owner in held.modules():
-        tables: tuple[dict[str, Any], ...] = (owner._parameters, owner._buffers)
-        for table in tables:
+        for table in (cast("dict[str, Any]", owner._parameters), cast("dict[str, Any]", owner._buffers)):
             table.update({name: made.get(id(tensor), tensor) for name, tensor in table.items()})
     return held
 

@@ -121,7 +121,7 @@ def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
     """The pinned modules in ``root``, each under all its paths, with their devices."""
     if root is None or not _pinned:
         return {}
-    named: Iterable[tuple[str, Any]] = root.named_modules(remove_duplicate=False)
+    named = cast("Iterable[tuple[str, Any]]", root.named_modules(remove_duplicate=False))
     return {path: _pinned[module] for path, module in named if module in _pinned}
 
 
