@@ -12,7 +12,7 @@ from hetpart.budgets import BudgetOption
 from hetpart.config import PinOption, ShapeOption
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.assumptions import AccessOption, TripOption
-from hetpart.errors import HetpartError
+from hetpart.frontend.model import required
 from hetpart.graph.ir import Graph
 from hetpart.partitioner.assembly.write import write_plan
 from hetpart.partitioner.colocate import known_states
@@ -130,7 +130,7 @@ class PartitionedModel:
         """
         from hetpart.pytorch.call import planned_module
 
-        return planned_module(self._exported("to_module"), self.imported, self.session(**options))
+        return planned_module(required(self.exported, "to_module"), self.imported, self.session(**options))
 
     def to_fx(self, devices: Mapping[str, str] | None = None) -> GraphModule:
         """A GraphModule for PyTorch alone: a submodule for every partition, and one for every copy between devices.
@@ -143,7 +143,7 @@ class PartitionedModel:
         """
         from hetpart.pytorch.split import split
 
-        return split(self._exported("to_fx"), self.plan, self.graph, devices or {})
+        return split(required(self.exported, "to_fx"), self.plan, self.graph, devices or {})
 
     def device_map(self) -> DeviceMap:
         """The nearest map from modules to devices, as Accelerate takes one, and what it loses.
@@ -153,15 +153,7 @@ class PartitionedModel:
         """
         from hetpart.pytorch.device_map import device_map
 
-        return device_map(self._exported("device_map"), self.plan, self.graph)
-
-    def _exported(self, what: str) -> ExportedModel:
-        if self.exported is None:
-            raise HetpartError(
-                f"{what} needs a PyTorch model, and {self.imported.name!r} is an ONNX model",
-                hint="give the torch.nn.Module itself to hetpart.partition",
-            )
-        return self.exported
+        return device_map(required(self.exported, "device_map"), self.plan, self.graph)
 
     def _models(self) -> list[onnx.ModelProto]:
         from hetpart.plan.cut_models import cut_models

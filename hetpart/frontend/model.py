@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from hetpart.errors import HetpartError
 from hetpart.graph.load import LoadedModel
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ class ExportedModel:
     """Before: how it is called, what it returns and what it changes."""
     held: HeldWeights
     """Weights that lie in no file."""
+
+
+def required(exported: ExportedModel | None, what: str) -> ExportedModel:
+    """``exported``, where ``what`` needs a PyTorch model.
+
+    Raises:
+        HetpartError: there is none.
+    """
+    if exported is None:
+        raise HetpartError(
+            f"{what} needs a PyTorch model, and this is an ONNX model",
+            hint="give the torch.nn.Module itself to hetpart.partition",
+        )
+    return exported
 
 
 if TYPE_CHECKING:
