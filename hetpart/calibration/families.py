@@ -36,7 +36,7 @@ from hetpart.calibration.kernels import (
 )  # fmt: skip
 from hetpart.calibration.models import CONTRIB
 from hetpart.cost_model.kernel_calls import FEWEST_TOGETHER
-from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED
+from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED, WIDEST_SHARED
 
 Sizes = tuple[int, ...]
 MOST_FLOPS = 4e8
@@ -140,7 +140,7 @@ FAMILIES: Mapping[str, Family] = {
         flops=_looked_up,
         grows=True,
     ),
-    GATHER_SHARED: Family(((53_248, 262_144), (1, 16, 64, 256), _TABLES), gather_shared),
+    GATHER_SHARED: Family(((53_248, 262_144), (1, 16, 64, WIDEST_SHARED), _TABLES), gather_shared),
     "batch_normalization": Family(((16, 64, 256, 1024), (49, 784, 3136)), channel_normalization, grows=True),
     "top_k": Family(
         ((1, 64, 1024), (8, 128, 4096), (1, 4, 64)),

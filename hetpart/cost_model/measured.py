@@ -103,8 +103,9 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
 
 def _touched(kernel: Kernel, graph: Graph) -> int:
     """Bytes that a kernel reads and writes; of tables it looks rows up in, what it makes of them."""
-    values = (graph.values[(value if value >= 0 else -1 - value) % len(graph.values)] for value in set(kernel.reads))
-    flowing = sum(value.nbytes for value in values)
+    tables = {graph.ops[op].inputs[0] for op in kernel.ops if graph.ops[op].op_type in LOOKUPS}
+    values = (value if value >= 0 else -1 - value for value in set(kernel.reads) - tables)
+    flowing = sum(graph.values[value % len(graph.values)].nbytes for value in values)
     weights = {
         v for op in kernel.ops if graph.ops[op].op_type not in LOOKUPS for v in graph.ops[op].uses
         if graph.values[v].is_constant

@@ -25,6 +25,8 @@ GATHER_SHARED = "gather_shared"
 LEAST_SHARED = 52_500
 """Elements of four bytes that ONNX Runtime's lookups share among threads. Its cost model takes a second thread from
 210,000 cycles on, and a lookup for a cycle a byte; with one of 44,928 elements, two threads took as long as one."""
+WIDEST_SHARED = 256
+"""Words of a row; longer ones are looked up at the same rate."""
 COPY = "relu"
 """The family that takes what copying takes: each element is read and written once."""
 
@@ -79,7 +81,7 @@ def gather(o: Operands, family: str) -> KernelCall | None:
     block = o.nbytes(0) // max(1, prod(shape[:axis]))
     elements, table = max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block))
     if rows * elements >= LEAST_SHARED:
-        return KernelCall(GATHER_SHARED, (rows * elements, elements, table))
+        return KernelCall(GATHER_SHARED, (rows * elements, min(elements, WIDEST_SHARED), table))
     return KernelCall(family, (rows, elements, table))
 
 

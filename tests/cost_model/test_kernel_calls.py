@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from hetpart.cost_model.kernel_calls import LONGEST_SPAN, kernel_call
-from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, KernelCall
+from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, WIDEST_SHARED, KernelCall
 from hetpart.pricing import load
 
 FLOAT, INTEGER = TensorProto.FLOAT, TensorProto.INT64
@@ -45,6 +45,12 @@ def test_a_lookup_of_many_bytes_is_shared_by_threads(tmp_path):
     node = helper.make_node("Gather", ["x", "rows"], ["y"])
     found = call_of(tmp_path, node, {"x": [1000, 64], "rows": [1000]}, {"y": [1000, 64]})
     assert found == KernelCall("gather_shared", (64_000, 64, 4 * 64_000))
+
+
+def test_rows_beyond_those_measured_are_shared_at_their_rate(tmp_path):
+    node = helper.make_node("Gather", ["x", "rows"], ["y"])
+    found = call_of(tmp_path, node, {"x": [3, 100_000], "rows": [1]}, {"y": [1, 100_000]})
+    assert found == KernelCall("gather_shared", (100_000, WIDEST_SHARED, 4 * 300_000))
 
 
 def test_a_lookup_of_rows_copies_whole_rows(tmp_path):
