@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import exp, log, prod
 
+LEAST_QUIET = 0.2
+"""Of the time: where a processor was undisturbed for less, that did not suffice for every figure."""
+
 
 @dataclass(frozen=True, slots=True)
 class RateTable:
@@ -121,6 +124,11 @@ class KernelRates:
     """Of the time, for which no other work slowed the processor; figures are of that time."""
     error: float
     """Mean relative error on sizes that were measured and kept out of the tables."""
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether other work slowed the processor for so long that some figures are too slow."""
+        return self.quiet_share < LEAST_QUIET
 
     def times(self, factor: float) -> KernelRates:
         """The rates of a device that is ``factor`` times as fast; sessions run on the host and take as long."""

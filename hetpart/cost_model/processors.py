@@ -31,10 +31,16 @@ def this_machines_processor(threads: int) -> tuple[Profile, str]:
     own = _with_own_memory(_on_cores(profile, processor.cores), processor)
     found = calibrated.load()
     own = own if found is None else _calibrated(own, found, threads)
-    how = f"priced as {profile.name}" if found is None or own.rates is None else f"calibrated with {found.runtime}"
-    if found is not None and own.rates is None:
-        how += f": calibrated for {' and '.join(found.threads)} threads, not for {threads}"
+    how = f"priced as {profile.name}" if found is None else _how_calibrated(profile.name, found, threads)
     return own, f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, {how})"
+
+
+def _how_calibrated(name: str, found: Calibration, threads: int) -> str:
+    rates = found.rates(threads)
+    if rates is None:
+        return f"priced as {name}: calibrated for {' and '.join(found.threads)} threads, not for {threads}"
+    how = f"calibrated with {found.runtime}, off by {rates.error:.0%} between the sizes measured"
+    return f"{how} while other work slowed it: calibrate --refine in a quieter hour" if rates.was_disturbed else how
 
 
 def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:

@@ -13,7 +13,6 @@ from hetpart.rates import KernelRates
 from hetpart.report.layout import labelled, line, name, percent, table
 from hetpart.units import format_bytes, format_count, format_seconds
 
-LEAST_QUIET = 0.2
 _REFINE = "`hetpart calibrate --refine` in a quieter hour keeps the best of both."
 _MEANING = """float32: the best matrix product; memory: elementwise ops; weights: of products that read them once; \
 rows: of 64 bytes in a large table; kernel, session: what starting one takes; hop: handing a run to another device; \
@@ -42,8 +41,8 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
         missing = sorted(set(next(iter(found.threads.values())).tables) - set(found.accelerator.rates.tables))
         if missing:
             yield line((f"Not measured there, and priced by their work: {', '.join(missing)}.", "yellow"))
-    share = min(rates.quiet_share for rates in found.threads.values())
-    if share < LEAST_QUIET:
+    if any(rates.was_disturbed for rates in found.threads.values()):
+        share = min(rates.quiet_share for rates in found.threads.values())
         undisturbed = f"Other work slowed the processor: it was undisturbed for {percent(share)} of the time."
         yield line((f"{undisturbed} Figures for which that did not suffice are too slow: {_REFINE}", "yellow"))
 
