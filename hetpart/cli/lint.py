@@ -76,14 +76,43 @@ def lint(**given: Any) -> None:
     if asked.write_baseline and asked.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE to write to")
     with stdout_kept_free(wanted=True), StageBar() as progress:
-        found = [finding for model in asked.models for finding in _findings(asked, model, placing, progress)]
+        found, unreadable = _found(asked, placing, progress)
     if asked.write_baseline and asked.baseline is not None:
         _accept(asked.baseline, found)
+        _refuse(unreadable)
         return
     found = _without_accepted(asked, found)
-    _print(asked, found)
+    _print(asked, [*found, *unreadable])
+    _refuse(unreadable)
     if _fails(asked, found):
         sys.exit(FOUND_EXIT)
+
+
+def _found(
+    asked: LintOptions, placing: dict[str, Any], progress: Callable[[str], None]
+) -> tuple[list[Finding], list[Finding]]:
+    """The findings of the models that can be read, and one for each that cannot."""
+    from hetpart.errors import InvalidModelError
+    from hetpart.linter.check import unreadable
+
+    found: list[Finding] = []
+    unread: list[Finding] = []
+    for model in asked.models:
+        try:
+            found += _findings(asked, model, placing, progress)
+        except InvalidModelError as problem:
+            unread.append(unreadable(model, problem))
+    return found, unread
+
+
+def _refuse(unreadable: Sequence[Finding]) -> None:
+    """Leave as bad input does where models cannot be read, now that all else is told."""
+    from hetpart.errors import InvalidModelError
+
+    if unreadable:
+        first, *others = unreadable
+        more = f" (and {len(others)} more models cannot be read)" if others else ""
+        raise InvalidModelError(first.message + more, hint=first.hint)
 
 
 def _findings(

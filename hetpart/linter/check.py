@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from hetpart.errors import HetpartError
+from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.graph.external import LFS_HINT
 from hetpart.graph.provenance import STACK_LINE, STACK_TRACE, scope_of
-from hetpart.linter.rule import Mark, Rule
+from hetpart.linter.rule import Mark, Rule, all_rules
 from hetpart.linter.select import entries
 from hetpart.plan.findings import Finding, Severity, SourceLine
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 IGNORE_KEY = "hetpart.ignore"
 """Of ``metadata_props`` on the model or on a node: codes or names that are not to be reported there, or ``ALL``."""
+POINTER_CODE, ILLEGAL_CODE = "HPG007", "HPG010"
+"""Of the rules that a model file breaks which cannot be read."""
 MOST_FINDINGS = 1000
 """Of one rule in one model; a last one says how many more there are."""
 MOST_LETTERS = 5000
@@ -37,6 +40,13 @@ def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
     found = [finding for rule in asked for finding in _of_rule(rule, subject)]
     order = tuple(Severity)
     return sorted(found, key=lambda finding: (order.index(finding.severity), finding.code))
+
+
+def unreadable(model: Path, problem: InvalidModelError) -> Finding:
+    """The finding that a model file is which cannot be read, whatever is selected: no rule can be asked about it."""
+    code = POINTER_CODE if problem.hint == LFS_HINT else ILLEGAL_CODE
+    (rule,) = (rule for rule in all_rules() if rule.code == code)
+    return Finding(rule.code, rule.name, rule.severity, str(model), problem.message, problem.hint, anchor="")
 
 
 def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:

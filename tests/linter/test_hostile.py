@@ -111,7 +111,7 @@ def test_what_is_nested_too_deep_is_told_in_one_message(depth: int) -> None:
     Path("m.onnx").write_bytes(deep(depth))
     answer = run("m.onnx")
     assert answer.exit_code == 2
-    assert answer.stdout == ""
+    assert answer.stdout.startswith("m.onnx: error HPG010 illegal-graph: m.onnx of ")
     assert answer.stderr.startswith("error: m.onnx of ")
     assert answer.stderr.count("\n") == 2
     assert "internal" not in answer.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from hetpart.cli import main
 from hetpart.errors import InvalidOptionError
 from hetpart.linter.rule import all_rules
 from hetpart.linter.select import Selection
+from hetpart.report.findings import FORMATS
 from tests.linter.models import NOISE, OTHER, PAIRS, TWICE, weighted
 from tests.runtime.models import model
 
@@ -50,6 +53,38 @@ def test_what_cannot_be_read_exits_with_two_and_one_message() -> None:
         assert answer.stderr.startswith("error: ")
         assert "hint: " in answer.stderr
         assert "Traceback" not in answer.output
+
+
+UNREADABLE = {
+    "lfs.onnx": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "HPG007"),
+    "empty.onnx": (b"", "HPG010"),
+    "cut.onnx": (b"\x08\x0a\x3a\xff\x01", "HPG010"),
+}
+"""Files that are no models, and the rule that each breaks."""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_model_that_cannot_be_read_is_a_finding_beside_those_of_others(form: str) -> None:
+    for name, (content, _) in UNREADABLE.items():
+        Path(name).write_bytes(content)
+    answer = run("lfs.onnx", "m.onnx", "empty.onnx", "cut.onnx", "none.onnx", "--select=HPG003", f"--format={form}")
+    assert answer.exit_code == 2
+    assert "3 more models cannot be read" in answer.stderr
+    codes = re.findall(r"HPG\d{3}", answer.stdout)
+    wanted = Counter({"HPG003": 2, "HPG007": 1, "HPG010": 3})
+    assert set(codes) == set(wanted)
+    assert form == "sarif" or Counter(codes) == wanted
+    assert all(name in answer.stdout for name in (*UNREADABLE, "none.onnx", "m.onnx"))
+
+
+def test_a_model_that_cannot_be_read_is_never_accepted() -> None:
+    Path("empty.onnx").touch()
+    both = ("m.onnx", "empty.onnx", "--baseline", "lint.json")
+    assert run(*both, "--write-baseline").exit_code == 2
+    answer = run(*both, "--output", "found.txt")
+    assert answer.exit_code == 2
+    assert Path("found.txt").read_text().count(" error HPG010 ") == 1
+    assert "HPG003" not in Path("found.txt").read_text()
 
 
 def test_an_unknown_rule_names_the_nearest() -> None:

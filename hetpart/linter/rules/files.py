@@ -69,13 +69,14 @@ def external_data_missing(subject: Subject) -> Iterator[Mark]:
 
 @rule("HPG007", "git-lfs-pointer", Severity.ERROR, Stage.FILE, hint=LFS_HINT)
 def git_lfs_pointer(subject: Subject) -> Iterator[Mark]:
-    """A file of weights that only says where git-LFS keeps it.
+    """A file of weights, or a model, that only says where git-LFS keeps it.
 
     ## What it does
-    Recognises git-LFS pointers where files of weights should be. A model file that is one itself is refused.
+    Recognises git-LFS pointers where files of weights, or the model itself, should be. A model that is one cannot be
+    read: it is reported whatever is selected, and the exit code is 2.
 
     ## Why is this bad
-    The weights are not here: the repository was cloned without git-LFS.
+    The weights, or the model, are not here: the repository was cloned without git-LFS.
 
     ## Example
     `model.onnx.data` of 134 bytes that begins with `version https://git-lfs`.
@@ -95,7 +96,8 @@ def illegal_graph(subject: Subject) -> Iterator[Mark]:
     """A graph that breaks a rule of ONNX, so that nothing can be planned.
 
     ## What it does
-    Says why hetpart cannot import the model, where it is not for its weights' files.
+    Says why hetpart cannot import the model, where it is not for its weights' files. A file that cannot even be read,
+    as it is missing, empty or cut short, is reported whatever is selected, and the exit code is 2.
 
     ## Why is this bad
     No runtime loads it, or one does and computes something else.
