@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.graph.external import LFS_HINT
-from hetpart.graph.provenance import STACK_LINE, STACK_TRACE, scope_of
+from hetpart.graph.provenance import STACK_TRACE, scope_of
 from hetpart.linter.rule import Mark, Rule, all_rules
 from hetpart.linter.select import entries
-from hetpart.plan.findings import Finding, Severity, SourceLine
+from hetpart.linter.source import source_in
+from hetpart.plan.findings import Finding, Severity
 
 if TYPE_CHECKING:
     import onnx
@@ -82,7 +83,7 @@ def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
         hint=_shortened(mark.hint or rule.hint, MOST_LETTERS),
         anchor=_shortened(mark.anchor or _anchor(mark.op, subject), _MOST_NAME_LETTERS),
         op=_shortened(mark.op, _MOST_NAME_LETTERS),
-        source=None if node is None else _source(node),
+        source=None if node is None else source_in(_stack(node), Path.cwd()),
     )
 
 
@@ -99,15 +100,8 @@ def _anchor(op: str, subject: Subject) -> str:
     return scope or op
 
 
-def _source(node: onnx.NodeProto) -> SourceLine | None:
-    """The innermost line of the exporter's stack that lies under the current folder."""
-    text = next((entry.value for entry in node.metadata_props if entry.key == STACK_TRACE), "")
-    here = Path.cwd()
-    for file, line, _ in reversed(STACK_LINE.findall(text)):
-        path = PurePath(file)
-        if path.is_relative_to(here) and "site-packages" not in path.parts:
-            return SourceLine(path.relative_to(here).as_posix(), int(line))
-    return None
+def _stack(node: onnx.NodeProto) -> str:
+    return next((entry.value for entry in node.metadata_props if entry.key == STACK_TRACE), "")
 
 
 def _is_suppressed(rule: Rule, mark: Mark, subject: Subject) -> bool:

@@ -163,6 +163,8 @@ def test_findings_are_written_to_a_file() -> None:
 
 
 def test_the_line_of_python_is_that_of_the_exporter(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "net.py").touch()
     proto = model(DEAD)
     stack = f'File "{folder}/src/net.py", line 12, in forward\n  File "/elsewhere/torch.py", line 3, in __call__'
     proto.graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=stack)
