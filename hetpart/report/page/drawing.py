@@ -31,11 +31,15 @@ def _attribute(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def drawing(width: float, height: float, elements: Iterable[Markup]) -> Markup:
+def drawing(width: float, height: float, elements: Iterable[Markup], **more: object) -> Markup:
     """The whole drawing. What it shows in words stands on the figure around it."""
-    return tag(
-        "svg", *elements, viewBox=f"0 0 {width:.0f} {height:.0f}", width=width, height=height, aria_hidden="true"
-    )
+    view = f"0 0 {width:.0f} {height:.0f}"
+    return tag("svg", *elements, viewBox=view, width=width, height=height, aria_hidden="true", **more)
+
+
+def stretched(height: float, elements: Iterable[Markup]) -> Markup:
+    """A drawing without texts, as wide as the page whatever its width: the height stays."""
+    return drawing(WIDTH, height, elements, class_="stretched", preserveAspectRatio="none")
 
 
 def text(x: float, y: float, content: str, style: str = "", anchor: str | None = None) -> Markup:

@@ -9,13 +9,12 @@ from markupsafe import Markup
 from hetpart.plan.model import DeviceUse, Plan
 from hetpart.report import sentences
 from hetpart.report.escape import printable
-from hetpart.report.page.drawing import WIDTH, Axis, box, drawing, line, text
+from hetpart.report.page.drawing import WIDTH, Axis, box, line, stretched
 from hetpart.report.page.evidence import Evidence
-from hetpart.report.page.parts import Drawing, Key, Section, Tile, Tiles, Words, device_head, hue_of
+from hetpart.report.page.parts import Bar, Bars, Cell, Key, Section, Tile, Tiles, Words, hue_of
 from hetpart.units import format_bytes, format_count, format_seconds
 
-_ROW = 62.0
-_BAR = 20.0
+_HEIGHT, _BAR = 28.0, 20.0
 _PARTS = (
     ("weights", "weights"),
     ("states", "states"),
@@ -81,13 +80,12 @@ def _optimum(plan: Plan) -> str:
     return f"Within {sentences.percent(proof.gap)}"
 
 
-def _headroom(plan: Plan) -> Drawing:
+def _headroom(plan: Plan) -> Bars:
     """Every device's peak as a bar of what it is made of, under its budget."""
-    rows = [_bar(plan, place, 8 + place * _ROW) for place in range(len(plan.devices))]
-    svg = drawing(WIDTH, 8 + _ROW * len(rows), [element for row in rows for element in row])
+    bars = tuple(_bar(use, place) for place, use in enumerate(plan.devices))
     used = [(style, word) for style, word in _PARTS if any(_sizes(use)[style] for use in plan.devices)]
     keys = tuple(Key(f"fill {style}", word) for style, word in used)
-    return Drawing(svg, "Peak of every device against its budget", _SCALE, (*keys, Key("budget", "budget")))
+    return Bars(bars, "Peak of every device against its budget", _SCALE, (*keys, Key("budget", "budget")))
 
 
 _SCALE = "Each bar has a scale of its own: the whole width is the budget or, where that is less, the peak."
@@ -100,21 +98,24 @@ def _sizes(use: DeviceUse) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _bar(plan: Plan, place: int, top: float) -> Iterator[Markup]:
-    use = plan.devices[place]
+def _bar(use: DeviceUse, place: int) -> Bar:
+    name = Cell(printable(use.device), device=place)
+    return Bar(name, printable(use.model), _said(use), stretched(_HEIGHT, _filled(use, place)))
+
+
+def _filled(use: DeviceUse, place: int) -> Iterator[Markup]:
     budget = use.budget_bytes
-    axis = Axis(0, max(use.peak_bytes, budget or 0, 1), 2, WIDTH - 2)
-    yield device_head(use, place, 2.0, top + 12)
-    yield text(WIDTH - 2, top + 12, _said(use), "figure", "end")
-    yield box(2, top + 22, WIDTH - 4, _BAR, "rail")
+    axis = Axis(0, max(use.peak_bytes, budget or 0, 1), 0, WIDTH - 3)
+    top = (_HEIGHT - _BAR) / 2
+    yield box(0, top, axis.end, _BAR, "rail")
     now = 0
     for style, word in _PARTS:
         size = _sizes(use)[style]
-        yield box(axis.at(now), top + 22, axis.at(now + size) - axis.at(now), _BAR, f"fill {style} {hue_of(place)}",
+        yield box(axis.at(now), top, axis.at(now + size) - axis.at(now), _BAR, f"fill {style} {hue_of(place)}",
                   f"{word}: {format_bytes(size)}")  # fmt: skip
         now += size
     if budget is not None:
-        yield line(axis.at(budget), top + 18, axis.at(budget), top + 26 + _BAR, "budget")
+        yield line(axis.at(budget), 0, axis.at(budget), _HEIGHT, "budget")
 
 
 def _said(use: DeviceUse) -> str:

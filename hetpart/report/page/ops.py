@@ -89,14 +89,14 @@ def _cells(plan: Plan, row: _Row) -> tuple[Cell | str, ...]:
     elsewhere = Cell(_NO_KERNEL, "dim") if row.elsewhere is None else Cell(format_seconds(row.elsewhere / 1e6))
     return (
         Cell(row.name, "name"),
-        row.op_type,
+        Cell(row.op_type, "type"),
         device_cell(plan, row.device),
         f"{row.partition}",
         format_seconds(row.microseconds / 1e6),
         elsewhere,
         format_bytes(row.nbytes),
         _ratio(row.intensity),
-        Cell(row.reason, "dim"),
+        Cell(row.reason, "dim reason"),
     )
 
 

@@ -46,14 +46,14 @@
   const numbers = (column) => (row) => column[row] ?? Infinity;
   const columns = [
     { key: (row) => row, text: (row) => names[row], style: "name", up: true },
-    { key: numbers(data.type), text: (row) => types[data.type[row]], up: true },
+    { key: numbers(data.type), text: (row) => types[data.type[row]], style: "type", up: true },
     { key: deviceOf, text: (row) => data.devices[deviceOf(row)], up: true, mark: true },
     { key: numbers(data.partition), text: (row) => String(data.partition[row]), style: "number", up: true },
     { key: numbers(data.time), text: (row) => time(data.time[row]), style: "number" },
     { key: numbers(data.elsewhere), text: (row) => time(data.elsewhere[row]), style: "number" },
     { key: numbers(data.kilobytes), text: (row) => bytes(data.kilobytes[row]), style: "number" },
     { key: numbers(data.intensity), text: (row) => ratio(data.intensity[row]), style: "number" },
-    { key: numbers(data.reason), text: (row) => reasons[data.reason[row]], style: "dim", up: true },
+    { key: numbers(data.reason), text: (row) => reasons[data.reason[row]], style: "dim reason", up: true },
   ];
   const state = { column: 4, up: false, shown: PAGE };
   const all = names.map((_, row) => row);

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from hetpart.plan.model import Decision, Partition, Plan
 from hetpart.report.escape import printable
-from hetpart.report.page.drawing import cut, drawing, tag, text
+from hetpart.report.page.drawing import cut, drawing, tag, text, text_width
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.partition_edges import Arrow, Node, PartitionGraph
 from hetpart.report.page.partition_tables import MOST_ROWS, copy_rows, partition_rows
@@ -22,6 +22,8 @@ MOST_DRAWN = 48
 """Partitions; of more, the first."""
 _BOX, _GUTTER, _EDGE = 236.0, 208.0, 26.0
 _LEAST_HEIGHT, _CALLER_HEIGHT, _PORT, _BREAK, _TOP = 62.0, 30.0, 34.0, 18.0, 40.0
+_LONGEST = _GUTTER - 64
+"""Of a label along an arrow; the rest is for its bend."""
 _Port = tuple[int, bool]
 """A row, and whether it is the right side of its box."""
 
@@ -162,10 +164,12 @@ class _Layout:
 def _arrow(arrow: Arrow, start: tuple[float, float], end: tuple[float, float]) -> Markup:
     (x1, y1), (x2, y2) = start, end
     way = 1 if x2 > x1 else -1
-    tip, reach = x2 - way * 7, way * _GUTTER * 0.42
-    curve = f"M{x1:.1f} {y1:.1f}C{x1 + reach / 3:.1f} {y1:.1f} {tip - 2.3 * reach:.1f} {y2:.1f} {tip:.1f} {y2:.1f}"
-    # Ends at the reader lie apart, and so do the labels there: the curve is flat where they stand.
-    near = x2 - way * _GUTTER * 0.26
+    # Ends at the reader lie apart, and so do the labels there: the line is straight along all of a label.
+    label = min(_LONGEST, max(map(text_width, (arrow.size, arrow.milliseconds))))
+    flat, near = x2 - way * (label + 22), x2 - way * (label / 2 + 14)
+    bend = (flat - x1) * 0.55
+    curved = f"{x1 + bend:.1f} {y1:.1f} {flat - bend:.1f} {y2:.1f} {flat:.1f} {y2:.1f}"
+    curve = f"M{x1:.1f} {y1:.1f}C{curved}H{x2 - way * 7:.1f}"
     return tag(
         "g",
         tag("title", arrow.values),

@@ -23,7 +23,7 @@ class Cell:
 
     text: str
     tone: str = ""
-    """``good``, ``bad``, ``dim``, ``strong`` or ``name``."""
+    """``good``, ``bad``, ``dim``, ``strong``, ``name``, ``type`` or, dim, a ``reason``."""
     device: int | None = None
     """Place of the device whose mark stands before the text."""
 
@@ -112,6 +112,27 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A device's bar, under its name and its figures: texts wrap and keep their size on a narrow screen."""
+
+    device: Cell
+    model: str
+    said: str
+    svg: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A bar for every device."""
+
+    kind: ClassVar[str] = "bars"
+    bars: tuple[Bar, ...]
+    label: str
+    caption: str
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """Parts that are shown on demand."""
 
@@ -134,7 +155,7 @@ class OpTable:
     first: Grid
 
 
-Part = Words | Tiles | Grid | Drawing | Fold | OpTable
+Part = Words | Tiles | Grid | Drawing | Bars | Fold | OpTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,79 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, folder: Path, name: 
     assert page.value(over) == []
 
 
+BARS = """[...document.querySelectorAll(".bars > p > span, .bars rect, .bars line")].map((e) => {
+  const box = e.getBoundingClientRect();
+  return [box.left >= 0 && box.right <= innerWidth, e.closest(".scroll") === null];
+})"""
+HINTS = """[...document.querySelectorAll("figure .scroll, #ops .scroll")].filter((e) => e.scrollWidth > e.clientWidth)
+  .map((e) => e.parentNode.querySelector(".sideways").getBoundingClientRect().height > 0)"""
+
+
+def test_on_a_phone_headroom_and_budget_are_in_view_and_what_scrolls_says_so(page: Page) -> None:
+    page.resize(390)
+    bars = page.value(BARS)
+    assert len(bars) >= 2 * len(PLAN.devices) + 1
+    assert all(seen and alone for seen, alone in bars)
+    words = page.value("[...document.querySelectorAll('.bars > p > span:last-child')].map(e => e.innerText)")
+    assert words[1].endswith("to spare")
+    hints = page.value(HINTS)
+    assert len(hints) >= 4
+    assert all(hints)
+    page.resize(1280)
+    assert page.value("[...document.querySelectorAll('.sideways')].every(e => !e.getClientRects().length)")
+
+
+TYPES = ("MatMul", "LayerNormalization", "Gemm", "Add", "Transpose", "ReduceMean")
+REASON = (
+    "memory-bound on cuda:0 (intensity 61.4 < 125), 3.3× faster there than on cpu; the memory it needs there, "
+    "or the copies to it, cost more than it would save"
+)
+LINES = """[...document.querySelectorAll("#ops-table tbody tr")].flatMap((row) => [1, 2].map((place) => {
+  const range = document.createRange();
+  range.selectNodeContents(row.cells[place]);
+  return new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8))).size;
+}))"""
+
+
+@pytest.mark.parametrize("width", [900, 1280])
+def test_reasons_wrap_in_view_and_types_stay_whole(browser: Browser, tmp_path: Path, width: int) -> None:
+    decisions = tuple(
+        replace(decision, op=f"/encoder/layer.{place}/attention/self/MatMul_{place}", op_type=kind, reason=REASON)
+        for place, (decision, kind) in enumerate(zip(PLAN.decisions, TYPES, strict=True))
+    )
+    write_page(Evidence(replace(PLAN, decisions=decisions)), tmp_path / "page.html")
+    page = browser.page()
+    page.resize(width)
+    page.open(tmp_path / "page.html")
+    assert page.value("document.querySelector('#ops .scroll').scrollWidth") <= width
+    right = "[...document.querySelectorAll('#ops-table td.reason')].map(e => e.getBoundingClientRect().right)"
+    assert all(edge <= width for edge in page.value(right))
+    assert page.value("[...document.querySelectorAll('#ops-table td.type')].every(e => e.scrollWidth <= e.clientWidth)")
+    assert page.value(LINES) == [1] * 2 * len(decisions)
+
+
+def test_the_legend_of_all_bars_has_no_device_s_colour(page: Page) -> None:
+    swatches = "[...document.querySelectorAll('.bars .swatch.fill')].map(e => getComputedStyle(e).backgroundColor)"
+    faint = page.value("getComputedStyle(document.querySelector('.dim')).color")
+    assert set(page.value(swatches)) == {faint}
+
+
+LABELS = """[...document.querySelectorAll("#partitions path.copy")].map((path) => {
+  const [label, time] = [...path.parentNode.querySelectorAll("text")].map((text) => text.getBBox());
+  const steps = [...Array(201).keys()].map((step) => path.getPointAtLength(path.getTotalLength() * step / 200));
+  const under = (box) => steps.filter((at) => at.x > box.x && at.x < box.x + box.width);
+  return [...under(label).map((at) => at.y - label.y - label.height), ...under(time).map((at) => time.y - at.y)];
+})"""
+
+
+def test_a_copy_s_line_keeps_off_its_labels(page: Page) -> None:
+    gaps = page.value(LABELS)
+    assert len(gaps) > 1
+    assert all(gap and min(gap) > 1 for gap in gaps)
+
+
 def test_dark_and_light_are_followed_and_can_be_read(page: Page) -> None:
-    grounds = []
+    grounds = list[str]()
     for scheme in ("light", "dark"):
         page.prefer(scheme)
         ground, words = page.value(
