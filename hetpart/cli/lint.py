@@ -22,6 +22,9 @@ FOUND_EXIT = 1
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 _FORMATS = ("text", "json", "github", "sarif", "markdown", "junit")
 _FOR_GITHUB = ("github", "sarif")
+_COUNTED = ("text", "json")
+"""Formats of --statistics."""
+_STDOUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class LintOptions:
 @click.option(
     "--format", "--output-format", "form", type=click.Choice(_FORMATS), default="text", help="How findings are written."
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write them there.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write them there; - prints them.")
 @click.option(
     "--fail-on", type=click.Choice(["error", "warning", "note"]), default="warning", help="The least that fails."
 )
@@ -75,6 +78,8 @@ def lint(**given: Any) -> None:
     asked = LintOptions(**given)
     if asked.write_baseline and asked.baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE to write to")
+    if asked.statistics and asked.form not in _COUNTED:
+        raise click.UsageError(f"--statistics is written as {' or '.join(_COUNTED)}, not as {asked.form}")
     with stdout_kept_free(wanted=True), StageBar() as progress:
         found, unreadable = _found(asked, placing, progress)
     if asked.write_baseline and asked.baseline is not None:
@@ -151,12 +156,12 @@ def _accept(path: Path, found: Sequence[Finding]) -> None:
 
 def _print(asked: LintOptions, found: Sequence[Finding]) -> None:
     from hetpart.files import write_whole
-    from hetpart.report.findings import FORMATS
-    from hetpart.report.findings.text import statistics, summary
+    from hetpart.report.findings import FORMATS, STATISTICS
+    from hetpart.report.findings.text import summary
 
-    text = statistics(found) if asked.statistics else FORMATS[asked.form](found)
+    text = (STATISTICS if asked.statistics else FORMATS)[asked.form](found)
     _summarise(asked, found)
-    if asked.output is None:
+    if asked.output in (None, _STDOUT):
         click.echo(text, nl=False)
         return
     write_whole(asked.output, text.encode())

@@ -11,7 +11,7 @@ import msgspec
 
 from hetpart.errors import InvalidOptionError
 from hetpart.files import write_whole
-from hetpart.plan.findings import Finding
+from hetpart.plan.findings import Finding, numberless
 
 SCHEMA, VERSION = "hetpart.linter.baseline", 1
 
@@ -36,7 +36,10 @@ def new_findings(findings: Sequence[Finding], path: Path) -> list[Finding]:
     Raises:
         InvalidOptionError: the file is not there, or no baseline of this version.
     """
-    left = {_Row(row.path, row.rule, row.anchor): row.count for row in _read(path).accepted}
+    left: dict[_Row, int] = {}
+    for row in _read(path).accepted:
+        key = _Row(row.path, row.rule, numberless(row.anchor))
+        left[key] = left.get(key, 0) + row.count
     fresh: list[Finding] = []
     for found in findings:
         key = _key(found, path)

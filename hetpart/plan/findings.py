@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+_NUMBERED = re.compile(r"[^./]*_\d+")
+"""Names that exporters make up, such as ``node_Mul_0`` and ``onnx::MatMul_123``: a number at the end, and no path."""
 
 
 class Severity(StrEnum):
@@ -50,5 +54,10 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from others across re-exports: model, rule and anchor, no position."""
-        return (self.path, self.code, self.anchor)
+        """What tells it from others across re-exports: model, rule and anchor, no position or number."""
+        return (self.path, self.code, numberless(self.anchor))
+
+
+def numberless(name: str) -> str:
+    """``name`` without the number that an exporter gave it; as it is where it is a path or has none."""
+    return name.rpartition("_")[0] if _NUMBERED.fullmatch(name) else name

@@ -129,6 +129,23 @@ def test_a_baseline_survives_other_node_names() -> None:
     assert run("m.onnx", "--baseline", "lint.json").exit_code == 0
 
 
+def test_a_number_of_the_exporter_is_no_part_of_what_is_accepted() -> None:
+    def exported(*names: str) -> None:
+        proto = model(DEAD)
+        proto.graph.node[1].name, proto.graph.node[2].name = names
+        onnx.save(proto, "m.onnx")
+
+    exported("node_Abs_0", "node_Abs_1")
+    assert run("m.onnx", "--baseline", "lint.json", "--write-baseline").exit_code == 0
+    assert '"anchor": "node_Abs",' in Path("lint.json").read_text()
+    exported("node_Abs_7", "node_Abs_9")
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 0
+    Path("lint.json").write_text(Path("lint.json").read_text().replace("node_Abs", "node_Abs_3"))
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 0
+    exported("node_Abs_0", "node_Exp_1")
+    assert run("m.onnx", "--baseline", "lint.json").exit_code == 1
+
+
 def test_a_step_of_github_gets_a_summary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = folder / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
@@ -159,7 +176,17 @@ def test_findings_are_written_to_a_file() -> None:
     answer = run("m.onnx", "--format", "json", "--output", "found.json")
     assert answer.exit_code == 1
     assert len(json.loads(Path("found.json").read_text())["findings"]) == 2
+    assert run("m.onnx", "--output", "-").stdout == run("m.onnx").stdout
+    assert not Path("-").exists()
+
+
+def test_rules_are_counted_as_text_or_json() -> None:
     assert run("m.onnx", "--statistics").stdout.split() == ["2", "HPG003", "dead-node"]
+    counted = json.loads(run("m.onnx", "--statistics", "--format", "json").stdout)
+    assert counted["rules"] == [{"code": "HPG003", "rule": "dead-node", "findings": 2}]
+    refused = run("m.onnx", "--statistics", "--format", "sarif")
+    assert refused.exit_code == 2
+    assert "not as sarif" in refused.stderr
 
 
 def test_the_line_of_python_is_that_of_the_exporter(folder: Path) -> None:

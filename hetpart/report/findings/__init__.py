@@ -11,6 +11,7 @@ from hetpart.report.findings.junit import as_junit
 from hetpart.report.findings.markdown import as_markdown
 from hetpart.report.findings.plain_json import as_json
 from hetpart.report.findings.sarif import as_sarif
+from hetpart.report.findings.statistics import statistics_json, statistics_text
 from hetpart.report.findings.text import as_text
 
 Format = Callable[[Sequence[Finding]], str]
@@ -21,3 +22,5 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     }
 )  # fmt: skip
 """Each makes the whole text, a line end at its end."""
+STATISTICS: Mapping[str, Format] = MappingProxyType({"text": statistics_text, "json": statistics_json})
+"""The same of how often every rule fired."""

@@ -28,12 +28,3 @@ def summary(findings: Sequence[Finding]) -> str:
     """How many findings there are, by severity, as in ``2 errors, 1 note``, with a full stop."""
     counts = [(severity, sum(found.severity is severity for found in findings)) for severity in Severity]
     return ", ".join(format_count(number, severity) for severity, number in counts if number) + "."
-
-
-def statistics(findings: Sequence[Finding]) -> str:
-    """How often every rule fired, the most frequent first."""
-    counts: dict[tuple[str, str], int] = {}
-    for found in findings:
-        counts[found.code, found.rule] = counts.get((found.code, found.rule), 0) + 1
-    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    return "".join(f"{number:7,}  {code}  {name}\n" for (code, name), number in rows)
