@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Output types of ``com.microsoft`` operators, whose schemas ``onnx`` does not carry.
+"""Output types of operators of which ``onnx`` does not tell them: of ``com.microsoft``, and some of ``ai.onnx.ml``.
 
 Each row is a rule of ONNX Runtime's ContribOperators.md, held against what ONNX Runtime computes by a test. An operator
 or output that has no row keeps the types the file declares.
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -18,8 +19,12 @@ from hetpart.graph.types import shape_of, tensor_type
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
 CONTRIB_DOMAIN = "com.microsoft"
 Sizes = tuple[int, ...]
+_PAST, _TOTAL = 3, 6
+"""Inputs of GroupQueryAttention: keys before, and how many tokens the longest sequence has with the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class _Call:
     """``None`` for an input that is left out or not static."""
     types: Sequence[int]
     """Element types; 0 where unknown."""
+    contents: Mapping[str, NDArray[Any]]
+    """Inputs whose elements are known, by name."""
+
+    def content(self, position: int) -> NDArray[Any] | None:
+        return self.contents.get(self.node.input[position]) if self.has(position) else None
 
     def shape(self, position: int) -> Sizes | None:
         return self.shapes[position] if position < len(self.shapes) else None
@@ -58,13 +68,20 @@ class _Output:
     """The element type where no input has it, or the one that has is left out."""
 
 
-def contrib_types(node: onnx.NodeProto, inputs: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
-    """Types of the node's outputs where a rule is known; nothing for another domain or an unknown operator."""
-    rules = _RULES.get(node.op_type, ()) if node.domain == CONTRIB_DOMAIN else ()
+def contrib_types(
+    node: onnx.NodeProto,
+    inputs: Mapping[str, onnx.TypeProto],
+    contents: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+) -> dict[str, onnx.TypeProto]:
+    """Types of the node's outputs where a rule is known; nothing for another domain or an unknown operator.
+
+    ``contents`` are inputs whose elements are known.
+    """
+    rules = _BY_DOMAIN.get(node.domain, {}).get(node.op_type, ())
     if not rules:
         return {}
     types = [inputs.get(name, onnx.TypeProto()) for name in node.input]
-    call = _Call(node, [_static(type_) for type_ in types], [type_.tensor_type.elem_type for type_ in types])
+    call = _Call(node, [_static(type_) for type_ in types], [type_.tensor_type.elem_type for type_ in types], contents)
     found = {name: _typed(call, rule) for name, rule in zip(node.output, rules, strict=False) if name and rule}
     return {name: type_ for name, type_ in found.items() if type_ is not None}
 
@@ -159,6 +176,15 @@ def _grouped(call: _Call) -> Sizes | None:
     return (*query[:2], query[2] // (heads + 2 * pairs) * heads) if heads + 2 * pairs > 0 else None
 
 
+def _present(call: _Call) -> Sizes | None:
+    """Keys or values of all tokens, by head: as many as are told, or as the buffer of those before has room for."""
+    made, heads, past, total = _grouped(call), call.number("num_heads"), call.shape(_PAST), call.content(_TOTAL)
+    if not made or heads <= 0 or total is None or total.size != 1 or (call.has(_PAST) and (not past or len(past) != 4)):
+        return None
+    room = past[2] if past else 0
+    return (made[0], call.number("kv_num_heads"), max(room, int(total.item())), made[-1] // heads)
+
+
 def _sum_at(right: int) -> Rule:
     return lambda call: _broadcast(call.shape(0), call.shape(right))
 
@@ -172,6 +198,38 @@ def _joined(call: _Call) -> Sizes | None:
         return None
     axis %= len(parts[0])
     return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])
+
+
+def _distances(call: _Call) -> Sizes | None:
+    a, b = call.shape(0), call.shape(1)
+    return (a[0], b[0]) if a and b else None
+
+
+def _picked(call: _Call) -> Sizes | None:
+    """Of GatherND without batches: a part of the data for each tuple of indices."""
+    data, tuples = call.shape(0), call.shape(1)
+    return None if data is None or not tuples else (*tuples[:-1], *data[tuples[-1] :])
+
+
+def _unpacked(call: _Call) -> Sizes | None:
+    """Rows as they were before they were quantized; bytes hold several elements of the last axis."""
+    data, indices, axis = call.shape(0), call.shape(1), call.number("gather_axis")
+    if not data or indices is None or not -len(data) <= axis < len(data):
+        return None
+    axis %= len(data)
+    held = 8 // max(1, call.number("bits", 4)) if call.types[0] == onnx.TensorProto.UINT8 else 1
+    whole = (*data[:-1], data[-1] * held)
+    return (*whole[:axis], *indices, *whole[axis + 1 :])
+
+
+def _per_sample(columns: Callable[[_Call], int]) -> Rule:
+    """A row for each row of the first input; one of a single axis is a row."""
+
+    def rows(call: _Call) -> Sizes | None:
+        x = call.shape(0)
+        return (1 if len(x) == 1 else x[0], columns(call)) if x else None
+
+    return rows
 
 
 _LIKE_FIRST = (_Output(_same),)
@@ -189,6 +247,7 @@ _RULES: Mapping[str, Sequence[_Output | None]] = {
     "Attention": (_Output(_attention),),
     "BiasDropout": (_Output(_same), _Output(_same, like=99, dtype=onnx.TensorProto.BOOL)),
     "BiasSplitGelu": (_Output(_halved),),
+    "CDist": (_Output(_distances),),
     "DecoderMaskedMultiHeadAttention": (_Output(_multi_head),),
     "DequantizeLinear": (_Output(_same, like=1),),
     "DynamicQuantizeMatMul": _PRODUCT,
@@ -197,7 +256,9 @@ _RULES: Mapping[str, Sequence[_Output | None]] = {
     ),
     "FusedGemm": _PRODUCT,
     "FusedMatMul": _PRODUCT,
-    "GroupQueryAttention": (_Output(_grouped),),
+    "GatherBlockQuantized": (_Output(_unpacked, like=2),),
+    "GatherND": (_Output(_picked),),
+    "GroupQueryAttention": (_Output(_grouped), _Output(_present), _Output(_present)),
     "MatMulIntegerToFloat": (_Output(_matmul_at(1), like=2),),
     "MatMulNBits": (_Output(_matmul_nbits),),
     "MultiHeadAttention": (_Output(_multi_head),),
@@ -214,3 +275,10 @@ _RULES: Mapping[str, Sequence[_Output | None]] = {
     "TransposeMatMul": _PRODUCT,
 }  # fmt: skip
 """For every operator, its outputs in order; ``None`` for one that is not told."""
+_FLOAT = onnx.TensorProto.FLOAT
+_CLASSICAL: Mapping[str, Sequence[_Output | None]] = {
+    "FeatureVectorizer": (_Output(_per_sample(lambda call: sum(call.numbers("inputdimensions"))), 99, _FLOAT),),
+    "LinearRegressor": (_Output(_per_sample(lambda call: call.number("targets", 1)), 99, _FLOAT),),
+    "SVMRegressor": (_Output(_per_sample(lambda _: 1), 99, _FLOAT),),
+}
+_BY_DOMAIN = {CONTRIB_DOMAIN: _RULES, "ai.onnx.ml": _CLASSICAL}

@@ -226,7 +226,7 @@ def output_types(
         known = {name: facts.contents[name] for name in outer if name in facts.contents}
         found = control_flow_types(node, outer, known, facts.opsets)
     else:
-        found = facts.inferred.of(node, inputs, contents, facts.opsets) or contrib_types(node, inputs)
+        found = facts.inferred.of(node, inputs, contents, facts.opsets) | contrib_types(node, inputs, contents)
     return {name: _better(found.get(name), declared.get(name)) for name in node.output if name}
 
 

@@ -14,10 +14,11 @@ from hetpart.graph.expand import Expander
 from hetpart.graph.fold import Facts, evaluate
 from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
-from hetpart.graph.ir import Graph, Op, ValueRole
+from hetpart.graph.ir import Graph, Op, Shape, ValueRole
 from hetpart.graph.legality import Listing, name_nodes, require_legal, sort_nodes
 from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions
+from hetpart.graph.types import shape_of
 from hetpart.graph.unsequence import unsequence
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def import_onnx(
     for settle in (unsequence, rewrite.scalar_ranges):
         if settle(loaded.proto, facts):
             facts = evaluate(loaded.proto, facts)
+    notes += _contradicted(loaded.proto, facts)
     before = len(loaded.proto.graph.node)
     removed = rewrite.apply(loaded.proto, facts)
     if removed:
@@ -93,6 +95,23 @@ def _example_sizes(loaded: LoadedModel, dimensions: Mapping[str, int]) -> list[s
     taken = {name: size for name, size in loaded.sizes.items() if name not in dimensions}
     listed = ", ".join(f"{name}={size}" for name, size in sorted(taken.items()))
     return [f"sizes as in the example arguments: {listed}; shape= binds others"] if taken else []
+
+
+def _contradicted(model: onnx.ModelProto, facts: Facts) -> list[str]:
+    """That outputs are declared in a shape which their ops do not make: what is planned for is what they make."""
+    both = [(value.name, shape_of(value.type), shape_of(facts.type_of(value.name))) for value in model.graph.output]
+    told = [
+        f"{name!r} is declared {list(declared)} and computed {list(made)}"
+        for name, declared, made in both
+        if declared is not None and made is not None and _differ(declared, made)
+    ]
+    return [f"outputs with another shape than the file says: {', '.join(told[:_SHOWN])}"] if told else []
+
+
+def _differ(declared: Shape, made: Shape) -> bool:
+    if len(declared) != len(made):
+        return True
+    return any(None not in pair and pair[0] != pair[1] for pair in zip(declared, made, strict=True))
 
 
 def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:

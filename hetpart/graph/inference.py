@@ -14,6 +14,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.contents import fingerprint
+from hetpart.graph.kernel_shapes import kernel_shapes
 from hetpart.graph.types import is_static, shape_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _inferred(
     data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
     imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in opsets.items()]
     try:
-        return infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
+        found = infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
+        return kernel_shapes(node, inputs, contents, found)
     except ValidationError:
         _require_form(schema, node, imports)
     except InferenceError as error:

@@ -36,6 +36,16 @@ def ids(*shape: int) -> np.ndarray:
 S, Z = np.float32(0.1), np.uint8(3)
 PAST = f(1, 2, 4, 8), f(1, 2, 4, 8), ids(1), np.array(5, np.int32)
 """Keys and values before, length of each sequence, and the longest."""
+NO_PAST = f(1, 2, 0, 8), f(1, 2, 0, 8), np.array([2], np.int32), np.array(3, np.int32)
+CLASSICAL: list[tuple[str, Operands, int, dict[str, object]]] = [
+    ("FeatureVectorizer", [f(4, 2), f(4, 3)], 1, {"inputdimensions": [2, 3]}),
+    ("LinearRegressor", [f(4, 2)], 1, {"coefficients": [1.0, 2.0, 3.0, 4.0], "targets": 2}),
+    (
+        "SVMRegressor", [f(4, 2)], 1,
+        {"coefficients": [1.0], "rho": [0.1], "n_supports": 1, "support_vectors": [1.0, 2.0],
+         "kernel_type": "RBF", "kernel_params": [0.1, 0.0, 3.0]},
+    ),
+]  # fmt: skip
 CASES: list[tuple[str, Operands, int, dict[str, object]]] = [
     *(("FastGelu", [f(*shape)], 1, {}) for shape in ((2, 4, 8), (8,))),
     ("FastGelu", [f(2, 4, 8), f(8)], 1, {}),
@@ -58,6 +68,11 @@ CASES: list[tuple[str, Operands, int, dict[str, object]]] = [
     ("DynamicQuantizeMatMul", [f(2, 3, 4), q(4, 5), S, Z], 1, {}),
     ("MatMulIntegerToFloat", [q(2, 3, 4), q(4, 5), S, S, Z, Z], 1, {}),
     ("MatMulNBits", [f(2, 3, 32), q(7, 1, 16), f(7)], 1, {"K": 32, "N": 7, "bits": 4, "block_size": 32}),
+    ("CDist", [f(5, 6), f(7, 6)], 1, {"metric": "euclidean"}),
+    ("GatherND", [f(3, 4, 5), np.array([[0, 1], [2, 3]])], 1, {}),
+    ("GatherND", [f(3, 4, 5), np.array([[0, 1, 2]] * 7)], 1, {}),
+    ("GatherBlockQuantized", [q(9, 16), ids(2, 3), f(9, 2)], 1, {"bits": 4, "block_size": 16, "quantize_axis": 1}),
+    ("GatherBlockQuantized", [q(9, 32), ids(2, 3), f(9, 2)], 1, {"bits": 8, "block_size": 16, "quantize_axis": 1}),
     ("Attention", [f(2, 4, 8), f(8, 24), f(24)], 1, {"num_heads": 2}),
     ("Attention", [f(2, 4, 6), f(6, 20), f(20)], 1, {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 4]}),
     ("QAttention", [q(2, 4, 8), q(8, 24), f(24), S, S, None, Z, Z], 1, {"num_heads": 2}),
@@ -65,6 +80,7 @@ CASES: list[tuple[str, Operands, int, dict[str, object]]] = [
     ("MultiHeadAttention", [f(2, 4, 8), f(2, 2, 6, 4), f(2, 2, 6, 4)], 1, {"num_heads": 2}),
     ("GroupQueryAttention", [f(1, 1, 32), f(1, 1, 16), f(1, 1, 16), *PAST], 3, {"num_heads": 4, "kv_num_heads": 2}),
     ("GroupQueryAttention", [f(1, 1, 64), None, None, *PAST], 3, {"num_heads": 4, "kv_num_heads": 2}),
+    ("GroupQueryAttention", [f(1, 3, 32), f(1, 3, 16), f(1, 3, 16), *NO_PAST], 3, {"num_heads": 4, "kv_num_heads": 2}),
     ("RotaryEmbedding", [f(2, 4, 16), np.zeros((2, 4), np.int64), f(8, 4), f(8, 4)], 1, {"num_heads": 2}),
     ("MoE", [f(2, 4, 8), f(8, 3), f(3, 16, 8), None, f(3, 8, 16)], 1, {"k": 1, "activation_type": "relu"}),
     ("QLinearAdd", [q(2, 1, 3), S, Z, q(4, 3), S, Z, S, Z], 1, {}),
@@ -82,10 +98,12 @@ CASES: list[tuple[str, Operands, int, dict[str, object]]] = [
 ]  # fmt: skip
 
 
-def call(op_type: str, inputs: Operands, outputs: int, attributes: dict[str, object]) -> onnx.ModelProto:
+def call(
+    op_type: str, inputs: Operands, outputs: int, attributes: dict[str, object], domain: str = "com.microsoft"
+) -> onnx.ModelProto:
     """The operator on fed values; small operands that kernels want constant are initializers."""
     names = [f"i{position}" if given is not None else "" for position, given in enumerate(inputs)]
-    node = helper.make_node(op_type, names, [f"o{i}" for i in range(outputs)], domain="com.microsoft", **attributes)
+    node = helper.make_node(op_type, names, [f"o{i}" for i in range(outputs)], domain=domain, **attributes)
     fed, constants = [], []
     for name, given in zip(names, inputs, strict=True):
         if given is None:
@@ -99,7 +117,7 @@ def call(op_type: str, inputs: Operands, outputs: int, attributes: dict[str, obj
             constants.append(numpy_helper.from_array(content, name))
     outs = [onnx.ValueInfoProto(name=name) for name in node.output]
     graph = helper.make_graph([node], "contrib", fed, outs, constants)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
@@ -115,6 +133,16 @@ def test_types_are_those_of_the_kernel(
         if value.shape is not None and found is not None:
             assert (value.shape, value.dtype, value.nbytes) == (found.shape, found.dtype.name, found.nbytes)
     assert imported.graph.value_named("o0").is_static == ("transBatchA" not in attributes)
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "outputs", "attributes"), CLASSICAL)
+def test_classical_types_are_those_of_the_kernel(
+    op_type: str, inputs: Operands, outputs: int, attributes: dict[str, object]
+) -> None:
+    imported = import_onnx(call(op_type, inputs, outputs, attributes, "ai.onnx.ml"))
+    found = every_value(imported, {"i0": inputs[0]})["o0"]
+    value = imported.graph.value_named("o0")
+    assert (value.shape, value.dtype, value.nbytes) == (found.shape, found.dtype.name, found.nbytes)
 
 
 def test_every_rule_is_held_against_a_kernel_where_the_cpu_has_one() -> None:

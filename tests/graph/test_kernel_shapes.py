@@ -1,0 +1,60 @@
+"""Shapes that ``onnx`` infers otherwise than ONNX Runtime's kernels make them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from hetpart.graph.from_onnx import import_onnx
+from tests.graph.models import run
+
+NONE = np.zeros(0, np.float32)
+SIGNAL, IMAGE = (2, 64, 1), (1, 1, 40, 400)
+
+
+def scales(*sizes: float) -> np.ndarray:
+    return np.array(sizes, np.float32)
+
+
+CASES: list[tuple[str, tuple[int, ...], list[np.ndarray | None], dict[str, object], int]] = [
+    ("STFT", SIGNAL, [np.array(4), np.ones(16, np.float32)], {}, 17),
+    ("STFT", SIGNAL, [np.array(4), None, np.array(15)], {}, 17),
+    ("STFT", SIGNAL, [np.array(4), np.ones(16, np.float32)], {"onesided": 0}, 17),
+    ("Resize", IMAGE, [NONE, scales(1, 1, 1.7, 2.3)], {"mode": "linear"}, 19),
+    ("Resize", IMAGE, [NONE, scales(1.7, 2.3)], {"axes": [-2, -1]}, 19),
+    ("Resize", IMAGE, [scales(1, 1, 0.55, 2.3)], {}, 10),
+    ("Resize", IMAGE, [NONE, NONE, np.array([1, 1, 7, 9])], {}, 19),
+    ("Upsample", IMAGE, [scales(1, 1, 1.7, 2.3)], {}, 9),
+]
+
+
+def model_of(
+    op_type: str, shape: tuple[int, ...], operands: list[np.ndarray | None], attributes: dict[str, object], opset: int
+) -> onnx.ModelProto:
+    given = [("" if operand is None else f"i{n}", operand) for n, operand in enumerate(operands)]
+    node = helper.make_node(op_type, ["x", *(name for name, _ in given)], ["y"], "only", **attributes)
+    constants = [numpy_helper.from_array(operand, name) for name, operand in given if operand is not None]
+    fed = [helper.make_tensor_value_info("x", 1, shape)]
+    graph = helper.make_graph([node], "shapes", fed, [onnx.ValueInfoProto(name="y")], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+@pytest.mark.parametrize(("op_type", "shape", "operands", "attributes", "opset"), CASES)
+def test_shape_is_that_of_the_kernel(
+    op_type: str, shape: tuple[int, ...], operands: list[np.ndarray | None], attributes: dict[str, object], opset: int
+) -> None:
+    model = model_of(op_type, shape, operands, attributes, opset)
+    made = run(model, {"x": np.ones(shape, np.float32)})["y"]
+    imported = import_onnx(model)
+    assert imported.graph.value_named("y").shape == made.shape
+    assert not imported.notes
+
+
+def test_an_output_that_is_declared_otherwise_than_it_is_computed_is_said() -> None:
+    model = model_of(*CASES[3])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [1, 1, 68, 919]))
+    imported = import_onnx(model)
+    assert imported.graph.value_named("y").shape == (1, 1, 68, 920)
+    assert "'y' is declared [1, 1, 68, 919] and computed [1, 1, 68, 920]" in "".join(imported.notes)
