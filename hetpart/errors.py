@@ -29,6 +29,14 @@ class InvalidOptionError(HetpartError):
     """An option's value cannot be understood, or contradicts the model."""
 
 
+class UnknownDimensionError(InvalidOptionError):
+    """``dimensions`` of an option are none of the model's."""
+
+    def __init__(self, message: str, *, dimensions: frozenset[str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.dimensions = dimensions
+
+
 class UnmatchedPatternError(InvalidOptionError):
     """A pattern of an option matches no op of the model."""
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hetpart.cli.model_options import budget_option, hardware_option, request_options, taken_request
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
 
 if TYPE_CHECKING:
+    from hetpart.errors import UnknownDimensionError
     from hetpart.plan.findings import Finding
 
 FOUND_EXIT = 1
@@ -102,12 +104,49 @@ def _found(
 
     found: list[Finding] = []
     unread: list[Finding] = []
+    absent: list[UnknownDimensionError | None] = []
     for model in asked.models:
         try:
-            found += _findings(asked, model, placing, progress)
+            own, problem = _findings_of_own_shape(asked, model, placing, progress)
         except InvalidModelError as problem:
             unread.append(unreadable(model, problem))
+        else:
+            found += own
+            absent.append(problem)
+    _refuse_absent(absent)
     return found, unread
+
+
+def _findings_of_own_shape(
+    asked: LintOptions, model: Path, placing: dict[str, Any], progress: Callable[[str], None]
+) -> tuple[Sequence[Finding], UnknownDimensionError | None]:
+    """The findings, dimensions that are another model's left out, and the problem that they are."""
+    from hetpart.config import parse_shapes
+    from hetpart.errors import UnknownDimensionError
+    from hetpart.units import OPEN
+
+    try:
+        return _findings(asked, model, placing, progress), None
+    except UnknownDimensionError as problem:
+        sizes = {name: "?" if size == OPEN else size for name, size in parse_shapes(placing["shape"]).items()}
+        known = {name: size for name, size in sizes.items() if name not in problem.dimensions}
+        return _findings(asked, model, placing | {"shape": known}, progress), problem
+
+
+def _refuse_absent(problems: Sequence[UnknownDimensionError | None]) -> None:
+    """Refuse a dimension that no model has, unless a settings file names it, which other models share."""
+    from hetpart.errors import InvalidOptionError
+
+    first = next(iter(problems), None)
+    source = click.get_current_context().get_parameter_source("shape")
+    if first is None or source is ParameterSource.DEFAULT_MAP:
+        return
+    absent = set(first.dimensions)
+    for problem in problems:
+        absent &= problem.dimensions if problem else set()
+    if absent:
+        listed = ", ".join(map(repr, sorted(absent)))
+        raise InvalidOptionError(f"{listed} is no dimension of any model given", hint=first.hint)
 
 
 def _refuse(unreadable: Sequence[Finding]) -> None:

@@ -6,11 +6,12 @@ import ast
 import operator
 import re
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import onnx
 
-from hetpart.errors import InvalidOptionError, UnboundDimensionsError
+from hetpart.errors import UnboundDimensionsError, UnknownDimensionError
 from hetpart.units import OPEN
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def bind_dimensions(model: onnx.ModelProto, bindings: Mapping[str, int]) -> dict
 
     Raises:
         UnboundDimensionsError: dimensions are left without a number.
-        InvalidOptionError: a binding names no dimension of the model.
+        UnknownDimensionError: a binding names no dimension of the model.
     """
     bound: dict[str, int] = {}
     unbound: dict[str, list[str]] = {}
@@ -72,12 +73,15 @@ def _open_dimensions(
 
 
 def _refuse_unknown(bindings: Mapping[str, int], names: set[str]) -> None:
-    for name in sorted(set(bindings) - names):
+    unknown = frozenset(bindings) - names
+    for name in sorted(unknown):
         known = ", ".join(sorted(names)) or "none"
         close = get_close_matches(name, names, 1)
         guess = f"did you mean {close[0]!r}? " if close else ""
-        raise InvalidOptionError(
-            f"the model has no dimension {name!r}", hint=f"{guess}its open dimensions are: {known}"
+        raise UnknownDimensionError(
+            f"the model has no dimension {name!r}",
+            dimensions=unknown,
+            hint=f"{guess}its open dimensions are: {known}",
         )
 
 
@@ -86,7 +90,7 @@ def _refuse_unbound(unbound: Mapping[str, list[str]], bindings: Mapping[str, int
         return
     listed = ", ".join(f"{_outcome(name, bindings)} (of {_few(where)})" for name, where in sorted(unbound.items()))
     needed = sorted({symbol for name in unbound for symbol in _needed(name)})
-    example = ",".join(f"{name}=1" for name in needed)
+    example = quote(",".join(f"{name}=1" for name in needed))
     raise UnboundDimensionsError(
         f"{len(unbound)} dimension{'s have' if len(unbound) > 1 else ' has'} no number: {listed}",
         hint=f"give the sizes it will run with, for example --shape {example}",

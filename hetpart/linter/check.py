@@ -25,7 +25,7 @@ IGNORE_KEY = "hetpart.ignore"
 """Of ``metadata_props`` on the model or on a node: codes or names that are not to be reported there, or ``ALL``."""
 POINTER_CODE, ILLEGAL_CODE = "HPG007", "HPG010"
 """Of the rules that a model file breaks which cannot be read."""
-MOST_FINDINGS = 1000
+MOST_FINDINGS = 300
 """Of one rule in one model; a last one says how many more there are."""
 MOST_LETTERS = 5000
 """Of a finding's sentence: a name in a file may be as long as the file."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import onnx
 import pytest
 from onnx import helper
@@ -94,7 +96,7 @@ def test_a_result_that_is_no_size_is_told(expression: str, bindings: dict[str, i
 def test_the_flag_to_give_suffices(name: str, flag: str) -> None:
     with pytest.raises(UnboundDimensionsError) as caught:
         bind_dimensions(model([name]), {})
-    assert caught.value.hint.endswith(f"--shape {flag}")
+    assert shlex.split(caught.value.hint)[-2:] == ["--shape", flag]
 
 
 def test_what_has_no_shape_has_no_dimension() -> None:

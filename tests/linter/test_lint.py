@@ -87,6 +87,30 @@ def test_a_model_that_cannot_be_read_is_never_accepted() -> None:
     assert "HPG003" not in Path("found.txt").read_text()
 
 
+def test_a_dimension_is_refused_only_where_no_model_has_it() -> None:
+    onnx.save(model("g (float[n] x) => (float[n] y) { [a] y = Neg (x) }"), "n.onnx")
+    onnx.save(model("g (float[m] x) => (float[m] y) { [a] y = Neg (x) }"), "w.onnx")
+    asked = ("--select", "unbound-dimension")
+    assert run("n.onnx", "w.onnx", *asked, "--shape", "n=2,m=?").exit_code == 0
+    partly = run("n.onnx", "w.onnx", *asked, "--shape", "n=2")
+    assert partly.exit_code == 1
+    assert partly.stdout.count("HPS002") == 1
+    refused = run("n.onnx", "w.onnx", *asked, "--shape", "n=2,m=2,k=2")
+    assert refused.exit_code == 2
+    assert "'k' is no dimension of any model" in refused.stderr
+    Path("hetpart.toml").write_text("shape = {n = 2, k = 2}\n")
+    assert run("n.onnx", *asked).exit_code == 0
+
+
+def test_a_hint_can_be_pasted_into_a_shell() -> None:
+    onnx.save(model("g (float[n] x) => (float[n] y) { [a] y = Neg (x) }"), "n.onnx")
+    assert "--shape n=1\n" in run("n.onnx").stdout
+    proto = onnx.load("n.onnx")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch<i>"
+    onnx.save(proto, "n.onnx")
+    assert "--shape 'batch<i>=1'\n" in run("n.onnx").stdout
+
+
 def test_an_unknown_rule_names_the_nearest() -> None:
     assert "did you mean dead-node" in run("m.onnx", "--select", "dead-nodes").stderr
 
