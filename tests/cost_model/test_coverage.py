@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import onnx
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from hetpart.cost_model.formulas.table import CONTRIB, flops, whole
 from hetpart.cost_model.kernels import FACTS
@@ -14,9 +15,15 @@ WITHOUT_FORMULA = {
 }
 CONTRIB_WITHOUT_FORMULA = {
     "a whole search in one op: how often it runs its subgraphs only a run can tell": (
-        "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch",
+        "BeamSearch",
+        "GreedySearch",
+        "Sampling",
+        "WhisperBeamSearch",
     ),
     "of one model of its time; no exporter or optimiser writes it": ("AttnLSTM", "Tokenizer", "WordConvEmbedding"),
+}
+COMPILED = {
+    "a graph that another tool has compiled: what is in it nothing here can read": ("EPContext", "Snpe"),
 }  # fmt: skip
 """Why, and the ops. They are charged as any unknown op: all read, all written, some flops an element."""
 
@@ -32,6 +39,16 @@ def test_what_onnx_runtime_adds_has_formulas_but_for_the_ones_listed_here():
     covered = {*flops.keys(), *whole.keys()}
     missing = {(domain, name) for domain, ops in known.items() for name in ops} - covered
     assert missing == {(CONTRIB, name) for names in CONTRIB_WITHOUT_FORMULA.values() for name in names}
+
+
+def test_all_that_onnx_runtime_defines_in_its_domain_has_formulas_but_for_the_ones_listed_here():
+    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    defined = {(schema.domain, schema.name) for schema in schemas if schema.domain == CONTRIB}
+    listed = {
+        (CONTRIB, name) for table in (CONTRIB_WITHOUT_FORMULA, COMPILED) for ops in table.values() for name in ops
+    }
+    assert defined >= {(CONTRIB, "FusedMatMul"), *listed}
+    assert defined - {*flops.keys(), *whole.keys()} == listed
 
 
 def test_the_walk_saw_the_standard_operators():

@@ -142,6 +142,18 @@ def test_mixture_reads_the_experts_it_uses():
     assert work.bytes_read == (2 * hidden + 2 * experts) * 4 + 4 * one_expert * 4
 
 
+def test_fused_products_of_packed_weights_are_those_of_one_after_the_other():
+    def product(columns: int) -> float:
+        graph = single("MatMulNBits", [((4, 64), F32)], (4, columns), domain="com.microsoft", K=64, N=columns)
+        return _work(graph).flops
+
+    outs = [(4, 64), (4, 32), (4, 32)]
+    heads = single("MatMulNBitsQkv", [((4, 64), F32)], outs, domain="com.microsoft", K=64, Nq=64, Nkv=32)
+    assert _work(heads).flops == product(64) + 2 * product(32)
+    gated = single("MatMulNBitsMlp", [((4, 64), F32)], (4, 128), domain="com.microsoft", K=64, N=128)
+    assert 2 * product(128) < _work(gated).flops < 2.1 * product(128)
+
+
 @pytest.mark.parametrize("op_type", ["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"])
 def test_views_and_metadata_do_nothing(op_type):
     assert _work(single(op_type, [((100, 100), F32)], (10_000,))) == NO_WORK

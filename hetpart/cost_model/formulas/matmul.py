@@ -5,6 +5,8 @@ from __future__ import annotations
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, flops
 
+GATED = 6.0
+"""Of each element, for the activation of the gate and the product with it."""
 QUANTIZED_A = ("QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul")
 
 
@@ -49,6 +51,22 @@ def _packed_weight_matmul(o: Operands) -> float:
     inner = o.integer("K", inner_dimension(o))
     columns = o.integer("N", o.output_shape()[-1] if o.output_shape() else 1)
     return 2.0 * o.output_numel() * inner + 2.0 * inner * columns
+
+
+@flops("MatMulNBitsMlp", domain=CONTRIB)
+def _packed_gate(o: Operands) -> float:
+    """Gate and values of a feed-forward layer, from weights that are unpacked, and their product on top."""
+    inner, columns = o.integer("K", inner_dimension(o)), o.integer("N", 1)
+    return 2 * (2.0 * o.output_numel() * inner + 2.0 * inner * columns) + GATED * o.output_numel()
+
+
+@flops("MatMulNBitsQkv", domain=CONTRIB)
+def _packed_projections(o: Operands) -> float:
+    """Queries, keys and values, from weights that are unpacked."""
+    inner = o.integer("K", inner_dimension(o))
+    columns = o.integer("Nq", 1) + 2 * o.integer("Nkv", 1)
+    rows = o.numel(0) // max(1, inner_dimension(o))
+    return 2.0 * inner * columns * (rows + 1)
 
 
 @flops("Det")

@@ -24,7 +24,7 @@ from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
 IN_PLACE = frozenset({
-    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "MoE", "Relu", "Selu",
+    "BitCast", "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "MoE", "Relu", "Selu",
     "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
 })  # fmt: skip
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
