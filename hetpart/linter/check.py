@@ -47,7 +47,16 @@ def unreadable(model: Path, problem: InvalidModelError) -> Finding:
     """The finding that a model file is which cannot be read, whatever is selected: no rule can be asked about it."""
     code = POINTER_CODE if problem.hint == LFS_HINT else ILLEGAL_CODE
     (rule,) = (rule for rule in all_rules() if rule.code == code)
-    return Finding(rule.code, rule.name, rule.severity, str(model), problem.message, problem.hint, anchor="")
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        severity=rule.severity,
+        path=str(model),
+        message=problem.message,
+        hint=problem.hint,
+        anchor="",
+        explanation=rule.documentation,
+    )
 
 
 def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:
@@ -84,6 +93,7 @@ def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
         anchor=_shortened(mark.anchor or _anchor(mark.op, subject), _MOST_NAME_LETTERS),
         op=_shortened(mark.op, _MOST_NAME_LETTERS),
         source=None if node is None else source_in(_stack(node), Path.cwd()),
+        explanation=rule.documentation,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 _NUMBERED = re.compile(r"[^./]*_\d+")
@@ -51,6 +51,8 @@ class Finding:
     """What it speaks of, by a name that a re-export keeps where there is one: module path, op, weight or value."""
     op: str = ""
     source: SourceLine | None = None
+    explanation: str = field(default="", repr=False, compare=False)
+    """The rule's documentation, in Markdown, its first line the summary."""
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -111,6 +111,14 @@ def test_a_hint_can_be_pasted_into_a_shell() -> None:
     assert "--shape 'batch<i>=1'\n" in run("n.onnx").stdout
 
 
+def test_sarif_explains_its_rules() -> None:
+    (told,) = json.loads(run("m.onnx", "--format", "sarif").stdout)["runs"][0]["tool"]["driver"]["rules"]
+    (known,) = (rule for rule in all_rules() if rule.code == "HPG003")
+    assert told["help"]["markdown"] == known.documentation
+    assert told["fullDescription"]["text"].startswith(known.summary)
+    assert "Use instead" not in run("m.onnx", "--format", "json").stdout
+
+
 def test_an_unknown_rule_names_the_nearest() -> None:
     assert "did you mean dead-node" in run("m.onnx", "--select", "dead-nodes").stderr
 

@@ -15,6 +15,8 @@ from hetpart.report.findings.place import from_here
 
 Tree = dict[str, object]
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_MOST_LETTERS = 900
+"""Of a rule's summary: code scanning takes 1024 of a description."""
 _LEVELS: Mapping[Severity, str] = MappingProxyType(
     {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 )
@@ -36,12 +38,14 @@ def as_sarif(findings: Sequence[Finding]) -> str:
 
 def _rule(found: Finding) -> Tree:
     text = f"{found.rule.replace('-', ' ')}".capitalize() + "."
+    told = f"`hetpart rule {found.code}` explains it."
+    summary = found.explanation.partition("\n")[0] or text
     return {
         "id": found.code,
         "name": "".join(word.capitalize() for word in found.rule.split("-")),
         "shortDescription": {"text": text},
-        "fullDescription": {"text": f"{text} `hetpart rule {found.code}` explains it."},
-        "help": {"text": f"`hetpart rule {found.code}` explains the rule."},
+        "fullDescription": {"text": f"{summary[:_MOST_LETTERS]} {told}"},
+        "help": {"text": found.explanation or told, "markdown": found.explanation or told},
         "defaultConfiguration": {"level": _LEVELS[found.severity]},
     }
 
