@@ -49,6 +49,16 @@ def chain(op_type: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
+@pytest.mark.parametrize("opset", [10, 13])
+def test_a_dropout_whose_mask_is_read_copies(opset: int, tmp_path: Path) -> None:
+    model = chain("Dropout")
+    model.graph.node[1].output.append("mask")
+    model.graph.output.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, [128, 64]))
+    model.opset_import[0].version = opset
+    nodes = profiled_nodes(model, {"x": np.ones((64, 128), np.float32)}, tmp_path)
+    assert predicted_peak(model) == measured_peak(nodes)
+
+
 def test_every_op_called_in_place_is_tried() -> None:
     assert IN_PLACE == ALIKE | OF_SEVERAL
 

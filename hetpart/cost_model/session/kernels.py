@@ -283,7 +283,7 @@ class _Session:
             return Made(plain.value, plain.nbytes, product_form(members, self.graph) or plain.form, seen=plain.form)
         first = self.simple.value(first)
         flows = not self.graph.values[first].is_constant
-        if flows and last.op_type in VIEWS:
+        if flows and last.op_type in VIEWS - {"Dropout"}:  # one that is left, for its mask, copies
             return Made(plain.value, plain.nbytes, plain.form, view_of=first)
         return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and self._overwrites(last) else ())
 
