@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         InvalidOptionError,
         MismatchError,
         UnboundDimensionsError,
+        UnknownDimensionError,
         UnmatchedPatternError,
     )
     from hetpart.frontend.pins import pin
@@ -62,6 +63,7 @@ __all__ = [
     "Session",
     "SweptModel",
     "UnboundDimensionsError",
+    "UnknownDimensionError",
     "UnmatchedPatternError",
     "__version__",
     "annotate",
