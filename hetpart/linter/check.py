@@ -71,7 +71,7 @@ def _of_rule(rule: Rule, subject: Subject) -> Iterator[Finding]:
 def _marks(rule: Rule, subject: Subject) -> Iterator[Mark]:
     try:
         yield from rule.check(subject)
-    except Exception as error:
+    except Exception as error:  # a rule of another package may raise anything
         if rule.is_own:
             raise
         raise HetpartError(

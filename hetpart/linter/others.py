@@ -24,7 +24,7 @@ def enter_others() -> None:
 def _load(entry: EntryPoint) -> None:
     try:
         entry.load()
-    except Exception as error:
+    except Exception as error:  # what another package does on import may raise anything
         package = entry.dist.name if entry.dist else "a package"
         raise HetpartError(
             f"the rules {entry.value!r} of {package} cannot be loaded: {type(error).__name__}: {error}",
