@@ -124,6 +124,13 @@ def _illegal(ground: Ground) -> Planted:
     return Planted(copy.write())
 
 
+@plants("unknown-rule-ignored")
+def _unknown_rule(ground: Ground) -> Planted:
+    copy = ground.copy("unknown-rule")
+    copy.proto.metadata_props.add(key="hetpart.ignore", value=f"{PREFIX}_rule")
+    return Planted(copy.write())
+
+
 @plants("unknown-shape")
 def _unknown(ground: Ground) -> Planted:
     copy = ground.copy("unknown")

@@ -31,6 +31,7 @@ from benchmarks.table import Cell, figure, print_table
 from hetpart.cost_model import calibrated
 from hetpart.errors import HetpartError
 from hetpart.linter.rule import all_rules
+from hetpart.plan.findings import Severity
 
 COLUMNS: Mapping[str, Cell] = {
     "rule": figure("rule"),
@@ -135,19 +136,25 @@ def backend_models() -> dict[str, Any]:
     from tests.conformance.collected import collected_models
 
     warnings.simplefilter("ignore")  # NumPy warns inside the reference evaluator that makes ONNX's test data
-    start, found, refused, raised = perf_counter(), dict[str, int](), 0, dict[str, str]()
+    start, found, errors = perf_counter(), dict[str, int](), dict[str, list[str]]()
+    refused, raised = 0, dict[str, str]()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ONNX_HOME"] = folder
         models = collected_models()
         for test, model in models.items():
             try:
-                for finding in hetpart.lint(model, hardware=HARDWARE):
-                    found[finding.rule] = found.get(finding.rule, 0) + 1
+                findings = hetpart.lint(model, hardware=HARDWARE)
             except HetpartError:
                 refused += 1
             except Exception as error:  # noqa: BLE001 - that is what is looked for
                 raised[test] = f"{type(error).__name__}: {error}"
-    row = {"models": len(models), "refused": refused, "raised": raised, "found": dict(sorted(found.items()))}
+            else:
+                for finding in findings:
+                    found[finding.rule] = found.get(finding.rule, 0) + 1
+                    if finding.severity is Severity.ERROR:
+                        errors.setdefault(test, []).append(f"{finding.rule}: {finding.message}")
+    counted = dict(sorted(found.items()))
+    row = {"models": len(models), "refused": refused, "raised": raised, "found": counted, "errors": errors}
     say(f"lint_seeded: onnx.backend.test: {row}")
     return {**row, "seconds": round(perf_counter() - start, 1)}
 

@@ -12,8 +12,8 @@ from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.graph.external import LFS_HINT
 from hetpart.graph.provenance import STACK_TRACE, scope_of
 from hetpart.linter.rule import Mark, Rule, all_rules
-from hetpart.linter.select import entries
 from hetpart.linter.source import source_in
+from hetpart.linter.suppression import is_ignored, of_model, of_node
 from hetpart.plan.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hetpart.linter.subject import Subject
 
-IGNORE_KEY = "hetpart.ignore"
-"""Of ``metadata_props`` on the model or on a node: codes or names that are not to be reported there, or ``ALL``."""
 POINTER_CODE, ILLEGAL_CODE = "HPG007", "HPG010"
 """Of the rules that a model file breaks which cannot be read."""
 MOST_FINDINGS = 300
@@ -36,8 +34,8 @@ MOST_COUNTED = 100_000
 
 def findings(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
     """What ``rules`` find, the worst first; those that need a stage which ``subject`` lacks find nothing."""
-    ignored = _ignored(subject.proto.metadata_props)
-    asked = [rule for rule in rules if rule.stage <= subject.stage and not _is_ignored(rule, ignored)]
+    ignored = of_model(subject)
+    asked = [rule for rule in rules if rule.stage <= subject.stage and not is_ignored(rule, ignored)]
     found = [finding for rule in asked for finding in _of_rule(rule, subject)]
     order = tuple(Severity)
     return sorted(found, key=lambda finding: (order.index(finding.severity), finding.code))
@@ -82,7 +80,7 @@ def _marks(rule: Rule, subject: Subject) -> Iterator[Mark]:
 
 
 def _finding(rule: Rule, mark: Mark, subject: Subject) -> Finding:
-    node = subject.nodes.get(mark.op)
+    node = subject.node_of(mark.op, mark.anchor)
     return Finding(
         code=rule.code,
         rule=rule.name,
@@ -105,7 +103,7 @@ def _anchor(op: str, subject: Subject) -> str:
     """The module an op belongs to, which a re-export keeps; its name where none is known."""
     if not op:
         return ""
-    known, node = subject.ops.get(op), subject.nodes.get(op)
+    known, node = subject.ops.get(op), subject.node_of(op)
     scope = known.scope if known is not None else scope_of(node) if node is not None else ""
     return scope or op
 
@@ -115,13 +113,5 @@ def _stack(node: onnx.NodeProto) -> str:
 
 
 def _is_suppressed(rule: Rule, mark: Mark, subject: Subject) -> bool:
-    node = subject.nodes.get(mark.op)
-    return node is not None and _is_ignored(rule, _ignored(node.metadata_props))
-
-
-def _ignored(properties: Sequence[onnx.StringStringEntryProto]) -> tuple[str, ...]:
-    return entries(entry.value for entry in properties if entry.key == IGNORE_KEY)
-
-
-def _is_ignored(rule: Rule, ignored: Sequence[str]) -> bool:
-    return any(entry in ("ALL", rule.name) or rule.code.startswith(entry) for entry in ignored)
+    node = subject.node_of(mark.op, mark.anchor)
+    return node is not None and is_ignored(rule, of_node(node))

@@ -30,17 +30,18 @@ class Selection:
             InvalidOptionError: an entry speaks of no rule.
         """
         for entry in (*self.select, *self.extend, *self.ignore):
-            _require_known(entry, rules)
+            if not is_known(entry, rules):
+                raise InvalidOptionError(f"{entry!r} is no rule", hint=nearest(entry, rules))
         return tuple(rule for rule in rules if self._takes(rule))
 
     def _takes(self, rule: Rule) -> bool:
-        wanted = max((_weight(entry, rule) for entry in (*self.select, *self.extend)), default=0)
+        wanted = max((weight(entry, rule) for entry in (*self.select, *self.extend)), default=0)
         if not wanted and not self.select and rule.default:
             wanted = 1
-        return wanted > max((_weight(entry, rule) for entry in self.ignore), default=0)
+        return wanted > max((weight(entry, rule) for entry in self.ignore), default=0)
 
 
-def _weight(entry: str, rule: Rule) -> int:
+def weight(entry: str, rule: Rule) -> int:
     """How closely ``entry`` speaks of ``rule``; 0 where it does not."""
     if entry == ALL:
         return 1
@@ -49,13 +50,17 @@ def _weight(entry: str, rule: Rule) -> int:
     return len(entry) if entry and rule.code.startswith(entry) else 0
 
 
-def _require_known(entry: str, rules: Sequence[Rule]) -> None:
-    if any(_weight(entry, rule) for rule in rules):
-        return
+def is_known(entry: str, rules: Sequence[Rule]) -> bool:
+    """Whether ``entry`` speaks of any of ``rules``."""
+    return any(weight(entry, rule) for rule in rules)
+
+
+def nearest(entry: str, rules: Sequence[Rule]) -> str:
+    """What may have been meant by an ``entry`` that speaks of none of ``rules``, as a hint says it."""
     near = get_close_matches(entry, [*(rule.name for rule in rules), *(rule.code for rule in rules)], 3)
     meant = f"did you mean {', '.join(near)}? " if near else ""
     families = ", ".join(f"{code} ({name})" for code, name in FAMILIES.items())
-    raise InvalidOptionError(f"{entry!r} is no rule", hint=f"{meant}families are {families}; `hetpart rule` lists all")
+    return f"{meant}families are {families}; `hetpart rule` lists all"
 
 
 def entries(texts: Iterable[str]) -> tuple[str, ...]:

@@ -70,9 +70,26 @@ class Subject:
         return self.plan
 
     @cached_property
+    def all_nodes(self) -> Sequence[onnx.NodeProto]:
+        """The file's nodes, those inside others too."""
+        return list(all_nodes(self.proto.graph.node))
+
+    @cached_property
     def nodes(self) -> Mapping[str, onnx.NodeProto]:
         """The file's nodes by name, those inside others too."""
-        return {node.name: node for node in all_nodes(self.proto.graph.node) if node.name}
+        return {node.name: node for node in self.all_nodes if node.name}
+
+    @cached_property
+    def makers(self) -> Mapping[str, onnx.NodeProto]:
+        """The file's nodes by the values that they make."""
+        return {name: node for node in self.all_nodes for name in node.output if name}
+
+    def node_of(self, op: str, value: str = "") -> onnx.NodeProto | None:
+        """The node that makes what the imported op ``op`` makes, or else has that name, or else makes ``value``."""
+        known = self.ops.get(op)
+        made = [self.graph.values[result].name for result in known.results] if known is not None else []
+        found = next((self.makers[name] for name in made if name in self.makers), None)
+        return found or self.nodes.get(op) or self.makers.get(value)
 
     @cached_property
     def uses(self) -> Sequence[Sequence[str]]:

@@ -13,7 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.runtime.models import model
 
-Make = Callable[[Path], onnx.ModelProto | Path]
+Made = onnx.ModelProto | Path
+Make = Callable[[Path], Made]
+Asked = tuple[Made, Mapping[str, Any]]
+"""A model, and the options that it is linted with."""
+Options = Mapping[str, Any] | Callable[[Made], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +26,18 @@ class Pair:
 
     bad: Make
     good: Make
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    good_options: Mapping[str, Any] | None = None
+    options: Options = field(default_factory=dict[str, Any])
+    good_options: Options | None = None
+
+    def asked_of_bad(self, folder: Path) -> Asked:
+        return _asked(self.bad(folder), self.options)
+
+    def asked_of_good(self, folder: Path) -> Asked:
+        return _asked(self.good(folder), self.options if self.good_options is None else self.good_options)
+
+
+def _asked(made: Made, options: Options) -> Asked:
+    return made, options(made) if callable(options) else options
 
 
 def text(graph: str, *, opset: int = 21) -> Make:
@@ -101,6 +115,17 @@ def renamed(graph: str) -> Make:
     return make
 
 
+def ignoring(entry: str) -> Make:
+    """A model whose second node says that ``entry`` is not to be reported of it."""
+
+    def make(_: Path) -> onnx.ModelProto:
+        proto = model(CHAIN)
+        proto.graph.node[1].metadata_props.add(key="hetpart.ignore", value=entry)
+        return proto
+
+    return make
+
+
 def redeclared(shape: list[int]) -> Make:
     """A model that declares ``shape`` for a value of two floats."""
 
@@ -156,6 +181,7 @@ PAIRS: Mapping[str, Pair] = {
     "illegal-graph": Pair(
         text("g (float[2] x) => (float[2] y) { [a] y = Neg (nowhere) }"), text(CHAIN)
     ),
+    "unknown-rule-ignored": Pair(ignoring("HPG003,dead_node"), ignoring("HPG003,dead-node,HPM,ALL")),
     "unknown-shape": Pair(custom(""), custom("<float[2] h>")),
     "unbound-dimension": Pair(
         text("g (float[n] x) => (float[n] y) { [a] y = Neg (x) }"),
@@ -192,4 +218,4 @@ PAIRS: Mapping[str, Pair] = {
         L4 | {"budget": "1GB"},
     ),
 }  # fmt: skip
-"""By rule."""
+"""By rule; those of plans stand in ``plan_models.py``."""

@@ -147,6 +147,12 @@ def test_junit_counts_what_fails() -> None:
     assert len(root.findall(".//failure")) == 2
 
 
+def test_junit_has_a_test_that_passes_where_nothing_is_found() -> None:
+    (suite,) = ElementTree.fromstring(FORMATS["junit"](()))
+    assert (suite.get("tests"), suite.get("failures"), len(suite.findall("testcase"))) == ("1", "0", 1)
+    assert not list(suite.iter("failure"))
+
+
 def test_markdown_has_a_row_for_each_and_no_markup_of_names() -> None:
     lines = FORMATS["markdown"](FOUND).splitlines()
     rows = [line for line in lines if line.startswith("| ") and "severity" not in line]

@@ -196,14 +196,6 @@ def test_a_name_as_long_as_a_file_is_shortened() -> None:
     assert len(found.op) < 2000
 
 
-def test_a_model_says_itself_what_is_not_to_be_reported() -> None:
-    proto = model(DEAD)
-    proto.graph.node[1].metadata_props.add(key="hetpart.ignore", value="HPG003")
-    assert [found.op for found in hetpart.lint(proto, select="dead-node")] == ["c"]
-    proto.metadata_props.add(key="hetpart.ignore", value="dead-node")
-    assert hetpart.lint(proto, select="dead-node") == []
-
-
 def test_findings_are_written_to_a_file() -> None:
     answer = run("m.onnx", "--format", "json", "--output", "found.json")
     assert answer.exit_code == 1

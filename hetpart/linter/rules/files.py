@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.external import LFS_HINT, lfs_pointers, weight_problems
-from hetpart.linter.rule import Mark, Stage, rule
+from hetpart.linter.rule import Mark, Stage, all_rules, rule
+from hetpart.linter.select import is_known, nearest
+from hetpart.linter.suppression import of_every_node, of_model
 from hetpart.plan.findings import Severity
+from hetpart.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import onnx
 
     from hetpart.linter.subject import Subject
 
@@ -114,3 +119,39 @@ def illegal_graph(subject: Subject) -> Iterator[Mark]:
     pointers = lfs_pointers(subject.locations, subject.loaded.folder)
     if next(missing, None) is None and next(pointers, None) is None:
         yield Mark(subject.problem.message, hint=subject.problem.hint)
+
+
+@rule(
+    "HPG011", "unknown-rule-ignored", Severity.WARNING, Stage.FILE,
+    hint="correct it or take it out, or install the package whose rule it is; `hetpart rule` lists all",
+)  # fmt: skip
+def unknown_rule_ignored(subject: Subject) -> Iterator[Mark]:
+    """A `hetpart.ignore` in the model that names no rule.
+
+    ## What it does
+    Compares what `hetpart.ignore` says, on the model, its graph and its nodes, with the rules that there are.
+
+    ## Why is this bad
+    It suppresses nothing. What was meant to be left out is reported, or will be once it is found.
+
+    ## Example
+    `hetpart.ignore` with the value `dead_node`
+
+    ## Use instead
+    `dead-node`, or `HPG003`
+    """
+    rules = all_rules()
+    places: dict[str, list[onnx.NodeProto | None]] = {entry: [None] for entry in of_model(subject)}
+    for node, ignored in of_every_node(subject):
+        for entry in ignored:
+            places.setdefault(entry, []).append(node)
+    for entry, (first, *others) in places.items():
+        if not is_known(entry, rules):
+            more = f" and {format_count(len(others), 'node')} more" if others else ""
+            where = "the model" if first is None else f"{first.op_type} {first.name!r}"
+            yield Mark(
+                f"{entry!r}, which {where}{more} would have ignored, is no rule",
+                anchor="" if first is None or first.name else next(iter(first.output), ""),
+                op="" if first is None else first.name,
+                hint=nearest(entry, rules),
+            )

@@ -107,7 +107,9 @@ def dead_node(subject: Subject) -> Iterator[Mark]:
     ends = [node for node in dead if read.isdisjoint(node.output)]
     for node in ends:
         only = f"; {format_count(len(dead), 'node')} in all serve nothing else" if len(ends) == 1 < len(dead) else ""
-        yield Mark(f"{_named(node)} makes {_quoted(node.output)}, which nothing reads{only}", op=node.name)
+        yield Mark(
+            f"{_named(node)} makes {_quoted(node.output)}, which nothing reads{only}", anchor=_value(node), op=node.name
+        )
 
 
 @rule(
@@ -214,6 +216,11 @@ def _live(subject: Subject) -> set[int]:
 
 def _returned(graph: onnx.GraphProto) -> set[str]:
     return {output.name for output in graph.output}
+
+
+def _value(node: onnx.NodeProto) -> str:
+    """What stands for a node without a name: a value that it makes."""
+    return "" if node.name else next(filter(None, node.output), "")
 
 
 def _named(node: onnx.NodeProto) -> str:

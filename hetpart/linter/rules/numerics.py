@@ -51,7 +51,11 @@ def constant_near_exporter_epsilon(subject: Subject) -> Iterator[Mark]:
     for node in sums:
         if not small.isdisjoint(node.input):
             which = next(name for name in node.input if name in small)
-            yield Mark(f"{node.op_type} {node.name!r} adds the constant {which!r} of at most 1e-7", op=node.name)
+            yield Mark(
+                f"{node.op_type} {node.name!r} adds the constant {which!r} of at most 1e-7",
+                anchor="" if node.name else node.output[0],
+                op=node.name,
+            )
 
 
 def _constants(subject: Subject, wanted: set[str]) -> Iterator[tuple[str, float]]:

@@ -68,6 +68,8 @@
   };
   const cell = (column, row) => {
     const made = element("td", column.style);
+    made.setAttribute("role", "cell");
+    made.dataset.label = column.label;
     if (column.mark) {
       const place = deviceOf(row) % MARKS.length;
       const mark = element("span", `mark d${place}`, MARKS[place]);
@@ -82,6 +84,7 @@
   const draw = () => {
     const rows = found.slice(0, state.shown).map((row) => {
       const made = element("tr");
+      made.setAttribute("role", "row");
       made.append(...columns.map((column) => cell(column, row)));
       return made;
     });
@@ -118,6 +121,7 @@
 
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, place) => {
+    columns[place].label = head.textContent;
     const button = element("button", "", head.textContent);
     button.type = "button";
     button.addEventListener("click", () => {

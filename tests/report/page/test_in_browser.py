@@ -186,6 +186,34 @@ def test_reasons_wrap_in_view_and_types_stay_whole(browser: Browser, tmp_path: P
     assert page.value(LINES) == [1] * 2 * len(decisions)
 
 
+CARDS = """[...document.querySelectorAll("#ops-table tbody tr, #ops-table tbody td, #ops-table th button")].map((e) => {
+  const box = e.getBoundingClientRect();
+  return box.left >= 0 && box.right <= innerWidth && e.scrollWidth <= e.clientWidth + 1;
+})"""
+HEADED = """[...document.querySelectorAll("#ops-table tbody tr:first-child td")]
+  .map((e) => getComputedStyle(e, "::before").content)"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 800])
+def test_on_a_phone_every_op_is_a_card_in_view(browser: Browser, tmp_path: Path, width: int) -> None:
+    decisions = tuple(replace(one, op=f"/encoder/layer.0/{one.op}", reason=REASON) for one in PLAN.decisions)
+    write_page(Evidence(replace(PLAN, decisions=decisions)), tmp_path / "page.html")
+    page = browser.page()
+    page.resize(width)
+    page.open(tmp_path / "page.html")
+    assert page.value("document.querySelector('#ops .scroll').scrollWidth") <= width
+    cells = page.value(CARDS)
+    assert len(cells) == 10 * len(decisions) + 9
+    assert all(cells)
+    heads = ("", "type", "device", "#", "predicted", "elsewhere", "bytes", "FLOP/B", "")
+    assert page.value(HEADED) == [f'"{head} "' if head else "none" for head in heads]
+    roles = [node["role"]["value"] for node in page.call("Accessibility.getFullAXTree")["nodes"] if "role" in node]
+    assert roles.count("columnheader") >= 9
+    focus(page, "#ops-table th:nth-child(1) button")
+    page.press("Enter")
+    assert rows(page, 0) == sorted(one.op for one in decisions)
+
+
 def test_the_legend_of_all_bars_has_no_device_s_colour(page: Page) -> None:
     swatches = "[...document.querySelectorAll('.bars .swatch.fill')].map(e => getComputedStyle(e).backgroundColor)"
     faint = page.value("getComputedStyle(document.querySelector('.dim')).color")
