@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hetpart.plan.edges import OpEdge
-from hetpart.plan.model import Decision
+from hetpart.plan.model import Decision, Transfer
 from hetpart.report.exports.exported import Exported, decisions_by_op, own_seconds
 from hetpart.units import format_bytes, format_seconds
 
@@ -28,10 +28,15 @@ def node_data(exported: Exported) -> Mapping[str, str]:
     devices = {one.op: {"value": one.device, "bgColor": exported.fill(one.device)} for one in decisions}
     return {
         "device.json": _written({graph: {"name": "hetpart device", "results": devices}}),
-        "seconds.json": _shaded(graph, "hetpart seconds", {one.op: own_seconds(one) for one in decisions}),
+        "seconds.json": _shaded(graph, "hetpart µs", {one.op: _microseconds(one) for one in decisions}),
         "bytes.json": _shaded(graph, "hetpart bytes moved", {one.op: one.bytes_moved for one in decisions}),
         "copies.json": _written(_overlays(exported)),
     }
+
+
+def _microseconds(decision: Decision) -> float:
+    """As few digits as a narrow column shows."""
+    return float(f"{1e6 * own_seconds(decision):.4g}")
 
 
 def _shaded(graph: str, name: str, figures: Mapping[str, float]) -> str:
@@ -46,8 +51,7 @@ def _written(content: object) -> str:
 def _overlays(exported: Exported) -> dict[str, Any]:
     """An overlay for every direction that is copied in; the caller's inputs and outputs have no node to start from."""
     decisions = decisions_by_op(exported.plan)
-    labels = {copy.value: f"{format_bytes(copy.nbytes)}, {format_seconds(copy.seconds)}"
-              for copy in exported.plan.transfers}  # fmt: skip
+    labels = {copy.value: _label(copy) for copy in exported.plan.transfers}
     crossing: dict[tuple[str, str], list[OpEdge]] = defaultdict(list)
     for edge in exported.ops.edges:
         ends = [decisions.get(edge.source), decisions.get(edge.target)]
@@ -66,6 +70,11 @@ def _overlays(exported: Exported) -> dict[str, Any]:
         for number, ((source, target), edges) in enumerate(sorted(crossing.items()))
     ]
     return {"type": "edge_overlays", "name": "hetpart copies", "overlays": overlays}
+
+
+def _label(copy: Transfer) -> str:
+    """In ASCII: on a letter that its font lacks, as µ, Model Explorer draws none of the overlay."""
+    return f"{format_bytes(copy.nbytes)}, {format_seconds(copy.seconds)}".replace("µ", "u")
 
 
 def _cross(ends: Sequence[Decision | None]) -> bool:

@@ -33,20 +33,25 @@ def _metadata(decision: Decision) -> Iterator[_Entry]:
 
 
 def _metrics(decision: Decision) -> Iterator[_Entry]:
-    figures = {
-        "seconds": own_seconds(decision),
+    figures = {  # names that its narrow column shows whole
+        "seconds": _rounded(own_seconds(decision)),
         "flops": decision.flops,
-        "bytes_moved": decision.bytes_moved,
-        "weight_bytes": decision.weight_bytes,
+        "bytes": decision.bytes_moved,
+        "weights": decision.weight_bytes,
     }
     return (_entry("node", decision.op, name, value) for name, value in figures.items())
 
 
+def _rounded(seconds: float) -> float:
+    """As the metadata of nodes has them."""
+    return float(f"{seconds:.6g}")
+
+
 def _of_model(exported: Exported) -> Iterator[_Entry]:
     plan = exported.plan
-    yield _entry("model", "", "seconds", predicted_run(plan).seconds)
+    yield _entry("model", "", "seconds", _rounded(predicted_run(plan).seconds))
     for use in plan.devices:
-        yield _entry("model", "", f"peak_bytes.{use.device}", use.peak_bytes)
+        yield _entry("model", "", f"peak.{use.device}", use.peak_bytes)
 
 
 def _entry(kind: str, target: str, name: str, value: float | str) -> _Entry:

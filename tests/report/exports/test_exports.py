@@ -228,6 +228,9 @@ def test_model_explorer_gets_data_of_every_node_and_the_copies_as_edges(bundle: 
     }
     crossing = {(a, b) for a, b in PARTITIONED.graph.to_networkx().edges() if devices[a] != devices[b]}
     assert found == crossing != set()
+    labels = [edge["label"] for overlay in files["copies.json"]["overlays"] for edge in overlay["edges"]]
+    assert all(label.isascii() for label in labels)  # on another letter its renderer throws, and draws no overlay
+    assert any(label.endswith(" us") for label in labels)
 
 
 def test_ops_of_the_bundle_are_connected_as_those_of_the_model() -> None:
