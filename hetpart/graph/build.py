@@ -10,7 +10,7 @@ import onnx
 from hetpart.errors import InvalidModelError
 from hetpart.graph.estimates import estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
-from hetpart.graph.legality import captured
+from hetpart.graph.listing import Kind, ListedNode, captured, listed_nodes
 from hetpart.graph.provenance import provenance_of
 from hetpart.graph.sequences import Maker, Parts, made_parts, states_of
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
@@ -35,6 +35,26 @@ _PLAIN_ATTRIBUTES: dict[int, Callable[[onnx.AttributeProto], Attribute]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """What a type says of a value."""
+
+    kind: ValueKind
+    dtype: str
+    shape: Shape | None
+    nbytes: int | None
+    """``None`` where a dimension is unknown."""
+
+    @classmethod
+    def of(cls, type_: onnx.TypeProto) -> _Description:
+        kind, dtype, shape = kind_of(type_), dtype_of(type_), shape_of(type_)
+        sizes = None if kind is not ValueKind.TENSOR or shape is None or None in shape else shape
+        return cls(kind, dtype, shape, None if sizes is None else nbytes_of(dtype, [size or 0 for size in sizes]))
+
+
+_NOTHING_KNOWN = _Description(ValueKind.TENSOR, "", None, None)
+
+
 @dataclass(slots=True)
 class GraphBuilder:
     """Gathers values and ops by name, ids in the order they come."""
@@ -52,31 +72,35 @@ class GraphBuilder:
     """Of the sequences, bytes of each tensor in them, as far as they are known."""
     makers: dict[Hashable, int] = field(default_factory=dict[Any, Any])
     """The derived weights that ops make, by what those do."""
-    _descriptions: dict[int, tuple[ValueKind, str, Shape | None]] = field(default_factory=dict[Any, Any])
+    _descriptions: dict[int, _Description] = field(default_factory=dict[int, _Description])
     """By the identity of a type, of those in ``types``."""
+    _options: dict[Kind, Mapping[str, Attribute]] = field(default_factory=dict[Any, Any])
+    """Attributes of nodes by their kind."""
 
     def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[Value] = ()) -> int:
         """Id of the value called ``name``, which is made now if it is new."""
         if name in self.ids:
             return self.ids[name]
-        kind, dtype, shape = self._described(name)
-        parts = self.parts.get(name) if kind is ValueKind.SEQUENCE else None
-        size = self._nbytes(name, kind, dtype, shape, inputs) if parts is None else sum(parts)
+        known = self._described(name)
+        parts = self.parts.get(name) if known.kind is ValueKind.SEQUENCE else None
+        size = self._nbytes(name, known, inputs) if parts is None else sum(parts)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
         content = self._content(name) if role in (ValueRole.WEIGHT, ValueRole.DERIVED) else None
-        made = Value(len(self.values), name, kind, role, dtype, shape, producer, size, sources, parts, content)
+        made = Value(
+            len(self.values), name, known.kind, role, known.dtype, known.shape, producer, size, sources, parts, content
+        )
         self.values.append(made)
         self.ids[name] = made.id
         return made.id
 
-    def match(self, node: onnx.NodeProto) -> None:
-        """Note which derived weight the one that ``node`` makes equals, where an op before does the same."""
-        made = self.ids.get(node.output[0]) if len(node.output) == 1 and node.input else None
+    def match(self, listed: ListedNode) -> None:
+        """Note which derived weight the one that a node makes equals, where an op before does the same."""
+        made = self.ids.get(listed.outputs[0]) if len(listed.outputs) == 1 and listed.inputs else None
         if made is None:
             return
-        read = tuple([self._first(name) if name else None for name in node.input])
-        options = tuple(sorted([attribute.SerializeToString() for attribute in node.attribute]))
-        first = self.makers.setdefault((node.domain, node.op_type, read, options), made)
+        read = tuple([self._first(name) if name else None for name in listed.inputs])
+        options = tuple(sorted([attribute.SerializeToString() for attribute in listed.node.attribute]))
+        first = self.makers.setdefault((listed.domain, listed.op_type, read, options), made)
         if first != made:
             self.values[made] = replace(self.values[made], same_as=first)
 
@@ -85,63 +109,62 @@ class GraphBuilder:
         first = self.values[value].same_as
         return value if first is None else first
 
-    def _described(self, name: str) -> tuple[ValueKind, str, Shape | None]:
-        """Kind, element type and shape. Values of nodes that are alike have one type, which is read once."""
+    def _described(self, name: str) -> _Description:
+        """What the type says. Values of nodes that are alike have one type, which is read once."""
         type_ = self.types.get(name)
         if type_ is None:
-            return ValueKind.TENSOR, "", None
+            return _NOTHING_KNOWN
         found = self._descriptions.get(id(type_))
         if found is None:
-            found = self._descriptions[id(type_)] = kind_of(type_), dtype_of(type_), shape_of(type_)
+            found = self._descriptions[id(type_)] = _Description.of(type_)
         return found
 
     def _content(self, name: str) -> tuple[float, ...] | None:
         known = self.contents.get(name)
         return None if known is None or known.size > MOST_KEPT else tuple(known.ravel().tolist())
 
-    def _nbytes(self, name: str, kind: ValueKind, dtype: str, shape: Shape | None, inputs: Iterable[Value]) -> int:
+    def _nbytes(self, name: str, known: _Description, inputs: Iterable[Value]) -> int:
         """Bytes, estimated from the inputs where a dimension is unknown."""
-        if kind is ValueKind.TENSOR and shape is not None and None not in shape:
-            sizes = [size for size in shape if size is not None]
-            nbytes = nbytes_of(dtype, sizes)
-            if nbytes > MOST_BYTES:
-                raise InvalidModelError(
-                    f"value {name!r} of {self.name!r} has shape {shape_text(sizes)}, more than any machine holds",
-                    hint="bind smaller dimensions with --shape, or export the model again",
-                )
-            return nbytes
-        return estimated_nbytes(dtype, shape, list(inputs))
+        if known.nbytes is None:
+            return estimated_nbytes(known.dtype, known.shape, list(inputs))
+        if known.nbytes > MOST_BYTES:
+            sizes = [size for size in known.shape or () if size is not None]
+            raise InvalidModelError(
+                f"value {name!r} of {self.name!r} has shape {shape_text(sizes)}, more than any machine holds",
+                hint="bind smaller dimensions with --shape, or export the model again",
+            )
+        return known.nbytes
 
-    def op(self, node: onnx.NodeProto, outer_role: ValueRole) -> None:
-        """Add ``node``; a value it reads that is not known yet comes from outside, as ``outer_role``."""
-        position = len(self.ops)
-        inputs = tuple([self.value(name, outer_role) if name else None for name in node.input])
-        held = bodies_of(node)
+    def op(self, listed: ListedNode, outer_role: ValueRole) -> None:
+        """Add a node; a value it reads that is not known yet comes from outside, as ``outer_role``."""
+        position, node = len(self.ops), listed.node
+        inputs = tuple([self.value(name, outer_role) if name else None for name in listed.inputs])
+        held = bodies_of(node) if listed.holds else ()
         outer = tuple([self.value(name, outer_role) for name in captured(held)])
         read = [self.values[value] for value in (*inputs, *outer) if value is not None]
-        if node.op_type == "SequenceAt":
+        if listed.op_type == "SequenceAt":
             read = [_largest(value) for value in read]
         bodies, limit = tuple([self._body(node, body) for body in held]), trip_limit(node, self.contents)
-        made = list(node.output)
-        if any(self._described(name)[0] is ValueKind.SEQUENCE for name in made):
+        if any(self._described(name).kind is ValueKind.SEQUENCE for name in listed.outputs):
             given = [None if value is None else self.values[value] for value in inputs]
-            known = zip(made, made_parts(Maker(node, given, self.contents, bodies, limit)), strict=False)
-            self.parts.update((name, parts) for name, parts in known if parts is not None)
+            parts = made_parts(Maker(node, given, self.contents, bodies, limit))
+            self.parts.update((n, p) for n, p in zip(listed.outputs, parts, strict=False) if p is not None)
         outputs = [
-            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None for name in made
+            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None
+            for name in listed.outputs
         ]
-        domain, known = "" if node.domain == "ai.onnx" else node.domain, provenance_of(node)
+        domain, known = "" if listed.domain == "ai.onnx" else listed.domain, provenance_of(node)
         self.ops.append(
             Op(
                 id=position,
                 name=node.name,
                 domain=domain,
-                op_type=node.op_type,
+                op_type=listed.op_type,
                 version=self.opsets.get(domain, 1),
                 inputs=inputs,
                 outputs=tuple(outputs),
                 captures=outer,
-                attributes=_attributes(node),
+                attributes=self._attributes(listed),
                 scope=known.scope,
                 bodies=bodies,
                 trip_limit=limit,
@@ -150,6 +173,16 @@ class GraphBuilder:
                 pin=known.pin,
             )
         )
+
+    def _attributes(self, listed: ListedNode) -> Mapping[str, Attribute]:
+        """Numbers and strings; those of nodes that are alike are read once."""
+        found = self._options.get(listed.kind)
+        if found is None:
+            plain = (a for a in listed.node.attribute if a.type in _PLAIN_ATTRIBUTES)
+            found = {attribute.name: _PLAIN_ATTRIBUTES[attribute.type](attribute) for attribute in plain}
+            if listed.kind:
+                self._options[listed.kind] = found
+        return found
 
     def _body(self, node: onnx.NodeProto, body: onnx.GraphProto) -> Graph:
         states = states_of(node, body)
@@ -182,8 +215,8 @@ def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, P
         builder.value(value.name, ValueRole.INPUT)
     for tensor in body.initializer:
         builder.value(tensor.name, ValueRole.WEIGHT)
-    for node in body.node:
-        builder.op(node, ValueRole.INPUT)
+    for listed in listed_nodes(body):
+        builder.op(listed, ValueRole.INPUT)
     for value in body.output:
         builder.value(value.name, ValueRole.INPUT)
     inputs = [value.name for value in builder.values if value.role is ValueRole.INPUT]
@@ -194,6 +227,3 @@ def _largest(value: Value) -> Value:
     """The largest tensor of a sequence; what is none as it is."""
     return replace(value, nbytes=max(value.parts)) if value.parts else value
 
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Attribute]:
-    return {a.name: _PLAIN_ATTRIBUTES[a.type](a) for a in node.attribute if a.type in _PLAIN_ATTRIBUTES}

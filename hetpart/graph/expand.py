@@ -16,8 +16,8 @@ import onnx
 from onnx import helper, inliner
 from onnx.checker import ValidationError
 
-from hetpart.graph.inference import kind_of_node
 from hetpart.graph.ir import Graph, Op, ValueKind
+from hetpart.graph.listing import kind_of_node
 from hetpart.graph.provenance import ORIGIN
 from hetpart.graph.types import element_type
 from hetpart.graph.walk import all_graphs, fresh_name, replace_items, subgraphs

@@ -8,7 +8,6 @@ alone is *derived*: constant, of known type, and never computed here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,16 @@ import onnx
 from hetpart.graph.body_types import control_flow_types
 from hetpart.graph.contents import EVALUATED_LIMIT, constant_content, content_of, fingerprint
 from hetpart.graph.contrib_types import contrib_types
-from hetpart.graph.inference import InferredTypes, kind_of_node
-from hetpart.graph.legality import uses
+from hetpart.graph.facts import NO_TYPE, Facts, Known, Made
+from hetpart.graph.inference import Schemas, tells_sizes
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
-from hetpart.graph.walk import bodies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from hetpart.graph.listing import ListedNode
 
 _INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 _EVALUATED = frozenset(
@@ -49,53 +49,27 @@ _KEPT = frozenset({"DequantizeLinear"})
 """Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
 
 
-_NO_TYPE = onnx.TypeProto()
-"""Nobody writes into it."""
-
-
-@dataclass(slots=True)
-class Facts:
-    """What is known of every value, by name. Filled in one pass, read afterwards."""
-
-    opsets: dict[str, int]
-    types: dict[str, onnx.TypeProto] = field(default_factory=dict[str, onnx.TypeProto])
-    contents: dict[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
-    """Small constants whose elements are known."""
-    constant: set[str] = field(default_factory=set[str])
-    """Values that do not depend on any graph input."""
-    folded: set[str] = field(default_factory=set[str])
-    """Integer values with known content: they become initializers, and what only served them goes away."""
-    origins: dict[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
-    """For a derived weight, the large weights it is made from."""
-    returned: frozenset[str] = frozenset()
-    """Graph outputs: an op makes them, however constant they are."""
-    evaluated: dict[Hashable, NDArray[Any] | None] = field(default_factory=dict[Any, "NDArray[Any] | None"])
-    """Results by what they were computed from: layers that are alike compute the same."""
-    inferred: InferredTypes = field(default_factory=InferredTypes)
-
-    def type_of(self, name: str) -> onnx.TypeProto:
-        """The type of ``name``; one that says nothing where none is known."""
-        return self.types.get(name) or _NO_TYPE
-
-
-def evaluate(model: onnx.ModelProto, earlier: Facts | None = None) -> Facts:
-    """Facts about every value of ``model``, whose nodes are sorted and whose input dimensions are bound.
+def evaluate(model: onnx.ModelProto, nodes: Iterable[ListedNode], earlier: Facts | None = None) -> Facts:
+    """Facts about every value of ``model``, whose ``nodes`` are sorted and whose input dimensions are bound.
 
     ``earlier`` facts, of the same model before it was rewritten, save computing the same again.
     """
-    facts = Facts({entry.domain: entry.version for entry in model.opset_import})
-    if earlier is not None:
-        facts.evaluated, facts.inferred = earlier.evaluated, earlier.inferred
+    facts = Facts(Known(Schemas(_opsets(model))) if earlier is None else earlier.known)
     facts.returned = frozenset(value.name for value in model.graph.output)
-    facts.opsets.setdefault("", facts.opsets.get("ai.onnx", 1))
     declared = {info.name: info.type for info in (*model.graph.value_info, *model.graph.output)}
     for tensor in model.graph.initializer:
         _add_weight(facts, tensor)
     for value in model.graph.input:
         facts.types.setdefault(value.name, value.type)
-    for node in model.graph.node:
-        _add_node(facts, node, declared)
+    for listed in nodes:
+        _add_node(facts, listed, declared)
     return facts
+
+
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    opsets.setdefault("", opsets.get("ai.onnx", 1))
+    return opsets
 
 
 def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
@@ -108,17 +82,17 @@ def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
             facts.contents[tensor.name] = content
 
 
-def _add_node(facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]) -> None:
-    known = _known_content(facts, node)
-    if known is not None:
-        _add_content(facts, node.output[0], known)
+def _add_node(facts: Facts, listed: ListedNode, declared: Mapping[str, onnx.TypeProto]) -> None:
+    content = _known_content(facts, listed)
+    if content is not None:
+        _add_content(facts, listed.outputs[0], content)
     else:
-        facts.types.update(output_types(facts, node, declared))
-        if _is_constant(facts, node):
-            facts.constant.update(filter(None, node.output))
-    made = [name for name in node.output if name in facts.constant]
+        facts.types.update(_output_types(facts, listed, declared))
+        if _is_constant(facts, listed):
+            facts.constant.update(filter(None, listed.outputs))
+    made = [name for name in listed.outputs if name in facts.constant]
     if made:
-        sources = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in node.input))
+        sources = frozenset[str]().union(*(facts.origins.get(name, frozenset()) for name in listed.inputs))
         facts.origins.update(dict.fromkeys(made, sources))
 
 
@@ -131,47 +105,48 @@ def _add_content(facts: Facts, name: str, content: NDArray[Any]) -> None:
             facts.folded.add(name)
 
 
-def _known_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
+def _known_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:
     """The content of the node's one output where it is small and follows from what is known."""
-    op_type = node.op_type
-    if op_type not in _FOLLOWS or len(node.output) != 1 or not _is_plain(node):
+    op_type = listed.op_type
+    if op_type not in _FOLLOWS or len(listed.outputs) != 1 or not _is_plain(listed):
         return None
-    if op_type in _FROM_TYPES and node.domain in ("", "ai.onnx") and node.input:
-        return _FROM_TYPES[op_type](facts, node)
-    if op_type == "Constant" and node.domain in ("", "ai.onnx"):
-        return constant_content(node)
-    inputs = {name: facts.contents.get(name) for name in node.input if name}
+    if listed.domain in ("", "ai.onnx"):
+        if op_type in _FROM_TYPES and listed.inputs:
+            return _FROM_TYPES[op_type](facts, listed)
+        if op_type == "Constant":
+            return constant_content(listed.node)
+    inputs = {name: facts.contents.get(name) for name in listed.inputs if name}
     if op_type not in _EVALUATED or not inputs or any(content is None for content in inputs.values()):
         return None
-    key = (kind_of_node(node), tuple([fingerprint(inputs.get(name)) for name in node.input]))
-    if key not in facts.evaluated:
-        facts.evaluated[key] = _run(facts, node, inputs)
-    return facts.evaluated[key]
+    key = (listed.kind, tuple([fingerprint(inputs.get(name)) for name in listed.inputs]))
+    if key not in facts.known.evaluated:
+        facts.known.evaluated[key] = _run(facts, listed, inputs)
+    return facts.known.evaluated[key]
 
 
-def _is_plain(node: onnx.NodeProto) -> bool:
-    return node.op_type not in _RANDOM and not bodies_of(node)
+def _is_plain(listed: ListedNode) -> bool:
+    return listed.op_type not in _RANDOM and not listed.holds
 
 
-def _is_constant(facts: Facts, node: onnx.NodeProto) -> bool:
-    if not all(name in facts.constant for name in node.input if name):
+def _is_constant(facts: Facts, listed: ListedNode) -> bool:
+    if not all(name in facts.constant for name in listed.inputs if name):
         return False
-    if node.op_type in _KEPT or not (node.input or node.op_type == "Constant"):
+    if listed.op_type in _KEPT or not (listed.inputs or listed.op_type == "Constant"):
         return False
-    return facts.returned.isdisjoint(node.output) and _is_plain(node)
+    return facts.returned.isdisjoint(listed.outputs) and _is_plain(listed)
 
 
-def _shape_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
-    shape = shape_of(facts.type_of(node.input[0]))
+def _shape_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:
+    shape = shape_of(facts.type_of(listed.inputs[0]))
     if shape is None:
         return None
-    bounds = {attribute.name: attribute.i for attribute in node.attribute}
+    bounds = {attribute.name: attribute.i for attribute in listed.node.attribute}
     part = shape[slice(bounds.get("start", 0), bounds.get("end", len(shape)))]
     return None if None in part else np.array(part, np.int64)
 
 
-def _size_content(facts: Facts, node: onnx.NodeProto) -> NDArray[Any] | None:
-    shape = shape_of(facts.type_of(node.input[0]))
+def _size_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:
+    shape = shape_of(facts.type_of(listed.inputs[0]))
     known = [size for size in shape or () if size is not None]
     if shape is None or len(known) < len(shape) or prod(known) > np.iinfo(np.int64).max:
         return None
@@ -183,18 +158,18 @@ _FOLLOWS = _EVALUATED | _FROM_TYPES.keys() | {"Constant"}
 """Ops whose result may follow from what is known; there is no need to look at others."""
 
 
-def _run(facts: Facts, node: onnx.NodeProto, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Run ``node`` on known inputs with the reference evaluator, if its result is known to be small."""
-    inferred = output_types(facts, node, {}).get(node.output[0])
+def _run(facts: Facts, listed: ListedNode, inputs: Mapping[str, NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Run the node on known inputs with the reference evaluator, if its result is known to be small."""
+    inferred = _output_types(facts, listed, {}).get(listed.outputs[0])
     if inferred is None or not is_static(inferred) or prod(d or 0 for d in shape_of(inferred) or ()) > EVALUATED_LIMIT:
         return None
-    if node.op_type == "Div" and all(_is_integer(content) for content in inputs.values() if content is not None):
-        return _quotient(*(inputs[name] for name in node.input))
+    if listed.op_type == "Div" and all(_is_integer(content) for content in inputs.values() if content is not None):
+        return _quotient(*(inputs[name] for name in listed.inputs))
     from onnx.reference import ReferenceEvaluator
 
-    graph = onnx.GraphProto(node=[node], name="fold")
+    graph = onnx.GraphProto(node=[listed.node], name="fold")
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs)
-    graph.output.add().name = node.output[0]
+    graph.output.add().name = listed.outputs[0]
     try:
         with np.errstate(all="raise"):  # a run is where to find out what a division by zero gives
             result = ReferenceEvaluator(graph, opsets=facts.opsets).run(None, dict(inputs))
@@ -215,25 +190,49 @@ def _is_integer(content: NDArray[Any]) -> bool:
     return content.dtype.name in _INTEGERS
 
 
-def output_types(
-    facts: Facts, node: onnx.NodeProto, declared: Mapping[str, onnx.TypeProto]
+def _output_types(
+    facts: Facts, listed: ListedNode, declared: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
     """Types of the node's outputs, by inference; where that does not know, as the file declares them."""
-    inputs = {name: facts.type_of(name) for name in node.input if name}
-    contents = {name: facts.contents[name] for name in inputs if name in facts.contents}
-    if bodies_of(node):
-        outer = {name: facts.type_of(name) for name in uses(node)}
-        known = {name: facts.contents[name] for name in outer if name in facts.contents}
-        found = control_flow_types(node, outer, known, facts.opsets)
-    else:
-        found = facts.inferred.of(node, inputs, contents, facts.opsets) | contrib_types(node, inputs, contents)
-    return {name: _better(found.get(name), declared.get(name)) for name in node.output if name}
+    found = _held_types(facts, listed) if listed.holds else _made_types(facts, listed)
+    return {
+        name: made.type if made.is_static and made.type is not None else _better(made.type, declared.get(name))
+        for name, made in zip(listed.outputs, found, strict=True)
+        if name
+    }
+
+
+def _made_types(facts: Facts, listed: ListedNode) -> tuple[Made, ...]:
+    """By position, what inference tells of the outputs."""
+    marks = tuple([facts.mark_of(name) if name else None for name in listed.inputs])
+    key = (listed.kind, marks, tuple(map(bool, listed.outputs)))
+    found = facts.known.made.get(key)
+    if found is None:
+        inputs = {name: facts.type_of(name) for name in listed.inputs if name}
+        contents = {name: facts.contents[name] for name in inputs if name in facts.contents}
+        told = {name: content for name, content in contents.items() if tells_sizes(content)}
+        types = facts.known.schemas.infer(listed.node, inputs, told) | contrib_types(listed.node, inputs, told)
+        found = facts.known.made[key] = tuple([_made(types.get(name)) for name in listed.outputs])
+    return found
+
+
+def _held_types(facts: Facts, listed: ListedNode) -> tuple[Made, ...]:
+    """The same of a node that holds subgraphs; what is in them is typed, too."""
+    outer = {name: facts.type_of(name) for name in listed.uses}
+    contents = {name: facts.contents[name] for name in outer if name in facts.contents}
+    found = control_flow_types(listed.node, outer, contents, facts.opsets)
+    return tuple([_made(found.get(name)) for name in listed.outputs])
+
+
+def _made(found: onnx.TypeProto | None) -> Made:
+    told = found if found is not None and found.WhichOneof("value") else None
+    return Made(told, is_static(told))
 
 
 def _better(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto:
     """The inferred type, unless it says nothing, or leaves dimensions open that the file declares."""
-    if inferred is None or not inferred.WhichOneof("value"):
-        return declared or onnx.TypeProto()
-    if declared is None or is_static(inferred) or not is_static(declared):
+    if inferred is None:
+        return declared or NO_TYPE
+    if declared is None or not is_static(declared):
         return inferred
     return declared if dtype_of(declared) == dtype_of(inferred) or not dtype_of(inferred) else inferred

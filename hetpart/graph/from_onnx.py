@@ -11,22 +11,26 @@ from hetpart.graph import rewrite
 from hetpart.graph.build import GraphBuilder
 from hetpart.graph.constants import settle_constants
 from hetpart.graph.expand import Expander
-from hetpart.graph.fold import Facts, evaluate
+from hetpart.graph.fold import evaluate
 from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
 from hetpart.graph.ir import Graph, Op, Shape, ValueRole
-from hetpart.graph.legality import Listing, name_nodes, require_legal, sort_nodes
+from hetpart.graph.legality import name_nodes, require_legal, sorted_nodes
+from hetpart.graph.listing import Listing, listed_nodes
 from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions
 from hetpart.graph.types import shape_of
 from hetpart.graph.unsequence import unsequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
     import onnx_ir
+
+    from hetpart.graph.facts import Facts
+    from hetpart.graph.listing import ListedNode
 
 _SHOWN = 5
 _MOST_NESTED = 20
@@ -65,24 +69,28 @@ def import_onnx(
         UnboundDimensionsError: ``dimensions`` leaves an input dimension without a number.
         InvalidOptionError: ``dimensions`` names one that the model does not have.
     """
-    loaded, notes = _legal(load(model))
+    loaded, nodes, notes = _legal(load(model))
     notes += loaded.notes
     bound = bind_dimensions(loaded.proto, {**loaded.sizes, **(dimensions or {})})
     notes += _example_sizes(loaded, dimensions or {})
     returned = tuple(value.name for value in loaded.proto.graph.output)
-    passed = rewrite.detach_outputs(loaded.proto)
-    facts = evaluate(loaded.proto)
+    if rewrite.detach_weights(loaded.proto):
+        nodes = listed_nodes(loaded.proto.graph)
+    passed = rewrite.detach_inputs(loaded.proto)
+    facts = evaluate(loaded.proto, nodes)
     for settle in (unsequence, rewrite.scalar_ranges):
         if settle(loaded.proto, facts):
-            facts = evaluate(loaded.proto, facts)
+            nodes = listed_nodes(loaded.proto.graph)
+            facts = evaluate(loaded.proto, nodes, facts)
     notes += _contradicted(loaded.proto, facts)
-    before = len(loaded.proto.graph.node)
-    removed = rewrite.apply(loaded.proto, facts)
+    before = len(nodes)
+    nodes = rewrite.apply(loaded.proto, nodes, facts)
+    removed = before - len(nodes)
     if removed:
         notes.append(
             f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned"
         )
-    graph = _graph(loaded, facts)
+    graph = _graph(loaded, nodes, facts)
     if expands is not None:
         graph = _expanded(loaded, facts, graph, expands, notes)
     graph = replace(graph, dimensions=bound)
@@ -114,14 +122,15 @@ def _differ(declared: Shape, made: Shape) -> bool:
     return any(None not in pair and pair[0] != pair[1] for pair in zip(declared, made, strict=True))
 
 
-def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
-    """The model in the one form that the rest reads, and what the user should know of the difference."""
+def _legal(loaded: LoadedModel) -> tuple[LoadedModel, Sequence[ListedNode], list[str]]:
+    """The model in the one form that the rest reads, its nodes, and what the user should know of the difference."""
     loaded = inline_functions(loaded)
     settle_constants(loaded)
     listing = Listing.of(loaded.proto)
     require_legal(loaded, listing)
-    rewrite.drop_unread_weights(loaded.proto, {name for listed in listing.nodes for name in listed.uses})
-    sort_nodes(loaded, listing.nodes)
+    read = {name for listed in listing.nodes for name in listed.uses}
+    rewrite.drop_unread_weights(loaded.proto, listing.weights, read)
+    nodes = sorted_nodes(loaded, listing.nodes)
     notes: list[str] = []
     renamed = name_nodes(loaded.proto)
     if renamed:
@@ -130,7 +139,7 @@ def _legal(loaded: LoadedModel) -> tuple[LoadedModel, list[str]]:
     if defaults:
         listed = ", ".join(defaults[:_SHOWN]) + (", …" if len(defaults) > _SHOWN else "")
         notes.append(f"inputs with a default value in the file keep it and cannot be fed: {listed}")
-    return loaded, notes
+    return loaded, nodes, notes
 
 
 def _expanded(
@@ -141,27 +150,28 @@ def _expanded(
     for _ in range(_MOST_NESTED):
         if not expander.expand(graph):
             break
-        facts = evaluate(loaded.proto, facts)
-        rewrite.apply(loaded.proto, facts)
-        graph = _graph(loaded, facts)
+        nodes = listed_nodes(loaded.proto.graph)
+        facts = evaluate(loaded.proto, nodes, facts)
+        nodes = rewrite.apply(loaded.proto, nodes, facts)
+        graph = _graph(loaded, nodes, facts)
     notes += expander.notes
     return graph
 
 
-def _graph(loaded: LoadedModel, facts: Facts) -> Graph:
+def _graph(loaded: LoadedModel, nodes: Sequence[ListedNode], facts: Facts) -> Graph:
     proto = loaded.proto
     builder = GraphBuilder(loaded.name, facts.opsets, facts.types, facts.origins, facts.contents)
     for value in proto.graph.input:
         builder.value(value.name, ValueRole.INPUT)
     for tensor in proto.graph.initializer:
         builder.value(tensor.name, ValueRole.WEIGHT)
-    for node in proto.graph.node:
-        if all(name in facts.constant for name in node.output if name):
-            inputs = [builder.values[builder.ids[name]] for name in node.input if name]
-            for name in filter(None, node.output):
+    for listed in nodes:
+        if all(name in facts.constant for name in listed.outputs if name):
+            inputs = [builder.values[builder.ids[name]] for name in listed.inputs if name]
+            for name in filter(None, listed.outputs):
                 builder.value(name, ValueRole.DERIVED, inputs=inputs)
-            builder.match(node)
+            builder.match(listed)
         else:
-            builder.op(node, ValueRole.INPUT)
+            builder.op(listed, ValueRole.INPUT)
     inputs = [value.name for value in proto.graph.input]
     return builder.graph(inputs, [value.name for value in proto.graph.output], {})

@@ -26,56 +26,66 @@ _INFERENCE_ERRORS = (InferenceError, RuntimeError, ValueError, TypeError, IndexE
 """What ``onnx`` raises where types do not fit an operator, or it has no answer."""
 
 
-def kind_of_node(node: onnx.NodeProto) -> tuple[str | bytes, ...]:
-    """What two nodes have in common that compute the same from the same."""
-    attributes = [attribute.SerializeToString(deterministic=True) for attribute in node.attribute]
-    return (node.domain, node.op_type, *attributes)
+_MOST_TOLD = 64
+"""Elements of floats that may tell a size: scales and limits are few, biases and tables are more."""
 
 
 @dataclass(slots=True)
-class InferredTypes:
-    """Output types by what they were inferred from: nodes that are alike, in layers that are, are inferred once."""
+class Marks:
+    """Numbers for what is known of values: those of one number have one type, and one content where that tells sizes.
 
-    _known: dict[Hashable, tuple[onnx.TypeProto | None, ...]] = field(default_factory=dict[Any, Any])
-    _schemas: dict[tuple[str, str], onnx.defs.OpSchema | None] = field(default_factory=dict[Any, Any])
+    What was numbered is kept, so that it is known again by its identity.
+    """
 
-    def of(
-        self,
-        node: onnx.NodeProto,
-        inputs: dict[str, onnx.TypeProto],
-        contents: Mapping[str, NDArray[Any]],
-        opsets: Mapping[str, int],
+    _by_meaning: dict[Hashable, int] = field(default_factory=dict[Any, int])
+    _by_identity: dict[tuple[int, int], tuple[object, object, int]] = field(default_factory=dict[Any, Any])
+
+    def of(self, type_: onnx.TypeProto, content: NDArray[Any] | None) -> int:
+        """The number of a value."""
+        found = self._by_identity.get((id(type_), id(content)))
+        if found is None:
+            told = content if content is not None and tells_sizes(content) else None
+            meaning = type_.SerializeToString(deterministic=True), fingerprint(told)
+            number = self._by_meaning.setdefault(meaning, len(self._by_meaning))
+            found = self._by_identity[id(type_), id(content)] = type_, content, number
+        return found[2]
+
+
+def tells_sizes(content: NDArray[Any]) -> bool:
+    """Whether a type may depend on the elements."""
+    return content.dtype.kind != "f" or content.size <= _MOST_TOLD
+
+
+@dataclass(slots=True)
+class Schemas:
+    """What ``onnx`` knows of operators, in the versions that a model imports."""
+
+    opsets: Mapping[str, int]
+    _known: dict[tuple[str, str], onnx.defs.OpSchema | None] = field(default_factory=dict[Any, Any])
+
+    def infer(
+        self, node: onnx.NodeProto, inputs: dict[str, onnx.TypeProto], contents: Mapping[str, NDArray[Any]]
     ) -> dict[str, onnx.TypeProto]:
-        """Types by output name, of those that inference can tell.
+        """Types of the node's outputs by name, of those that inference can tell.
 
         Args:
             node: One without subgraphs.
             inputs: Types by name.
             contents: Inputs whose elements are known.
-            opsets: Of the model, the same in every call.
 
         Raises:
             InvalidModelError: the node breaks a rule of its operator, or its input shapes contradict it.
         """
-        read, outputs = list(node.input), list(node.output)
-        given = tuple([inputs[name].SerializeToString(deterministic=True) if name else None for name in read])
-        known = tuple([fingerprint(contents.get(name)) for name in read]) if contents else ()
-        key = (kind_of_node(node), given, known, tuple(map(bool, outputs)))
-        types = self._known.get(key)
-        if types is None:
-            schema = self._schema(node, opsets)
-            found = {} if schema is None else _inferred(schema, node, inputs, contents, opsets)
-            types = self._known[key] = tuple([found.get(name) for name in outputs])
-        return {name: made for name, made in zip(outputs, types, strict=True) if made is not None}
+        schema = self._of(node)
+        return {} if schema is None else _inferred(schema, node, inputs, contents, self.opsets)
 
-    def _schema(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
-        """What ``onnx`` knows of the node's operator."""
+    def _of(self, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
         kind = (node.domain, node.op_type)
-        if kind not in self._schemas:
+        if kind not in self._known:
             domain = "" if node.domain == "ai.onnx" else node.domain
-            known = (node.op_type, opsets.get(domain, 1), domain)
-            self._schemas[kind] = onnx.defs.get_schema(*known) if onnx.defs.has(*known) else None
-        return self._schemas[kind]
+            known = (node.op_type, self.opsets.get(domain, 1), domain)
+            self._known[kind] = onnx.defs.get_schema(*known) if onnx.defs.has(*known) else None
+        return self._known[kind]
 
 
 def _inferred(

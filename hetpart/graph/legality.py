@@ -6,20 +6,19 @@ from __future__ import annotations
 import graphlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import onnx
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.tensor_rules import TENSOR_RULES, Rules
-from hetpart.graph.walk import all_graphs, all_nodes, bodies_of, fresh_name
+from hetpart.graph.listing import STANDARD_DOMAINS, Kind, ListedNode, Listing, listed_nodes
+from hetpart.graph.tensor_rules import TENSOR_RULES, Rules, suspects
+from hetpart.graph.walk import all_graphs, fresh_name, replace_items
 
 if TYPE_CHECKING:
     from hetpart.graph.load import LoadedModel
 
-STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 _Subject = TypeVar("_Subject")
 _MOST_VERSION = 2**31
 _MOST_AXES = 1000
@@ -28,44 +27,6 @@ _LIMITS: dict[str, tuple[int, int]] = {"axis": (-_MOST_AXES, _MOST_AXES), "batch
 _TERM = r"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 _EQUATION = re.compile(rf"{_TERM}(?:,{_TERM})*(?:->{_TERM})?")
 _SHOWN = 5
-
-
-@dataclass(slots=True, eq=False)
-class ListedNode:
-    """A node and the names in it, read once for all rules: each look into a message takes longer than a rule."""
-
-    node: onnx.NodeProto
-    op_type: str
-    domain: str
-    uses: tuple[str, ...]
-    """As ``uses`` tells."""
-    makes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Listing:
-    """A model and its nodes, which nobody changes meanwhile."""
-
-    model: onnx.ModelProto
-    nodes: Sequence[ListedNode]
-    inner: Sequence[onnx.NodeProto]
-    """Those inside other nodes."""
-
-    @classmethod
-    def of(cls, model: onnx.ModelProto) -> Listing:
-        nodes: list[ListedNode] = []
-        inner: list[onnx.NodeProto] = []
-        for node in model.graph.node:
-            bodies = bodies_of(node)
-            read = _used(node, bodies)
-            nodes.append(ListedNode(node, node.op_type, node.domain, read, tuple(node.output)))
-            inner += (each for body in bodies for each in all_nodes(body.node))
-        return cls(model, nodes, inner)
-
-    def standard(self) -> Iterator[tuple[onnx.NodeProto, str]]:
-        """Every node of a standard operator, and the operator, those inside others last."""
-        yield from ((listed.node, listed.op_type) for listed in self.nodes if listed.domain in STANDARD_DOMAINS)
-        yield from ((node, node.op_type) for node in self.inner if node.domain in STANDARD_DOMAINS)
 
 
 def require_legal(loaded: LoadedModel, listing: Listing) -> None:
@@ -84,7 +45,7 @@ def require_readable(loaded: LoadedModel, tensors: Sequence[onnx.TensorProto]) -
         InvalidModelError: names are no text, versions no versions, or tensors not what they say.
     """
     _require(loaded, FIRST_RULES, loaded.proto)
-    _require(loaded, TENSOR_RULES, tensors)
+    _require(loaded, TENSOR_RULES, suspects(tensors))
 
 
 def _require(loaded: LoadedModel, rules: Rules[_Subject], subject: _Subject) -> None:
@@ -115,7 +76,6 @@ def _graph_names(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[object
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.name
         yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
-    yield from (tensor.name for tensor in graph.initializer)
 
 
 def _is_text(node: onnx.NodeProto) -> bool:
@@ -145,13 +105,13 @@ def _impossible_versions(model: onnx.ModelProto) -> Iterator[str]:
 
 def _repeated_values(listing: Listing) -> Iterator[str]:
     graph = listing.model.graph
-    inputs = {value.name for value in graph.input}
-    made = Counter(name for listed in listing.nodes for name in listed.makes if name)
-    made.update(inputs | {tensor.name for tensor in graph.initializer})
-    yield from (repr(name) for name, times in made.items() if times > 1)
-    for label, names in (("input", graph.input), ("initializer", graph.initializer)):
-        counts = Counter(item.name for item in names)
-        yield from (f"{label} {name!r}" for name, times in counts.items() if times > 1)
+    inputs = [value.name for value in graph.input]
+    given = {*inputs, *listing.weights}
+    made = Counter(name for listed in listing.nodes for name in listed.outputs if name)
+    yield from (repr(name) for name, times in made.items() if times > 1 or name in given)
+    for label, names in (("input", inputs), ("initializer", listing.weights)):
+        if len(set(names)) < len(names):
+            yield from (f"{label} {name!r}" for name, times in Counter(names).items() if times > 1)
 
 
 def _unknown_domains(listing: Listing) -> Iterator[str]:
@@ -176,32 +136,54 @@ def _unknown_operators(listing: Listing) -> Iterator[str]:
             yield f"{listed.op_type!r} ({listed.node.name!r}) in opset {version}"
 
 
+def _of_operators(listing: Listing, find: Callable[[onnx.NodeProto, str], Iterator[str]]) -> Iterator[str]:
+    """What ``find`` finds in nodes of standard operators. Where it finds nothing, those alike are not looked at."""
+    sound: set[tuple[Kind, int]] = set()
+    for listed in listing.nodes:
+        likeness = listed.kind, len(listed.outputs)
+        if listed.domain not in STANDARD_DOMAINS or likeness in sound:
+            continue
+        found = list(find(listed.node, listed.op_type))
+        if not found and listed.kind:
+            sound.add(likeness)
+        yield from found
+    for node in listing.inner:
+        if node.domain in STANDARD_DOMAINS:
+            yield from find(node, node.op_type)
+
+
 def _wild_attributes(listing: Listing) -> Iterator[str]:
     # onnx's own inference takes these for indices without a look: it crashes
-    for node, op_type in listing.standard():
-        for attribute in node.attribute:
-            number = attribute.i
-            if not number and op_type != "Split":
-                continue  # nothing forbids zero elsewhere, and it is what all but integers have
-            of_split = op_type == "Split" and attribute.name == "num_outputs"
-            low, high = (len(node.output),) * 2 if of_split else _LIMITS.get(attribute.name, _ANY)
-            if not low <= number <= high:
-                yield f"{attribute.name} = {number} of {node.name or op_type!r}"
+    return _of_operators(listing, _wild_in)
+
+
+def _wild_in(node: onnx.NodeProto, op_type: str) -> Iterator[str]:
+    for attribute in node.attribute:
+        number = attribute.i
+        if not number and op_type != "Split":
+            continue  # nothing forbids zero elsewhere, and it is what all but integers have
+        of_split = op_type == "Split" and attribute.name == "num_outputs"
+        low, high = (len(node.output),) * 2 if of_split else _LIMITS.get(attribute.name, _ANY)
+        if not low <= number <= high:
+            yield f"{attribute.name} = {number} of {node.name or op_type!r}"
 
 
 def _broken_equations(listing: Listing) -> Iterator[str]:
     # onnx's own inference never comes back from some of them, such as "a-b"
-    for node, op_type in listing.standard():
-        for attribute in node.attribute if op_type == "Einsum" else ():
-            if not _EQUATION.fullmatch(attribute.s.decode(errors="replace")):
-                yield f"{attribute.s!r} of {node.name or op_type!r}"
+    return _of_operators(listing, _broken_in)
+
+
+def _broken_in(node: onnx.NodeProto, op_type: str) -> Iterator[str]:
+    for attribute in node.attribute if op_type == "Einsum" else ():
+        if not _EQUATION.fullmatch(attribute.s.decode(errors="replace")):
+            yield f"{attribute.s!r} of {node.name or op_type!r}"
 
 
 def _missing_values(listing: Listing) -> Iterator[str]:
     graph = listing.model.graph
-    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    known = {*(value.name for value in graph.input), *listing.weights}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}
-    known.update(name for listed in listing.nodes for name in listed.makes)
+    known.update(name for listed in listing.nodes for name in listed.outputs)
     for listed in listing.nodes:
         if not known.issuperset(listed.uses):
             label = listed.node.name or listed.op_type
@@ -223,47 +205,16 @@ RULES: Rules[Listing] = (
 )
 
 
-def uses(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Names the node reads, outer values of its subgraphs included, each once."""
-    return _used(node, bodies_of(node))
-
-
-def _used(node: onnx.NodeProto, bodies: Sequence[onnx.GraphProto]) -> tuple[str, ...]:
-    read = [name for name in node.input if name]
-    if not bodies and len(read) <= 1:
-        return tuple(read)
-    return tuple(dict.fromkeys((*read, *captured(bodies))))
-
-
-def captures(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Names of outer values that the node's subgraphs read, each once."""
-    return captured(bodies_of(node))
-
-
-def captured(bodies: Iterable[onnx.GraphProto]) -> tuple[str, ...]:
-    """The same of the subgraphs themselves."""
-    return tuple(dict.fromkeys(name for body in bodies for name in _free_names(body))) if bodies else ()
-
-
-def _free_names(body: onnx.GraphProto) -> Iterator[str]:
-    local = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-    local |= {tensor.values.name for tensor in body.sparse_initializer}
-    for node in body.node:
-        yield from (name for name in uses(node) if name not in local)
-        local.update(node.output)
-    yield from (value.name for value in body.output if value.name not in local)
-
-
-def sort_nodes(loaded: LoadedModel, nodes: Sequence[ListedNode]) -> None:
-    """Put the ``nodes`` of ``loaded`` in a topological order, the file's own where it is one.
+def sorted_nodes(loaded: LoadedModel, nodes: Sequence[ListedNode]) -> Sequence[ListedNode]:
+    """``nodes``, those of ``loaded``, put in a topological order there, the file's own where it is one.
 
     Raises:
         InvalidModelError: the nodes form a cycle.
     """
     graph = loaded.proto.graph
-    maker = {name: index for index, listed in enumerate(nodes) for name in listed.makes if name}
+    maker = {name: index for index, listed in enumerate(nodes) for name in listed.outputs if name}
     if all(maker.get(name, -1) < index for index, listed in enumerate(nodes) for name in listed.uses):
-        return
+        return nodes
     needs = {index: {maker[name] for name in listed.uses if name in maker} for index, listed in enumerate(nodes)}
     try:
         order = list(graphlib.TopologicalSorter(needs).static_order())
@@ -273,9 +224,8 @@ def sort_nodes(loaded: LoadedModel, nodes: Sequence[ListedNode]) -> None:
             f"{loaded.path or loaded.name}: nodes wait for each other in a cycle: {names}",
             hint="a graph must have an order in which every value is made before it is used",
         ) from error
-    copies = [onnx.NodeProto.FromString(graph.node[index].SerializeToString()) for index in order]
-    del graph.node[:]
-    graph.node.extend(copies)
+    replace_items(graph.node, [nodes[index].node for index in order])
+    return listed_nodes(graph)
 
 
 def name_nodes(model: onnx.ModelProto) -> int:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import helper, numpy_helper
 
-from hetpart.graph.legality import uses
 from hetpart.graph.types import shape_of
 from hetpart.graph.walk import all_nodes, fresh_name, replace_items, subgraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx
 
-    from hetpart.graph.fold import Facts
+    from hetpart.graph.facts import Facts
+    from hetpart.graph.listing import ListedNode
 
 
 _OVERRIDABLE_SINCE = 4
@@ -36,25 +37,30 @@ def fix_defaults(model: onnx.ModelProto) -> list[str]:
     return defaults if model.ir_version >= _OVERRIDABLE_SINCE else []
 
 
-def detach_outputs(model: onnx.ModelProto) -> dict[str, str]:
-    """Make every graph output an op's result; returns the outputs that are graph inputs, which no op makes.
+def detach_weights(model: onnx.ModelProto) -> int:
+    """Give every initializer that is an output a name of its own, and an ``Identity`` behind it that makes the output.
 
-    An initializer that is an output gets a name of its own and an ``Identity`` behind it.
+    Returns how many there were.
     """
     graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
+    outputs = {value.name for value in graph.output}
+    returned = {tensor.name: tensor for tensor in graph.initializer if tensor.name in outputs}
+    if returned:
+        _detach(graph, {value.name: returned[value.name] for value in graph.output if value.name in returned})
+    return len(returned)
+
+
+def detach_inputs(model: onnx.ModelProto) -> dict[str, str]:
+    """Make every graph output an op's result; returns the outputs that are graph inputs, which no op makes."""
+    graph = model.graph
     inputs = {value.name for value in graph.input}
-    outputs = [value.name for value in graph.output]
-    if not weights.keys().isdisjoint(outputs):
-        _detach_weights(graph, {name: weights[name] for name in outputs if name in weights})
-    passed = {name: name for name in outputs if name in inputs}
+    passed = {value.name: value.name for value in graph.output if value.name in inputs}
     if passed:
         replace_items(graph.output, [value for value in graph.output if value.name not in passed])
     return passed
 
 
-def _detach_weights(graph: onnx.GraphProto, returned: Mapping[str, onnx.TensorProto]) -> None:
-    """Give the ``returned`` initializers a name of their own, and an ``Identity`` behind it that makes the output."""
+def _detach(graph: onnx.GraphProto, returned: Mapping[str, onnx.TensorProto]) -> None:
     taken = {tensor.name for tensor in graph.initializer}
     taken |= {name for node in all_nodes(graph.node) for name in (*node.input, *node.output)}
     renamed: dict[str, str] = {}
@@ -108,59 +114,58 @@ def scalar_ranges(model: onnx.ModelProto, facts: Facts) -> int:
     return made
 
 
-def drop_unread_weights(model: onnx.ModelProto, read: set[str]) -> None:
-    """Leave out the initializers that are neither ``read``, nor returned, nor the default of an input.
+def drop_unread_weights(model: onnx.ModelProto, weights: Sequence[str], read: set[str]) -> None:
+    """Leave out the initializers, ``weights`` by name, that are neither ``read``, nor returned, nor an input's default.
 
     They go away in the end; a file that holds many takes long until then.
     """
     graph = model.graph
     kept = read | {value.name for value in (*graph.input, *graph.output)}
-    weights = [tensor for tensor in graph.initializer if tensor.name in kept]
-    if len(weights) < len(graph.initializer):
-        replace_items(graph.initializer, weights)
+    if not kept.issuperset(weights):
+        places = [place for place, name in enumerate(weights) if name in kept]
+        replace_items(graph.initializer, [graph.initializer[place] for place in places])
 
 
-def apply(model: onnx.ModelProto, facts: Facts) -> int:
-    """Rewrite ``model`` by ``facts``; returns how many nodes went away."""
+def apply(model: onnx.ModelProto, nodes: Sequence[ListedNode], facts: Facts) -> Sequence[ListedNode]:
+    """Rewrite ``model`` of these ``nodes`` by ``facts``; returns the nodes that are left."""
     graph = model.graph
-    kept, needed = _live(model, facts)
-    removed = len(graph.node) - len(kept)
+    kept, needed = _live(model, nodes, facts)
     weights = [tensor for tensor in graph.initializer if tensor.name in needed]
     present = {tensor.name for tensor in graph.initializer}
     folded = sorted((facts.folded & needed) - present)
     weights += [numpy_helper.from_array(facts.contents[name], name) for name in folded]
-    if removed:
-        replace_items(graph.node, kept)
+    if len(kept) < len(nodes):
+        replace_items(graph.node, [listed.node for listed in kept])
+        kept = [replace(listed, node=node) for listed, node in zip(kept, graph.node, strict=True)]
     if folded or len(weights) < len(graph.initializer):
         replace_items(graph.initializer, weights)
-    _declare_types(model, facts)
-    return removed
+    _declare_types(model, kept, facts)
+    return kept
 
 
-def _live(model: onnx.ModelProto, facts: Facts) -> tuple[list[onnx.NodeProto], set[str]]:
+def _live(model: onnx.ModelProto, nodes: Sequence[ListedNode], facts: Facts) -> tuple[list[ListedNode], set[str]]:
     """Nodes some output needs, folded values standing for themselves, and every name they read or return."""
     needed = {value.name for value in model.graph.output}
-    kept: list[onnx.NodeProto] = []
+    kept: list[ListedNode] = []
     folded = facts.folded
-    for node in reversed(model.graph.node):
-        made = [name for name in node.output if name and name in needed]
+    for listed in reversed(nodes):
+        made = [name for name in listed.outputs if name and name in needed]
         if made and not folded.issuperset(made):
-            kept.append(node)
-            needed.update(uses(node))
+            kept.append(listed)
+            needed.update(listed.uses)
     kept.reverse()
     return kept, needed
 
 
-def _declare_types(model: onnx.ModelProto, facts: Facts) -> None:
+def _declare_types(model: onnx.ModelProto, nodes: Sequence[ListedNode], facts: Facts) -> None:
     """Every value between nodes gets the type that was found for it: the cut models read it as their border's."""
     graph = model.graph
     outputs = {value.name for value in graph.output}
     del graph.value_info[:]
-    for node in graph.node:
-        for name in node.output:
-            found = facts.types.get(name)
-            if name and name not in outputs and found is not None and found.WhichOneof("value"):
-                graph.value_info.add(name=name, type=found)
+    for name in (name for listed in nodes for name in listed.outputs):
+        found = facts.types.get(name)
+        if name and name not in outputs and found is not None and found.WhichOneof("value"):
+            graph.value_info.add(name=name, type=found)
     for value in graph.output:
         found = facts.types.get(value.name)
         if found is not None and found.WhichOneof("value"):

@@ -77,6 +77,30 @@ def _lengths(tensor: onnx.TensorProto) -> tuple[int, int]:
     return held, numel * 2 if dtype in _COMPLEX else numel
 
 
+def suspects(tensors: Iterable[onnx.TensorProto]) -> list[onnx.TensorProto]:
+    """Those that a rule may have something to say about: others are named in text and hold as many bytes as they need.
+
+    Each is looked at once, and every shape: a file may hold a million.
+    """
+    needed: dict[tuple[int, ...], int] = {}
+    found: list[onnx.TensorProto] = []
+    for tensor in tensors:
+        form = (tensor.data_type, *tensor.dims)
+        nbytes = needed.get(form)
+        if nbytes is None:
+            nbytes = needed[form] = _needed_bytes(*form)
+        if len(tensor.raw_data) != nbytes or tensor.external_data or not isinstance(tensor.name, str):
+            found.append(tensor)
+    return found
+
+
+def _needed_bytes(data_type: int, *dims: int) -> int:
+    """Bytes that tell a tensor of such a form to be whole; -1 where none do."""
+    dtype = dtype_name(data_type)
+    nbytes = nbytes_of(dtype, dims)
+    return nbytes if dtype in DTYPE_BITS and min(dims, default=0) >= 0 and 0 < nbytes <= MOST_BYTES else -1
+
+
 TENSOR_RULES: Rules[Sequence[onnx.TensorProto]] = (
     ("names are not UTF-8 text", _damaged_names),
     ("tensors have no known type", _unknown_types),

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import helper, numpy_helper
 
-from hetpart.graph.legality import captures
+from hetpart.graph.listing import captures
 from hetpart.graph.types import shape_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from hetpart.graph.fold import Facts
+    from hetpart.graph.facts import Facts
 
 _SPLIT_TAKES_INPUT = 13
 """Opset since which ``Split`` takes its sizes as an input."""

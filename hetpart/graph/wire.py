@@ -31,6 +31,7 @@ _MODEL_FIELDS = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
 """Fields of ModelProto: what has others at its outermost was never one."""
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_WIDTH = {_FIXED64: 8, _FIXED32: 4}
+_MOST_IN_A_BYTE = 0x7F
 
 INLINE_LIMIT = 4096
 """Tensors up to this many bytes stay in the message: shape arithmetic reads them."""
@@ -122,15 +123,18 @@ def _message(file: _File, message: _Field, kind: _Kind, depth: int) -> Iterator[
         raise WireError(f"messages are nested more than {_MOST_NESTED} deep", message.start)
     if kind is _Kind.NODE and _op_type(file, message) == b"Constant":
         kind = _Kind.CONSTANT
-    inside = _INSIDE[kind]
-    for field in _fields(file.data, message):
+    inside, kept = _INSIDE[kind], message.body
+    for field in _fields(file.data, message, INLINE_LIMIT):
         inner = inside.get(field.number)
-        if inner is None or field.wire != _DELIMITED or field.nbytes <= INLINE_LIMIT:
-            yield file.data[field.start : field.end]
-        elif inner is _Kind.TENSOR:
+        if inner is None or field.wire != _DELIMITED:
+            continue
+        yield file.data[kept : field.start]
+        kept = field.end
+        if inner is _Kind.TENSOR:
             yield _delimited(field.number, _tensor(file, field))
         else:
             yield _delimited(field.number, b"".join(_message(file, field, inner, depth + 1)))
+    yield file.data[kept : message.end]
 
 
 def _op_type(file: _File, node: _Field) -> bytes:
@@ -177,18 +181,25 @@ def _reference(name: str, elements: _Field) -> bytes:
     return b"".join(encoded) + _varint(_TENSOR_DATA_LOCATION << 3 | _VARINT) + _varint(_EXTERNAL)
 
 
-def _fields(data: mmap.mmap, message: _Field) -> Iterator[_Field]:
+def _fields(data: mmap.mmap, message: _Field, over: int = -1) -> Iterator[_Field]:
+    """The fields of more than ``over`` bytes; all are read. Tags and lengths are mostly a byte: those cost no call."""
     position, end = message.body, message.end
     while position < end:
-        tag, body = _read_varint(data, position, end)
+        tag, body = data[position], position + 1
+        if tag > _MOST_IN_A_BYTE:
+            tag, body = _read_varint(data, position, end)
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise WireError("field number 0", position)
-        body, stop = _payload(data, wire, body, end)
+        if wire == _DELIMITED and body < end and data[body] <= _MOST_IN_A_BYTE:
+            body, stop = body + 1, body + 1 + data[body]
+        else:
+            body, stop = _payload(data, wire, body, end)
         if stop > end:
             missing = stop - end if message.number == 0 and number in _MODEL_FIELDS else 0
             raise WireError(f"field {number} needs {stop - end} bytes more than there are", position, missing=missing)
-        yield _Field(number, wire, position, body, stop)
+        if stop - body > over:
+            yield _Field(number, wire, position, body, stop)
         position = stop
 
 
