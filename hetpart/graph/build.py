@@ -226,4 +226,3 @@ def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, P
 def _largest(value: Value) -> Value:
     """The largest tensor of a sequence; what is none as it is."""
     return replace(value, nbytes=max(value.parts)) if value.parts else value
-

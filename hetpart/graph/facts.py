@@ -10,7 +10,7 @@ import onnx
 from hetpart.graph.inference import Marks, Schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable
 
     from numpy.typing import NDArray
 
@@ -59,7 +59,7 @@ class Facts:
     """Graph outputs: an op makes them, however constant they are."""
 
     @property
-    def opsets(self) -> Mapping[str, int]:
+    def opsets(self) -> dict[str, int]:
         """Versions by domain."""
         return self.known.schemas.opsets
 

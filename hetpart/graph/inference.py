@@ -60,7 +60,7 @@ def tells_sizes(content: NDArray[Any]) -> bool:
 class Schemas:
     """What ``onnx`` knows of operators, in the versions that a model imports."""
 
-    opsets: Mapping[str, int]
+    opsets: dict[str, int]
     _known: dict[tuple[str, str], onnx.defs.OpSchema | None] = field(default_factory=dict[Any, Any])
 
     def infer(

@@ -89,7 +89,7 @@ def suspects(tensors: Iterable[onnx.TensorProto]) -> list[onnx.TensorProto]:
         nbytes = needed.get(form)
         if nbytes is None:
             nbytes = needed[form] = _needed_bytes(*form)
-        if len(tensor.raw_data) != nbytes or tensor.external_data or not isinstance(tensor.name, str):
+        if len(tensor.raw_data) != nbytes or tensor.external_data or type(tensor.name) is not str:
             found.append(tensor)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ MOST_READ_BYTES = 2**31
 """Of weights that agree in their samples, read to see whether they are the same."""
 SMALL_BYTES = 2**26
 """Weights up to this size are read whole by rules that look at numbers."""
+_FORMS_KEPT = 4096
 
 
 def same_content(loaded: LoadedModel) -> Iterator[Sequence[onnx.TensorProto]]:
@@ -53,7 +55,13 @@ def _groups(
 
 
 def _nbytes(tensor: onnx.TensorProto) -> int:
-    return nbytes_of(dtype_name(tensor.data_type), tensor.dims)
+    return _nbytes_of(tensor.data_type, tuple(tensor.dims))
+
+
+@lru_cache(_FORMS_KEPT)
+def _nbytes_of(data_type: int, dims: tuple[int, ...]) -> int:
+    """Of a million tensors, most are of few forms."""
+    return nbytes_of(dtype_name(data_type), dims)
 
 
 def _sample(tensor: onnx.TensorProto, loaded: LoadedModel) -> bytes | None:
