@@ -129,15 +129,18 @@ def _write_files(asked: AnnotateOptions, costs: Costs, rows: Sequence[Row]) -> N
 
 
 def _print(asked: AnnotateOptions, costs: Costs, rows: Sequence[Row]) -> None:
-    from hetpart.report.annotate_json import costs_content, rows_csv
-    from hetpart.report.annotate_text import costs_parts
-
     if asked.as_json:
+        from hetpart.report.annotate_json import costs_content
+
         content = costs_content(costs, rows)
         print_json("annotate", {"model": str(asked.model), "by": asked.by, "sort": asked.sort, **content})
     elif asked.csv == _STDOUT:
+        from hetpart.report.annotate_json import rows_csv
+
         click.echo(rows_csv(rows), nl=False)
     else:
+        from hetpart.report.annotate_text import costs_parts
+
         show(costs_parts(costs, rows, asked.by, asked.top))
         for written in filter(None, (asked.csv, asked.plot)):
             click.echo(f"\nWritten to {printable(str(written))}")

@@ -62,6 +62,10 @@ class Schemas:
 
     opsets: dict[str, int]
     _known: dict[tuple[str, str], onnx.defs.OpSchema | None] = field(default_factory=dict[Any, Any])
+    _imports: list[onnx.OperatorSetIdProto] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in self.opsets.items()]
 
     def infer(
         self, node: onnx.NodeProto, inputs: dict[str, onnx.TypeProto], contents: Mapping[str, NDArray[Any]]
@@ -77,7 +81,7 @@ class Schemas:
             InvalidModelError: the node breaks a rule of its operator, or its input shapes contradict it.
         """
         schema = self._of(node)
-        return {} if schema is None else _inferred(schema, node, inputs, contents, self.opsets)
+        return {} if schema is None else _inferred(schema, node, inputs, contents, self._imports)
 
     def _of(self, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
         kind = (node.domain, node.op_type)
@@ -93,10 +97,9 @@ def _inferred(
     node: onnx.NodeProto,
     inputs: dict[str, onnx.TypeProto],
     contents: Mapping[str, NDArray[Any]],
-    opsets: Mapping[str, int],
+    imports: list[onnx.OperatorSetIdProto],
 ) -> dict[str, onnx.TypeProto]:
     data = {name: numpy_helper.from_array(content) for name, content in contents.items()}
-    imports = [onnx.OperatorSetIdProto(domain=key, version=value) for key, value in opsets.items()]
     try:
         found = infer_node_outputs(schema, node, inputs, input_data=data, opset_imports=imports)
         return kernel_shapes(node, inputs, contents, found)
