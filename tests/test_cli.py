@@ -334,7 +334,14 @@ def test_an_unknown_hardware_is_exit_code_2() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [("pci4", "near: pcie4"), ("h10", "near: h100"), ("nosuch", "known: a10, a100-40, a100-80")],
+    [
+        ("pci4", "hint: near: pcie4"),
+        ("h10", "hint: near: h100"),
+        ("xeno", "hint: near: xeon"),
+        ("nope", "no hardware profile is called 'nope'"),
+        ("l4+xeno", "near: xeon"),
+        ("nosuch+epyc", "known: a10, a100-40, a100-80"),
+    ],
 )
 def test_hardware_names_what_is_near(asked: str, said: str) -> None:
     result = invoke("hardware", asked)

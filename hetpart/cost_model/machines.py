@@ -56,7 +56,7 @@ from hetpart.cost_model.profiles import (
 from hetpart.devices import Link, Machine, Provider
 from hetpart.errors import InvalidOptionError
 
-__all__ = ["free_memory_bytes", "load_machine", "profile_names"]
+__all__ = ["free_memory_bytes", "is_specification", "load_machine", "profile_names"]
 
 DEFAULT_ACCELERATOR = "l4"
 SPEED_FACTOR = "speed_factor"
@@ -74,9 +74,18 @@ def load_machine(spec: str | os.PathLike[str] | None = None, *, threads: int = 0
     if spec is None:
         return _this_machine(threads)
     text = os.fspath(spec)
-    if text.endswith(".toml") or os.sep in text:
+    if _is_file(text):
         return _from_file(Path(text), threads)
     return _from_names(text, threads)
+
+
+def is_specification(text: str) -> bool:
+    """Whether ``text`` speaks of a machine: of a file, or of more than one name."""
+    return _is_file(text) or "+" in text
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".toml") or os.sep in text
 
 
 def free_memory_bytes(machine: Machine) -> int | None:

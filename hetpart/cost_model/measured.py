@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
@@ -81,7 +81,8 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
 
 def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]:
     """Of every kernel. What no kernel makes, the run before this one used last."""
-    touched = [_touched(kernel, graph) for kernel in kernels]
+    put_in = {made.value: made.nbytes for kernel in kernels for made in kernel.makes if made.value >= len(graph.values)}
+    touched = [_touched(kernel, graph, put_in) for kernel in kernels]
     over = overwriting(kernels, (*graph.inputs, *graph.outputs))
     whole, weights = sum(touched), _streamed_weights(graph)
     began: dict[int, int] = {}
@@ -101,11 +102,16 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
     return found
 
 
-def _touched(kernel: Kernel, graph: Graph) -> int:
-    """Bytes that a kernel reads and writes; of tables it looks rows up in, what it makes of them."""
+def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
+    """Bytes that a kernel reads and writes; of tables it looks rows up in, what it makes of them.
+
+    ``put_in`` are sizes of values that the model lacks.
+    """
     tables = {graph.ops[op].inputs[0] for op in kernel.ops if graph.ops[op].op_type in LOOKUPS}
-    values = (value if value >= 0 else -1 - value for value in set(kernel.reads) - tables)
+    reads = set(kernel.reads) - tables
+    values = (value if value >= 0 else -1 - value for value in reads - put_in.keys())
     flowing = sum(graph.values[value % len(graph.values)].nbytes for value in values)
+    flowing += sum(put_in[value] for value in reads & put_in.keys())
     weights = {
         v for op in kernel.ops if graph.ops[op].op_type not in LOOKUPS for v in graph.ops[op].uses
         if graph.values[v].is_constant

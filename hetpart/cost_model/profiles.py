@@ -121,6 +121,15 @@ def find_profile(name: str, kind: Kind) -> Profile:
     raise _unknown(name, kind, candidates)
 
 
+def no_profile(name: str) -> InvalidOptionError:
+    """No profile of any kind is called ``name``; the hint lists those that are called nearly so."""
+    profiles = [load_profile(stem) for stem in profile_names()]
+    names = [known for profile in profiles for known in (profile.name, *profile.aliases)]
+    near = get_close_matches(name.lower(), names, _SHOWN, _LIKE)
+    hint = f"near: {', '.join(near)}; `hetpart hardware` lists all" if near else "`hetpart hardware` lists all names"
+    return InvalidOptionError(f"no hardware profile is called {name!r}", hint=hint)
+
+
 def _unknown(name: str, kind: Kind, candidates: list[Profile]) -> InvalidOptionError:
     names = {known: profile.kind for profile in candidates for known in (profile.name, *profile.aliases)}
     asked = [known for known in names if names[known] is kind]

@@ -145,9 +145,14 @@ def _matmul_at(right: int) -> Rule:
     return product
 
 
-def _matmul_nbits(call: _Call) -> Sizes | None:
-    a, columns = call.shape(0), call.number("N")
-    return (*a[:-1], columns) if a and columns else None
+def _columns(name: str) -> Rule:
+    """Rows of the first input, of as many columns as the attribute says."""
+
+    def rows(call: _Call) -> Sizes | None:
+        a, columns = call.shape(0), call.number(name)
+        return (*a[:-1], columns) if a and columns else None
+
+    return rows
 
 
 def _attention(call: _Call) -> Sizes | None:
@@ -260,7 +265,9 @@ _RULES: Mapping[str, Sequence[_Output | None]] = {
     "GatherND": (_Output(_picked),),
     "GroupQueryAttention": (_Output(_grouped), _Output(_present), _Output(_present)),
     "MatMulIntegerToFloat": (_Output(_matmul_at(1), like=2),),
-    "MatMulNBits": (_Output(_matmul_nbits),),
+    "MatMulNBits": (_Output(_columns("N")),),
+    "MatMulNBitsMlp": (_Output(_columns("N")), _Output(_same)),
+    "MatMulNBitsQkv": (*(_Output(_columns(name)) for name in ("Nq", "Nkv", "Nkv")), _Output(_same)),
     "MultiHeadAttention": (_Output(_multi_head),),
     "PackedAttention": (_Output(_attention),),
     "QAttention": (_Output(_attention, like=2),),

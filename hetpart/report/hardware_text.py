@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.cost_model.machines import load_machine
-from hetpart.cost_model.profiles import PEAK, Kind, Profile, load_profile, profile_names
+from hetpart.cost_model.machines import is_specification, load_machine
+from hetpart.cost_model.profiles import PEAK, Kind, Profile, load_profile, no_profile, profile_names
 from hetpart.devices import Device, Link, Machine
 from hetpart.report.json import to_json
 from hetpart.report.layout import heading, labelled, line, name, table
@@ -51,6 +51,8 @@ def describe_hardware(name: str | None = None) -> Described:
     for profile in profiles:
         if name.lower() in (profile.name, *profile.aliases):
             return Described(profile_parts(profile), {"profile": to_json(profile)})
+    if not is_specification(name):
+        raise no_profile(name)
     machine = load_machine(name)
     return Described(machine_parts(machine), {"machine": to_json(machine)})
 

@@ -66,6 +66,10 @@ OTHERS: dict[str, Any] = {
     "NegativeLogLikelihoodLoss with weights": between(
         "NegativeLogLikelihoodLoss", {"x": ROWS}, {"y": ()}, 22, t=CLASSES, w=WEIGHTS
     ),
+    "SoftmaxCrossEntropyLoss": between("SoftmaxCrossEntropyLoss", {"x": ROWS}, {"y": ()}, 22, t=CLASSES),
+    "SoftmaxCrossEntropyLoss of images": between(
+        "SoftmaxCrossEntropyLoss", {"x": IMAGE}, {"y": (), "p": IMAGE}, 22, t=np.zeros((2, 96, 96), np.int64)
+    ),
     "Swish": between("Swish", {"x": ROWS}, {"y": ROWS}, 24),
     "Swish with alpha": between("Swish", {"x": ROWS}, {"y": ROWS}, 24, alpha=1.7),
 }

@@ -163,11 +163,13 @@ def weighted(op_type: str, shape: Sizes, made: Sizes, weight: np.ndarray[Any, An
     return between(helper.make_node(op_type, ["a", "w"], ["out"], **options), {"a": shape}, made, {"w": weight})
 
 
-def mixture(tokens: int, width: int, inner: int, experts: int, **options: Any) -> Any:
+def mixture(tokens: int, width: int, inner: int, experts: int, *, gated: bool = False, **options: Any) -> Any:
     """Two experts a token; all tokens go to the same ones, and there is room for more."""
+    first = 2 * inner if gated else inner
     weights: Weights = {
-        "before": np.ones((experts, inner, width), np.float32), "behind": np.ones((experts, width, inner), np.float32)
+        "before": np.ones((experts, first, width), np.float32), "behind": np.ones((experts, width, inner), np.float32)
     }  # fmt: skip
+    options |= {"activation_type": "swiglu", "swiglu_fusion": 1} if gated else {}
     names = ["a", "router", "before", "", "behind"]
     node = helper.make_node("MoE", names, ["out"], domain=CONTRIB, k=2, **options)
     return between(node, {"a": (tokens, width), "router": (tokens, experts)}, (tokens, width), weights)
@@ -192,6 +194,29 @@ def chosen(condition: Sizes, one: Sizes, other: Sizes, made: Sizes) -> Any:
     weights: Weights = {"c": np.zeros(condition, np.bool_)}
     node = helper.make_node("Where", ["c", "a", "b"], ["out"])
     return between(node, {"a": one, "b": other}, made, weights)
+
+
+def resized(mode: str, given: Sizes, scales: tuple[float, ...]) -> Any:
+    """Smoothed as it is resized."""
+    made = tuple(int(size * scale) for size, scale in zip(given, scales, strict=True))
+    node = helper.make_node("Resize", ["a", "", "scales"], ["out"], mode=mode, antialias=1)
+    return between(node, {"a": given}, made, {"scales": np.array(scales, np.float32)})
+
+
+def trained(image: Sizes) -> Any:
+    """Running means and variances are read too."""
+    weights: Weights = {name: np.ones(image[1], np.float32) for name in ("scale", "bias", "mean", "variance")}
+    node = helper.make_node("BatchNormalization", ["a", *weights], ["out", "m", "v"], training_mode=1)
+    model = between(node, {"a": image}, image, weights)
+    for name in "mv":
+        model.graph.node.append(helper.make_node("Erf", [name], [f"{name}_out"]))
+        model.graph.output.append(helper.make_tensor_value_info(f"{name}_out", FLOAT, image[1:2]))
+    return model
+
+
+def activated(op_type: str, *, bias: bool) -> Any:
+    node = helper.make_node(op_type, ["a", "w"] if bias else ["a"], ["out"], domain=CONTRIB)
+    return between(node, {"a": (256, 1024)}, (256, 1024), {"w": np.ones(1024, np.float32)} if bias else {})
 
 
 CASES: dict[str, Any] = {
@@ -283,6 +308,37 @@ CASES: dict[str, Any] = {
     "Where": chosen((96, 160), (96, 160), (96, 160), (96, 160)),
     "Where of masked scores": chosen((256, 256), (1,), (8, 256, 256), (8, 256, 256)),
     "Where of a row or a column": chosen((8, 1, 1), (8, 1, 320), (96, 1), (8, 96, 320)),
+    **{
+        f"Resize {mode} of {len(given)} dimensions by {scales[-2:]}": resized(mode, given, scales)
+        for mode, given, scales in (
+            ("linear", (2, 8, 256, 256), (1, 1, 0.5, 0.5)),
+            ("cubic", (2, 8, 256, 256), (1, 1, 0.5, 0.25)),
+            ("linear", (1, 8, 128, 128), (1, 1, 2, 2)),
+            ("cubic", (2, 256, 256, 8), (1, 0.5, 0.5, 1)),
+            ("linear", (512, 1024), (0.5, 0.5)),
+            ("linear", (8, 256, 256), (1, 0.5, 0.5)),
+            ("linear", (2, 4, 32, 64, 64), (1, 1, 0.5, 0.5, 0.5)),
+        )
+    },
+    "BatchNormalization in training": trained((4, 64, 64, 64)),
+    "BatchNormalization in training, of rows": trained((512, 1024)),
+    "FastGelu": activated("FastGelu", bias=False),
+    "FastGelu with a bias": activated("FastGelu", bias=True),
+    **{
+        f"Einsum {equation}": einsum(equation, *shapes, made=made)
+        for equation, shapes, made in (
+            ("iij->j", [(128, 128, 64)], (64,)),
+            ("iji->ij", [(128, 64, 128)], (128, 64)),
+            ("bii->bi", [(16, 256, 256)], (16, 256)),
+            ("iiij->j", [(24, 24, 24, 64)], (64,)),
+            ("iijj->ij", [(32, 32, 32, 32)], (32, 32)),
+            ("ij,iij->j", [(128, 64), (128, 128, 64)], (64,)),
+        )
+    },
+    "MoE of equal buffers": mixture(256, 256, 256, 4, activation_type="relu"),
+    "MoE of equal buffers, wide": mixture(256, 512, 1024, 4, activation_type="relu"),
+    "MoE with gates": mixture(256, 128, 256, 8, gated=True),
+    "MoE with gates, of odd sizes": mixture(200, 130, 270, 5, gated=True),
     "MoE": mixture(200, 96, 160, 4, activation_type="relu"),
     "MoE of eight": mixture(256, 160, 96, 8, activation_type="silu"),
     "MoE, wide": mixture(96, 256, 64, 4, activation_type="gelu"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from hetpart.graph.contrib_types import _RULES, contrib_types
 from hetpart.graph.from_onnx import import_onnx
@@ -146,7 +150,41 @@ def test_classical_types_are_those_of_the_kernel(
 
 
 def test_every_rule_is_held_against_a_kernel_where_the_cpu_has_one() -> None:
-    assert {case[0] for case in CASES} == set(_RULES) - ON_CUDA_ALONE - {"QMoE", "SimplifiedLayerNormalization"}
+    assert {case[0] for case in CASES} == set(_RULES) - ON_CUDA_ALONE - {"QMoE", "SimplifiedLayerNormalization"} - set(
+        IN_BITS
+    )
+
+
+ROWS, NORM = f(2, 3, 32), f(32)
+
+
+def in_bits(columns: int) -> list[np.ndarray]:
+    """A weight, its scales and its bias."""
+    return [q(columns, 1, 16), f(columns, 1), f(columns)]
+
+
+IN_BITS: dict[str, tuple[list[np.ndarray], int, dict[str, object]]] = {
+    "MatMulNBitsMlp": ([ROWS, ROWS, NORM, *in_bits(7), *in_bits(7)], 2, {"N": 7, "activation": "silu"}),
+    "MatMulNBitsQkv": ([ROWS, ROWS, NORM, *in_bits(8), *in_bits(4), *in_bits(4)], 4, {"Nq": 8, "Nkv": 4}),
+}
+"""Of these no provider here has a kernel."""
+
+
+@pytest.mark.parametrize("op_type", IN_BITS)
+def test_types_without_a_kernel_are_those_that_onnx_runtime_infers(
+    op_type: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It complains of every output whose shape is declared otherwise."""
+    inputs, outputs, attributes = IN_BITS[op_type]
+    model = call(op_type, inputs, outputs, {"K": 32, "bits": 4, "block_size": 32, **attributes})
+    graph = import_onnx(model).graph
+    for output in model.graph.output:
+        output.CopyFrom(helper.make_tensor_value_info(output.name, onnx.TensorProto.FLOAT, [99, 99, 99]))
+    with pytest.raises(NoKernel):
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    said = dict(re.findall(r"for output\. '(\w+)' source:\{([\d,]+)\}", capfd.readouterr().err))
+    assert {name: ",".join(map(str, graph.value_named(name).shape or ())) for name in said} == said
+    assert len(said) == outputs
 
 
 @pytest.mark.parametrize(("op_type", "inputs", "outputs", "attributes"), CASES)

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from hetpart.cost_model.fusion import Fusions
-from hetpart.cost_model.kernels import gate_of
-from hetpart.cost_model.memory import NO_SCRATCH, Scratch
-from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made, wide_made
-from hetpart.cost_model.session.inlined import WIDE_BLOCKS, BodyNumbers
-from hetpart.cost_model.session.layout import convolves_bytes, reads_blocked
-from hetpart.cost_model.session.members import computing, ends, product_form, views
-from hetpart.cost_model.session.merge import head_of, merged
+from hetpart.cost_model.fusion import Fusions, find_fusions
+from hetpart.cost_model.session.building import Building, Lane
+from hetpart.cost_model.session.merge import merged
 from hetpart.cost_model.session.order import in_order
-from hetpart.cost_model.session.reuse import Kernel, Made
+from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.scratch import scratch_of
-from hetpart.cost_model.session.sequences import added, sequences_held, shares
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
-from hetpart.cost_model.session.widened import HALF, as_floats, cancelled, half_body, widened
-from hetpart.cost_model.updates import UPDATES, VIEWS
+from hetpart.cost_model.session.transposes.pushing import pushed
+from hetpart.cost_model.session.transposes.session import Told
+from hetpart.cost_model.session.widened import as_floats, cancelled, widened
 from hetpart.devices import Provider
-from hetpart.graph.ir import Graph, Op
+from hetpart.graph.ir import Graph
 
-IN_PLACE = frozenset({
-    "BitCast", "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "MoE", "Relu", "Selu",
-    "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
-})  # fmt: skip
-"""Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
-SUMS = frozenset({"Add", "Sum"})
-FORMULAS = frozenset({"Erf", "Sigmoid"})
-"""Of the formulas of one value that are fused, those computed in the form it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What runs a session."""
-
-    provider: Provider
-    threads: int = 1
-    scratch: Mapping[int, Scratch] = field(default_factory=dict[int, Scratch])
-    """What kernels take while they run, by op: ``kernel_scratch``, where memory is asked for."""
+__all__ = ["Lane", "session_kernels"]
 
 
 def session_kernels(
@@ -56,241 +34,35 @@ def session_kernels(
         returned: Values that leave the session.
     """
     whole = simplified(graph, ops, returned)
+    moved = pushed(graph, whole, returned)
+    if moved is None:
+        built = _built(graph, whole, fusions, lane, returned)
+        return in_order(built.kernels, built.index)
+    told, own = Told(graph, moved), moved.graph
+    built = _built(own, _all_of(own, returned), find_fusions(own), _with_scratch(lane, told), returned)
+    return tuple(map(told.kernel, in_order(built.kernels, [told.index(number) for number in built.index])))
+
+
+def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:
     simple = whole.without(fusions.folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
     floats = as_floats(graph) if wide else graph
-    session = _Session(graph, simple, lane, wide, floats, vanished(whole, simple))
+    session = Building(graph, simple, lane, wide, floats, vanished(whole, simple))
     for members in merged(floats, simple, fusions, lane.provider, returned):
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):
         session.need_plain(value)
-    return in_order(session.kernels, session.index)
+    return session
 
 
-@dataclass(slots=True)
-class _Session:
-    """Kernels as they come to be.
-
-    A value in blocks, or in float32 where the model has it in half precision, has the number ``-1 - id``: it lies
-    beside the plain one. The gate that a value is made by has that number lowered by as many as there are values, and
-    what is in blocks and in half precision in the model by twice as many.
-    """
-
-    graph: Graph
-    simple: Simplified
-    lane: Lane
-    wide: frozenset[int]
-    """Ops that compute in float32 though the model has half precision."""
-    floats: Graph
-    """What ``graph`` is where nothing is in half precision."""
-    vanished: Mapping[int, tuple[int, ...]]
-    """By the op that alone reads them, those that it computes on the way."""
-    kernels: list[Kernel] = field(default_factory=list[Kernel])
-    index: list[int] = field(default_factory=list[int])
-    """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
-    there: set[int] = field(default_factory=set[int])
-    """Numbers of the values that exist."""
-    inlined: int = 0
-    """Values of bodies that have numbers."""
-
-    @property
-    def _on_cpu(self) -> bool:
-        """The CPU provider computes images with their channels in blocks."""
-        return self.lane.provider is Provider.CPU
-
-    def add(self, members: tuple[Op, ...]) -> None:
-        """Append the kernel that ``members`` run as, and before it what brings its inputs into the form it reads."""
-        wide = members[-1].id in self.wide
-        body = half_body(members[-1], self.graph) if wide and len(members) == 1 else None
-        in_blocks = self._read_in_blocks(members, wide=wide) if self._on_cpu and body is None else None
-        if body is not None:
-            self._add_body(members[-1], body)
-        elif self._on_cpu and convolves_bytes(members):
-            self._add_last(members)
-        elif in_blocks is not None:
-            self._add_blocked(members, in_blocks)
-        else:
-            (self._add_wide if wide else self._add_plain)(members)
-
-    def _read_in_blocks(self, members: tuple[Op, ...], *, wide: bool) -> set[int] | None:
-        """What the kernel of ``members`` reads in blocks; None where it computes on plain values."""
-        head = head_of(members)
-        if head is None:
-            (*reads,) = dict.fromkeys(self._reads(members))
-            known = len(reads) == 1 and self._is_blocked(reads[0])
-            return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
-        in_blocks = reads_blocked(head, self.floats if wide else self.graph, self._is_blocked)
-        if in_blocks is None:
-            return None
-        others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self._flowing(op))
-        return {*map(self.simple.value, in_blocks), *others}
-
-    def need_plain(self, value: int) -> None:
-        """Bring ``value`` into the form of the model where it is there in another alone."""
-        if value in self.there:
-            return
-        if self._is_half(value) and self._is_blocked(value):
-            self._need_wide(value)
-        if -1 - value in self.there:
-            self._between(-1 - value, plain_made(self.graph.values[value]), value)
-
-    def _need_wide(self, value: int) -> None:
-        """In float32, where it is in half precision."""
-        if -1 - value not in self.there:
-            source = self._blocked(value) if self._is_blocked(value) else value
-            self._between(source, wide_made(plain_made(self.graph.values[value])), value)
-
-    def _need_blocked(self, value: int) -> None:
-        if not self._is_blocked(value):
-            if self._is_half(value):
-                self._need_wide(value)
-            self._between(self._number(value), self._made_blocked(value), value)
-
-    def _between(self, source: int, made: Made, value: int) -> None:
-        """A kernel that brings ``value`` into another form."""
-        self._append(Kernel((source,), (made,)), 3 * len(self.graph.ops) + value)
-
-    def _blocked(self, value: int) -> int:
-        """The number of ``value`` in blocks."""
-        return -1 - value - (WIDE_BLOCKS * len(self.graph.values) if self._is_half(value) else 0)
-
-    def _made_blocked(self, value: int, over: tuple[int, ...] = ()) -> Made:
-        return replace(blocked_made(self.floats.values[value], over), value=self._blocked(value))
-
-    def _is_blocked(self, value: int) -> bool:
-        return self._blocked(self.simple.value(value)) in self.there
-
-    def _flowing(self, op: Op) -> tuple[int, ...]:
-        """What ``op`` reads, weights left out; what stands there twice counts twice."""
-        read = (self.simple.value(v) for v in (*op.inputs, *op.captures) if v is not None)
-        return tuple(value for value in read if not self.graph.values[value].is_constant)
-
-    def _reads(self, members: tuple[Op, ...]) -> tuple[int, ...]:
-        inside = {value for op in members for value in op.results}
-        return tuple(value for op in members for value in self._flowing(op) if value not in inside)
-
-    def _add_plain(self, members: tuple[Op, ...]) -> None:
-        reads = self._reads(members)
-        for value in dict.fromkeys(reads):
-            self.need_plain(value)
-        computed = computing(members)
-        made = tuple(self._made(value, computed) for op in ends(members) for value in op.results)
-        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
-        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        kernel = Kernel(
-            reads,
-            made,
-            scratch,
-            self._ids(computed),
-            views(computed, self.graph),
-            holds=sequences_held(reads, self.graph, self.simple),
-        )
-        self._append(self._gated(kernel, members, index), index)
-
-    def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
-        reads = self._reads(members)
-        for value in dict.fromkeys(reads):
-            plain = self._need_wide if self._is_half(value) else self.need_plain
-            (self._need_blocked if value in in_blocks else plain)(value)
-        numbers = tuple((self._blocked if value in in_blocks else self._number)(value) for value in reads)
-        last = members[-1]
-        over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
-        made = tuple(self._made_blocked(v, over) for v in last.results)
-        index = last.id + 2 * len(self.graph.ops)
-        self._append(self._gated(Kernel(numbers, made, ops=self._ids(computing(members))), members, index), index)
-
-    def _add_last(self, members: tuple[Op, ...]) -> None:
-        """A kernel that reads and makes channels last; what it reads is turned where it is not so already."""
-        source, *others = self._reads(members)
-        for value in dict.fromkeys(others):
-            self.need_plain(value)
-        if -1 - source not in self.there:
-            turned = last_made(self.graph.values[source])
-            self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
-        made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
-        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
-        kernel = Kernel((-1 - source, *others), made, scratch, self._ids(computing(members)))
-        self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
-
-    def _add_wide(self, members: tuple[Op, ...]) -> None:
-        reads = self._reads(members)
-        for value in dict.fromkeys(reads):
-            (self._need_wide if self._is_half(value) else self.need_plain)(value)
-        computed = computing(members)
-        made = tuple(self._made(value, computed) for op in ends(members) for value in op.results)
-        scratch = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
-        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
-        kernel = Kernel(
-            tuple(self._number(value) for value in reads),
-            tuple(self._widened(one) for one in made), scratch, self._ids(computed), views(computed, self.graph),
-        )  # fmt: skip
-        self._append(kernel, index)
-
-    def _add_body(self, op: Op, body: Graph) -> None:
-        """The kernels of the function that ``op`` is, which ONNX Runtime puts in its place before it casts."""
-        for value in filter(self._is_half, self._flowing(op)):
-            self._need_wide(value)
-        inner, numbers = _of_body(body, self.lane), BodyNumbers(op, body, self.graph, self.simple, self.inlined)
-        inner.there.update(number for number in numbers.of_ends() if numbers.outer(number) in self.there)
-        for each in inner.simple.ops:
-            inner.add((each,))
-        self.inlined += len(inner.kernels)
-        for kernel in inner.kernels:
-            self._append(numbers.renumbered(kernel, self._ids((op,))), len(self.graph.ops) + op.id)
-
-    def _is_half(self, value: int) -> bool:
-        return self.graph.values[value].dtype == HALF
-
-    def _number(self, value: int) -> int:
-        """Of the form of a value that kernels in float32 read."""
-        return -1 - value if self._is_half(value) else value
-
-    def _widened(self, made: Made) -> Made:
-        view = None if made.view_of is None else self._number(made.view_of)
-        made = replace(made, view_of=view, over=tuple(map(self._number, made.over)))
-        return wide_made(made) if self._is_half(made.value) else made
-
-    def _overwrites(self, op: Op) -> bool:
-        return op.op_type in IN_PLACE or op.op_type in UPDATES[self.lane.provider]
-
-    def _gated(self, kernel: Kernel, members: tuple[Op, ...], index: int) -> Kernel:
-        """What is left of ``kernel`` when the gate is made that it takes, if it takes one."""
-        gate = gate_of(self.lane.provider, members[-1]) if len(members) == 1 else None
-        if gate is None:
-            return kernel
-        (made,) = kernel.makes
-        number = -1 - len(self.graph.values) - members[-1].results[0]
-        self._append(replace(kernel, makes=(replace(made, value=number, over=()),), op_type=gate), index)
-        return replace(kernel, reads=(*kernel.reads, number), op_type="Mul")
-
-    def _ids(self, members: tuple[Op, ...]) -> tuple[int, ...]:
-        before = [number for op in members for number in self.vanished.get(op.id, ())]
-        return (*before, *(op.id for op in members))
-
-    def _append(self, kernel: Kernel, index: int) -> None:
-        self.kernels.append(kernel)
-        self.index.append(index)
-        self.there.update(made.value for made in kernel.makes)
-
-    def _made(self, value: int, members: tuple[Op, ...]) -> Made:
-        plain, last = plain_made(self.graph.values[value]), members[-1]
-        first = last.inputs[0] if last.inputs else None
-        parts = self.graph.values[value].parts
-        if parts is not None:
-            return replace(plain, parts=added(last, self.graph) if shares(last) else parts)
-        if len(members) > 1 or last.domain or first is None or value in last.results[1:]:
-            return Made(plain.value, plain.nbytes, product_form(members, self.graph) or plain.form, seen=plain.form)
-        first = self.simple.value(first)
-        flows = not self.graph.values[first].is_constant
-        if flows and last.op_type in VIEWS - {"Dropout"}:  # one that is left, for its mask, copies
-            return Made(plain.value, plain.nbytes, plain.form, view_of=first)
-        return Made(plain.value, plain.nbytes, plain.form, over=(first,) if flows and self._overwrites(last) else ())
+def _all_of(graph: Graph, returned: frozenset[int]) -> Simplified:
+    return simplified(graph, range(len(graph.ops)), returned)
 
 
-def _of_body(body: Graph, lane: Lane) -> _Session:
-    """A session of a function's body, which has no kernels yet: nothing is fused in it."""
-    simple = simplified(body, range(len(body.ops)), frozenset(body.outputs))
-    wide, floats = widened(simple.ops, body, frozenset()), as_floats(body)
-    scratch = {op.id: scratch_of(op, floats, lane.provider, lane.threads) for op in simple.ops}
-    return _Session(body, simple, replace(lane, scratch=scratch), wide, floats, {})
+def _with_scratch(lane: Lane, told: Told) -> Lane:
+    """``lane`` with what kernels take by their numbers in the pushed session."""
+    graph, known = told.pushed.graph, told.unchanged(lane.scratch)
+    changed = (op for op in graph.ops if told.is_changed(op.id))
+    taken = {op.id: scratch_of(op, graph, lane.provider, lane.threads) for op in changed}
+    return replace(lane, scratch={**known, **taken})

@@ -10,6 +10,9 @@ from hetpart.cost_model.session.reuse import Form
 from hetpart.cost_model.sums import MATRIX
 from hetpart.graph.ir import Graph, Op
 
+GELUS = frozenset({"Erf", "Gelu", "Tanh"})
+"""What a Gelu is written with, if it is written out."""
+
 
 def computing(members: tuple[Op, ...]) -> tuple[Op, ...]:
     """``members`` without the Identity behind them, which only says what their result is called."""
@@ -29,6 +32,12 @@ def views(computing: tuple[Op, ...], graph: Graph) -> int:
     first = graph.values[computing[0].uses[0]].shape if computing[0].uses else None
     squeezed = len(ends(computing)) > 1 and first is not None and len(first) != len(made.shape or ())
     return len(computing) if squeezed else 0
+
+
+def adds_before_gelu(members: tuple[Op, ...]) -> bool:
+    """Whether they are a Gelu that adds a vector to what it is given: its kernel writes the sum down."""
+    types = {op.op_type for op in members}
+    return len(members) > 1 and members[0].op_type == "Add" and not types.isdisjoint(GELUS)
 
 
 def _is_biased(members: tuple[Op, ...]) -> bool:

@@ -137,8 +137,8 @@ def _grouped(o: Operands, threads: int) -> Scratch:
     """Operands by head, once more where they are rotated, and a tile for each thread."""
     heads = max(1, o.integer("num_heads", 1))
     size, batch = (o.output_shape() or (1,))[-1] // heads, (o.shape(0) or (1,))[0]
-    operands = sum(o.nbytes(position) for position in range(3))
-    laid_out = [operands] * (2 if o.integer("do_rotary", 0) else 1)
+    operands = [o.nbytes(position) for position in range(3)]
+    laid_out = [*operands, *([sum(operands)] if o.integer("do_rotary", 0) else [])]
     softened = any(o.attribute(name, 0) for name in SOFTENED) or any(o.input(p) is not None for p in SCORE_INPUTS)
     queries, keys = _queries(o), scores(o) // max(1, batch * heads * _queries(o))
     if softened:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -66,11 +66,36 @@ class _Einsum:
         return self.trace.take(numel * self.equation.width)
 
     def _in_order(self, position: int) -> _Operand:
-        """The operand with its axes in the order of all labels: a copy where they are in another."""
+        """The operand with its axes in the order of all labels: a copy where they are in another.
+
+        Before that the diagonal is taken of axes with one label, of each pair in turn.
+        """
         term, sizes = self.equation.terms[position], self.equation.sizes[position]
+        axes, seen = [*term], 0
         operand = _Operand(sizes, None)
-        moved = list(term) != [label for label in self.equation.order if label in sizes]
-        return _Operand(sizes, self._take(operand.numel)) if moved else operand
+        for label in term:
+            if label not in axes[:seen]:
+                seen += 1
+                continue
+            operand = _Operand(sizes, self._diagonal(operand.block, axes, seen, sizes))
+            del axes[seen]
+        if axes == [label for label in self.equation.order if label in sizes]:
+            return operand
+        moved = _Operand(sizes, self._take(operand.numel))
+        self.trace.give_back(*(block for block in (operand.block,) if block is not None))
+        return moved
+
+    def _diagonal(self, before: int | None, axes: Sequence[str], second: int, sizes: Mapping[str, int]) -> int:
+        """Of the axis ``second`` and the one before with its label; others than the last two are turned to be those."""
+        whole = prod(sizes[label] for label in axes)
+        part = whole // max(1, sizes[axes[second]])
+        first = axes.index(axes[second])
+        passing = [before]
+        if (first, second) != (len(axes) - 2, len(axes) - 1):
+            passing += [self._take(whole), self._take(part)]
+        made = self._take(part)
+        self.trace.give_back(*(block for block in passing if block is not None))
+        return made
 
     def _reduced(self, operand: _Operand, gone: frozenset[str]) -> _Operand:
         """``operand`` summed up along labels that it alone has."""

@@ -48,9 +48,16 @@ def _pair_by_pair(o: Operands, _: int) -> Scratch:
 
 @scratch("BiasGelu", "FastGelu", domain=CONTRIB)
 def _sum_before(o: Operands, _: int) -> Scratch:
-    return at_once(o.output_nbytes())
+    """Nothing where no bias is added."""
+    return at_once(o.output_nbytes() if o.input(1) is not None else 0)
 
 
 @scratch("MeanVarianceNormalization")
 def _normalized(o: Operands, _: int) -> Scratch:
     return at_once(o.output_nbytes(), o.output_nbytes())
+
+
+@scratch("BatchNormalization")
+def _trained(o: Operands, _: int) -> Scratch:
+    """In training the mean and the variance of what it is given."""
+    return at_once(o.nbytes(3), o.nbytes(4)) if o.integer("training_mode", 0) else NO_SCRATCH

@@ -20,7 +20,10 @@ NUMBER_BYTES = 8
 
 @scratch("MoE", domain=CONTRIB)
 def _mixture(o: Operands, threads: int) -> Scratch:
-    """Where each token goes, what every thread works with, and the sums of all; tokens go evenly to the experts."""
+    """Where each token goes, what every thread works with, and the sums of all; tokens go evenly to the experts.
+
+    Where shares are normalized, the tokens are copied before.
+    """
     hidden, experts = (max(1, (1, *o.shape(position))[-1]) for position in (0, 1))
     tokens, sent = o.numel(0) // hidden, o.integer("k", 1)
     source = o.input(0)
@@ -30,7 +33,8 @@ def _mixture(o: Operands, threads: int) -> Scratch:
     rows = max(LEAST_ROOM, ROOM * -(-tokens * sent // experts))
     widened = (tokens * experts * FLOAT_BYTES, whole) if size < FLOAT_BYTES else ()
     workspaces = [block for _ in range(workers) for block in _workspace(o, rows, hidden, size)]
-    return at_once(*widened, routes, routes, *workspaces, workers * whole, whole)
+    copied = o.nbytes(0) if o.integer("normalize_routing_weights", 0) else 0
+    return at_once(copied, *widened, routes, routes, *workspaces, workers * whole, whole)
 
 
 def _workspace(o: Operands, rows: int, hidden: int, size: float) -> Iterator[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
@@ -10,6 +10,9 @@ from hetpart.cost_model.session.scratch.table import FLOAT_BYTES, at_once, scrat
 
 UNFOLDED_BYTES = 64 << 10
 """Of an image laid out for a matrix product, what a thread holds at a time."""
+VOLUME = ("slices", "rows", "columns")
+FILTERS = {"cubic": 2, "linear": 1}
+"""Pixels to either side that count when an image is resized, where it does not shrink."""
 SAMPLE_LANES = 8
 """Pixels that a deformable convolution plans together."""
 SAMPLE_BYTES = 32
@@ -56,3 +59,36 @@ def _local_response(o: Operands, _: int) -> Scratch:
     batch, channels = (*o.shape(0), 1, 1)[:2]
     image = o.nbytes(0) // max(1, batch)
     return at_once(o.nbytes(0), image + image // max(1, channels) * (o.integer("size", 1) - 1))
+
+
+@scratch("Resize")
+def _smoothed(o: Operands, _: int) -> Scratch:
+    """With antialias: how much each pixel counts along every axis, and one image with its rows resized.
+
+    Of volumes beside it all slices of all of them, resized in their plane.
+    """
+    before, after = o.shape(0), o.output_shape()
+    if not o.integer("antialias", 0) or len(before) != len(after) or len(before) < len(VOLUME) - 1:
+        return NO_SCRATCH
+    first, last = _spatial(before, after)
+    sizes = [*zip(before[first:last], after[first:last], strict=True)]
+    width, channels = o.output_nbytes() / max(1, o.output_numel()), prod((*before[1:first], *before[last:]))
+    slices = prod(size for size, _ in sizes[:-2]) * channels
+    (high, resized_high), (_, wide) = sizes[-2:]
+    volumes = prod(before[: min(first, 1)]) * resized_high if sizes[:-2] else 0
+    reach = FILTERS.get(str(o.attribute("mode", "")), 1)
+    shares = (_share_bytes(*size, reach) for size in sizes)
+    return at_once(*shares, volumes * wide * slices * width, high * wide * slices * width)
+
+
+def _spatial(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, int]:
+    """Where the axes of the image begin and end: channels are before them where their number stays, else behind."""
+    rank = len(before)
+    if rank <= len(VOLUME):
+        return 0, rank
+    return (2, rank) if before[1] == after[1] else (1, rank - 1)
+
+
+def _share_bytes(before: int, after: int, reach: int) -> int:
+    """A window of pixels for each that is made."""
+    return FLOAT_BYTES * after * (1 + 2 * ceil(reach * max(1.0, before / max(1, after))))

@@ -1,0 +1,62 @@
+"""Where what an op makes lies: in memory of its own, over an input, or where an input is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hetpart.cost_model.session.forms import plain_made
+from hetpart.cost_model.session.members import product_form
+from hetpart.cost_model.session.reuse import Made
+from hetpart.cost_model.session.scratch.table import CONTRIB
+from hetpart.cost_model.session.sequences import added, shares
+from hetpart.cost_model.session.simplify import Simplified
+from hetpart.cost_model.updates import UPDATES, VIEWS
+from hetpart.devices import Provider
+from hetpart.graph.ir import Graph, Op
+
+IN_PLACE = frozenset({
+    "BitCast", "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu",
+    "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Trilu",
+})  # fmt: skip
+"""Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
+CONTRIB_IN_PLACE = frozenset({"MoE"})
+"""The same of ``com.microsoft``."""
+ALIASED: Mapping[str, Mapping[int, int]] = {"BatchNormalization": {1: 3, 2: 4}}
+"""Outputs that lie where an input lies, whoever else reads that, by position: running means, and variances."""
+
+
+def made_by(members: tuple[Op, ...], value: int, graph: Graph, simple: Simplified, provider: Provider) -> Made:
+    """``value`` as the kernel of ``members`` makes it, which computes on plain values."""
+    plain, last = plain_made(graph.values[value]), members[-1]
+    first = last.inputs[0] if last.inputs else None
+    parts = graph.values[value].parts
+    if parts is not None:
+        return replace(plain, parts=added(last, graph) if shares(last) else parts)
+    if len(members) > 1 or first is None or value in last.results[1:]:
+        return _aliased(value, last, graph, simple) or replace(
+            plain, form=product_form(members, graph) or plain.form, seen=plain.form
+        )
+    first = simple.value(first)
+    flows = not graph.values[first].is_constant
+    if flows and not last.domain and last.op_type in VIEWS - {"Dropout"}:  # one that is left, for its mask, copies
+        return replace(plain, view_of=first)
+    return replace(plain, over=(first,) if flows and _overwrites(last, provider) else ())
+
+
+def _overwrites(op: Op, provider: Provider) -> bool:
+    if op.domain:
+        return op.domain == CONTRIB and op.op_type in CONTRIB_IN_PLACE
+    return op.op_type in IN_PLACE or op.op_type in UPDATES[provider]
+
+
+def _aliased(value: int, op: Op, graph: Graph, simple: Simplified) -> Made | None:
+    """``value`` where it lies in an input; beside a weight it takes nothing."""
+    position = ALIASED.get(op.op_type, {}).get(op.outputs.index(value)) if value in op.outputs else None
+    source = None if position is None or op.domain else op.inputs[position]
+    if source is None:
+        return None
+    plain = plain_made(graph.values[value])
+    if graph.values[source].is_constant:
+        return replace(plain, nbytes=0, form=None)
+    return replace(plain, view_of=simple.value(source))
