@@ -31,7 +31,7 @@ SIZED = """g (float[1] x) => (float y) {
     [b] size = Cast <to = 7> (one) [c] made = Expand (one, size) [d] y = ReduceSum <keepdims = 0> (made)
 }"""
 SHARED = "g (float[1,600] x) => (float[1,600] y, float[1,600] z) { [a] y = MatMul (x, w) [b] z = MatMul (x, w) }"
-SQUARE = "g (float[8192,8192] x) => (float[8192,8192] y) { [a] y = MatMul (x, x) }"
+SQUARE = "g (float[8192,8192] x) => (float[8192,8192] y) { [a] h = MatMul (x, x) [b] y = Neg (h) }"
 TOTAL = "g (float[%d] x) => (float y) { [a] h = Neg (x) [b] y = ReduceSum <keepdims = 0> (h) }"
 
 
@@ -124,7 +124,7 @@ PLAN_PAIRS: Mapping[str, Pair] = {
     "peak-from-one-value": Pair(text(TOTAL % 2**29), text(TOTAL % 2**10), pinned(a=CPU, b=CUDA)),
     "thin-headroom": Pair(weighted(SHARED, w=NOISE), weighted(SHARED, w=NOISE), with_room(1, 10), with_room(2, 0)),
     "table-on-accelerator": Pair(looked_up, looked_up, pinned(a=CUDA), pinned(a=CPU)),
-    "copy-bound-partition": Pair(text(LONG), text(SQUARE), steps(CPU, CUDA, *[CPU] * 6), pinned(a=CUDA)),
+    "copy-bound-partition": Pair(text(LONG), text(SQUARE), steps(CPU, CUDA, *[CPU] * 6), pinned(a=CUDA, b=CPU)),
     "tiny-partition": Pair(
         text(SUMMED), text(SUMMED), pinned(a=CPU, b=CPU, c=CUDA, d=CPU, e=CUDA, f=CPU),
         pinned(a=CPU, b=CPU, c=CPU, d=CPU, e=CUDA, f=CUDA),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetpart.cost_model.calibrated import outdated, runtime_version
+from hetpart.devices import HOST
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.units import format_count, format_seconds
@@ -77,7 +78,7 @@ def stale_calibration(subject: Subject) -> Iterator[Mark]:
     hint="`hetpart explain` says what keeps its ops there; a pin or a larger budget joins it with its neighbours",
 )  # fmt: skip
 def copy_bound_partition(subject: Subject) -> Iterator[Mark]:
-    """A partition that waits longer for its inputs than it computes.
+    """A partition of an accelerator that waits longer for its inputs than it computes.
 
     ## What it does
     Compares every accelerator partition's seconds with those of the copies to it.
@@ -92,7 +93,10 @@ def copy_bound_partition(subject: Subject) -> Iterator[Mark]:
     The ops that make them on the accelerator, too.
     """
     plan = subject.planned
+    host = plan.devices[HOST].device
     for partition in plan.partitions:
+        if partition.device == host:
+            continue
         inputs = set(partition.inputs)
         seconds = sum(
             copy.seconds for copy in plan.transfers if copy.target == partition.device and copy.value in inputs

@@ -21,7 +21,9 @@ from hetpart.units import format_bytes, format_count, format_seconds
 MOST_DRAWN = 48
 """Partitions; of more, the first."""
 _BOX, _GUTTER, _EDGE = 236.0, 208.0, 26.0
-_LEAST_HEIGHT, _CALLER_HEIGHT, _PORT, _BREAK, _TOP = 62.0, 30.0, 34.0, 18.0, 40.0
+_LEAST_HEIGHT, _CALLER_HEIGHT, _BREAK, _TOP = 62.0, 30.0, 18.0, 40.0
+_PORT = 38.0
+"""Between arrows at a side of a box: a label above and one below each."""
 _LONGEST = _GUTTER - 64
 """Of a label along an arrow; the rest is for its bend."""
 _Port = tuple[int, bool]
@@ -181,7 +183,8 @@ def _arrow(arrow: Arrow, start: tuple[float, float], end: tuple[float, float]) -
 
 
 def _height(node: Node, ends: int) -> float:
-    return max(_CALLER_HEIGHT if node.partition is None else _LEAST_HEIGHT, _PORT * ends)
+    least = _CALLER_HEIGHT if node.partition is None else _LEAST_HEIGHT
+    return max(least, _PORT * (ends + 1)) if ends > 1 else least
 
 
 def _left(column: int) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from hetpart.plan.model import Transfer
 from hetpart.report.page import Evidence, write_page
 from hetpart.units import format_seconds
 from tests.browser import Browser, Page, running
@@ -16,6 +18,8 @@ from tests.report.page.pages import FULL, HOSTILE, PLAN, hostile, large
 WIDTHS = (360, 1280, 1920)
 """Of a phone, a laptop and a wide screen."""
 LARGE = 10_000
+PAPER = 717
+"""Of A4 between the margins that Chromium leaves."""
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +238,26 @@ def test_a_copy_s_line_keeps_off_its_labels(page: Page) -> None:
     assert all(gap and min(gap) > 1 for gap in gaps)
 
 
+TEXTS = """[...document.querySelectorAll("#partitions text.figure")].map((text) => {
+  const box = text.getBBox();
+  return [box.x, box.y, box.x + box.width, box.y + box.height];
+})"""
+
+
+def test_labels_of_copies_to_one_box_keep_off_each_other(browser: Browser, tmp_path: Path) -> None:
+    first, second = PLAN.partitions
+    given = Transfer("ids", "cpu", "cuda:0", 1024, 1e-5, step=1)
+    reads = replace(second, inputs=("ids", *second.inputs))
+    plan = replace(PLAN, partitions=(first, reads), transfers=(given, *PLAN.transfers), timeline=None)
+    write_page(Evidence(plan), tmp_path / "page.html")
+    page = browser.page()
+    page.open(tmp_path / "page.html")
+    boxes = page.value(TEXTS)
+    assert len(boxes) == 6
+    for (x1, y1, x2, y2), (u1, v1, u2, v2) in combinations(boxes, 2):
+        assert x2 <= u1 or u2 <= x1 or y2 <= v1 or v2 <= y1
+
+
 def test_dark_and_light_are_followed_and_can_be_read(page: Page) -> None:
     grounds = list[str]()
     for scheme in ("light", "dark"):
@@ -267,6 +291,19 @@ def test_on_paper_there_are_no_controls(page: Page) -> None:
         ".map(s => getComputedStyle(document.querySelector(s)).display !== 'none')"
     )
     assert page.value(shown) == [False, False, True, True]
+
+
+def test_a_page_of_paper_is_wide_enough(browser: Browser, tmp_path: Path) -> None:
+    decisions = tuple(
+        replace(one, op=f"/encoder/layer.0/attention/self/MatMul_{place}", op_type="LayerNormalization", reason=REASON)
+        for place, one in enumerate(PLAN.decisions)
+    )
+    write_page(replace(FULL, plan=replace(PLAN, decisions=decisions)), tmp_path / "page.html")
+    page = browser.page()
+    page.resize(PAPER)
+    page.prefer("light", "print")
+    page.open(tmp_path / "page.html")
+    assert page.value("document.documentElement.scrollWidth") <= PAPER
 
 
 def test_hostile_names_are_shown_and_never_obeyed(browser: Browser, tmp_path: Path) -> None:
