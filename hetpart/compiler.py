@@ -113,14 +113,16 @@ class PartitionedModel:
         threads: int | None = None,
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
+        weights: Mapping[str, Any] | None = None,
     ) -> Session:
         """A session that runs the plan; with ``emulate``, accelerator partitions run on the CPU provider.
 
-        The options are those of ``hetpart.Session``.
+        The options are those of ``hetpart.Session``, and ``weights`` those of ``bundle``.
         """
         from hetpart.runtime.session import Session
 
-        return Session(self.bundle(), emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
+        bundle = self.bundle(weights)
+        return Session(bundle, emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
 
     def to_module(self, **options: Any) -> PlannedModule:
         """The plan as a ``torch.nn.Module`` that is called as the model was; ``options`` are those of ``session``.
@@ -160,10 +162,11 @@ class PartitionedModel:
 
         return list(cut_models(self.imported.proto, self.plan))
 
-    def bundle(self) -> Bundle:
+    def bundle(self, weights: Mapping[str, Any] | None = None) -> Bundle:
         """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged.
 
-        Those that lie in no file are written to one that lasts as long as this model.
+        Those that lie in no file are written to one that lasts as long as this model or, where ``weights`` has tensors
+        in their place, by name, read where those lie.
         """
         from hetpart.plan.bundle import Bundle
         from hetpart.plan.cut_models import streamed_model
@@ -173,11 +176,12 @@ class PartitionedModel:
         folder = Path(reference.folder) if reference.folder else None
         if folder is not None:
             verify_files(folder, reference.files)
-        elif self.exported is not None:
+        elif self.exported is not None and weights is None:
             folder = self.exported.held.folder()
         models = tuple(model.SerializeToString(deterministic=True) for model in self._models())
         streamed = streamed_model(self.imported.proto, self.plan)
-        return Bundle(self.plan, models, folder, streamed.SerializeToString(deterministic=True) if streamed else None)
+        made = streamed.SerializeToString(deterministic=True) if streamed else None
+        return Bundle(self.plan, models, folder, made, weights or {})
 
 
 def partition(  # noqa: PLR0913 - the options are what users type

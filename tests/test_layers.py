@@ -25,7 +25,7 @@ LAYERS = (
     ("partitioner", "runtime", "report", "linter"),
     ("request", "pytorch"),
     ("compiler", "terminal"),
-    ("whatif",),
+    ("whatif", "dynamo"),
     ("calibration",),
     ("cli",),
     ("__main__",),

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
+from hetpart.frontend.example import Example
 from hetpart.frontend.model import ExportedModel
 from hetpart.frontend.pins import device_of, pinned_paths
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
@@ -20,8 +21,7 @@ from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scop
 if TYPE_CHECKING:
     import onnx
 
-    from hetpart.frontend.example import Example
-
+NO_EXAMPLE = Example()
 _UNREAD = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.input_names")
 """Metadata that nothing here reads, a kilobyte for every node."""
 
@@ -33,7 +33,15 @@ def exported(model: object, example: Example) -> ExportedModel:
         InvalidModelError: it cannot be exported.
         InvalidOptionError: its arguments are missing.
     """
-    found = captured(model, example)
+    return exported_from(captured(model, example), example)
+
+
+def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedModel:
+    """The same of a program that is captured already.
+
+    Raises:
+        InvalidModelError: it cannot be put in ONNX operators.
+    """
     done = translated(found.program, found.name)
     made = done.made
     assert made.exported_program is not None

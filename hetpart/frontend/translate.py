@@ -31,9 +31,15 @@ if TYPE_CHECKING:
 
     from torch.onnx import ONNXProgram
 
-_WRONG = (torch.ops.aten.nll_loss_forward.default,)
-"""Operators that the exporter translates to something else, so that they go in parts: the second result of this one is
-a constant 1 there, and what a mean loss over N examples hands back is N times too large."""
+_WRONG = (
+    torch.ops.aten.nll_loss_forward.default,
+    torch.ops.aten._native_batch_norm_legit_functional.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+    torch.ops.aten.native_batch_norm.default,
+)
+"""Operators that the exporter translates to something else, so that they go in parts. The second result of the first is
+a constant 1 there, and what a mean loss over N examples hands back is N times too large. The others take the running
+means there whether they train or not."""
 _GIVEN_BACK = frozenset({OutputKind.USER_OUTPUT, OutputKind.TOKEN})
 _MUTATIONS = {
     OutputKind.BUFFER_MUTATION: "buffer",
@@ -70,6 +76,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):
         with quiet(), traceback.preserve_node_meta():
             called = called.run_decompositions({})  # only then does its signature say what it changes
+        called = _without_wrong(called)
         given = _with_all_returned(called, name)
         made = _in_onnx(given, name)
     _require_whole(made, given, name)

@@ -10,9 +10,9 @@ import re
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import HetpartError, InvalidBundleError
 from hetpart.plan.fingerprint import verify_files
@@ -22,7 +22,7 @@ from hetpart.plan.swap import put_in_place
 from hetpart.plan.weights import GATHERED_FILE, gather_weights, weight_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import onnx
 
@@ -48,6 +48,8 @@ class Bundle:
     """Folder that the models' external references are relative to."""
     streamed: bytes | None = None
     """Serialized ONNX model that returns the weights the plan streams; ``None`` where it streams none."""
+    lent: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Weights that lie in no file, by name: tensors of whoever runs the bundle, read where they lie."""
 
 
 def write_bundle(

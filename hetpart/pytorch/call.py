@@ -126,7 +126,7 @@ class PlannedModule(torch.nn.Module):
             InvalidFeedError: a tensor has another shape or type than planned, or arguments are not the example's.
         """
         given = self._signature.flattened(args, kwargs)
-        feeds = {name: _shared(value) for name, value in given.items() if name in self._inputs}
+        feeds = {name: shared(value) for name, value in given.items() if name in self._inputs}
         arrays = self.session.run(self._wanted, feeds)
         results = {name: tensor_of(array) for name, array in zip(self._wanted, arrays, strict=True)}
         with torch.no_grad():
@@ -140,9 +140,25 @@ def planned_module(exported: ExportedModel, imported: ImportedModel, session: Se
     return PlannedModule(Signature.of(exported, imported.returned), session)
 
 
-def _shared(value: Any) -> Any:
+def shared(value: Any) -> Any:
     """What a session takes without a copy; a number as an array of one."""
     return value.detach().contiguous() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def owned(made: Sequence[torch.Tensor], given: Sequence[Any]) -> list[torch.Tensor]:
+    """``made``, each in memory of its own: what only passes a value on returns the value that it was given."""
+    taken = {_address(value) for value in given}
+    return [_apart(tensor, taken) for tensor in made]
+
+
+def _apart(tensor: torch.Tensor, taken: set[int]) -> torch.Tensor:
+    found = tensor.clone() if tensor.data_ptr() in taken else tensor
+    taken.add(found.data_ptr())
+    return found
+
+
+def _address(value: Any) -> int:
+    return value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
 
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:

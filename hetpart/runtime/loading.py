@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.lent import lent_weights
 from hetpart.runtime.mapped import mapped_weights
 from hetpart.runtime.native import native_bundle, open_native
 from hetpart.runtime.sessions import open_sessions
@@ -43,5 +44,5 @@ def load(bundle: Bundle, settings: SessionSettings, *, mode: str, progress: Call
     if mode != MODES[0]:
         one = native_bundle(bundle)
         return Loaded(one, open_native(bundle, one, settings, own_rule=mode == MODES[2]), ())
-    weights = mapped_weights(bundle, emulate=settings.emulate)
-    return Loaded(bundle, open_sessions(bundle, settings, weights, progress), weights)
+    weights, lent = mapped_weights(bundle, emulate=settings.emulate), lent_weights(bundle)
+    return Loaded(bundle, open_sessions(bundle, settings, weights, lent, progress), (*weights, lent))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all
 from hetpart.runtime.options import carry
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
@@ -109,6 +110,7 @@ def open_sessions(
     bundle: Bundle,
     settings: SessionSettings,
     given: Sequence[Given],
+    lent: Given = MappingProxyType({}),
     progress: Callable[[str], None] | None = None,
 ) -> list[onnxruntime.InferenceSession]:
     """A session for every partition, in the plan's order, as many opened at once as there are cores.
@@ -117,6 +119,7 @@ def open_sessions(
         bundle: The partitions.
         settings: What all sessions have.
         given: Per partition: weights that are not read from a file. They must outlive the sessions.
+        lent: The same for all partitions, in the place of weights that are in no file.
         progress: Told how many are open.
 
     Raises:
@@ -127,6 +130,7 @@ def open_sessions(
     def opened(place: int, loads: Loads) -> onnxruntime.InferenceSession:
         partition = bundle.plan.partitions[place]
         options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
+        lend(options, bundle.models[place], lent)
         loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
         return open_session(partition, bundle.models[place], listed, options, given[place])
@@ -202,9 +206,13 @@ def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxrunt
     return _session(str(path), wanted, use.device, session_options(settings, None))
 
 
-def host_session(model: bytes, weights: Path | None) -> onnxruntime.InferenceSession:
+def host_session(
+    model: bytes, weights: Path | None, lent: Given = MappingProxyType({})
+) -> onnxruntime.InferenceSession:
     """A session of ``model``, as it stands, on the host."""
-    return _session(model, Provider.CPU, "", session_options(SessionSettings(optimize=False), weights))
+    options = session_options(SessionSettings(optimize=False), weights)
+    lend(options, model, lent)
+    return _session(model, Provider.CPU, "", options)
 
 
 def annotated_session(

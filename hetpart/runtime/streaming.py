@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.plan.bundle import STREAMED_FILE
 from hetpart.plan.streamed import streamed_weights
+from hetpart.runtime.lent import lent_weights
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.runtime.sessions import host_session
 from hetpart.runtime.values import extent
@@ -41,8 +42,9 @@ class StreamedWeights:
             return cls({})
         if bundle.streamed is None:
             raise InvalidBundleError("the bundle lacks the weights that its plan streams", hint=_REPARTITION)
+        lent = lent_weights(bundle)
         try:
-            session = host_session(bundle.streamed, bundle.weights)
+            session = host_session(bundle.streamed, bundle.weights, lent)
             values = session.run_with_ort_values(names, {})
         except Exception as error:
             if is_damage(error):
@@ -57,7 +59,7 @@ class StreamedWeights:
         addresses = dict(zip(names, (value.data_ptr() for value in values), strict=True))
         _require_sizes(bundle, dict(zip(names, values, strict=True)))
         # What a session returns of its own initializers lies in the session's memory.
-        return cls(addresses, (session, *values))
+        return cls(addresses, (session, lent, *values))
 
 
 NO_WEIGHTS = StreamedWeights({})

@@ -43,6 +43,25 @@ def test_gradients_of_a_mean_loss_are_those_of_eager_pytorch() -> None:
     assert_equal(made, torch.func.grad_and_value(loss)(logits))
 
 
+class Norm(nn.Module):
+    """Batch normalisation that trains: by the means of what it sees, towards which it moves those it is given."""
+
+    def forward(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return nn.functional.batch_norm(x, mean, var, training=True)
+
+
+def test_batch_normalisation_that_trains_takes_the_means_of_what_it_sees() -> None:
+    def given() -> tuple[Tensor, ...]:
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+        return 5 * x + 2, torch.zeros(3), torch.ones(3)
+
+    ours, eager = given(), given()
+    made = hetpart.partition(Norm(), args=given(), hardware=EMULATED).to_module(emulate=True)(*ours)
+    assert_equal(made, Norm()(*eager))
+    assert_equal(ours, eager)
+    assert not torch.equal(eager[1], given()[1])
+
+
 class Loss(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,172 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""PyTorch models through plans, and through ``torch.compile(backend="hetpart")``, against eager PyTorch.
+
+    python -m benchmarks.torch_models > benchmarks/results/torch_models.json
+    python -m benchmarks.torch_models --only BERT --only T5
+
+Every model of ``benchmarks/models/pytorch_models.py`` is partitioned at 25, 50 and 75 % of what it takes whole on the
+accelerator, run with the accelerator emulated, and compiled at 50 %. Beside them the small functions of
+``tests/dynamo/small.py`` are compiled, under the best placement and under one by chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import hetpart
+from benchmarks.measure import emit, machine_facts, say
+from benchmarks.models.pytorch_models import MODELS, Called, built
+from benchmarks.table import figure, print_table
+from hetpart.dynamo.backend import hetpart as backend
+from tests.dynamo.small import Small, cases
+
+HARDWARE = "emulated"
+SHARES = (0.25, 0.5, 0.75)
+TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (1e-2, 1e-3),
+    torch.bfloat16: (2e-2, 1e-2),
+}
+"""Relative and absolute, of every element."""
+COLUMNS = {
+    "what": figure("name"),
+    "how": figure("how"),
+    "equal": figure("equal"),
+    "worst": figure("worst", "{:.1e}"),
+    "plans": figure("plans"),
+    "on the accelerator": figure("share", "{:.0%}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison."""
+
+    name: str
+    how: str
+    equal: bool
+    worst: float | None = None
+    """Largest difference of an element, absolute."""
+    plans: int = 0
+    share: float | None = None
+    """Of the ops that are on the accelerator."""
+    error: str = ""
+
+
+def compared(name: str, how: str, made: Callable[[list[Any]], Any], expected: Any) -> Row:
+    """What ``made`` returns beside ``expected``; it appends the plans it makes to its argument."""
+    plans: list[hetpart.PartitionedModel] = []
+    try:
+        worst, equal = difference(made(plans), expected)
+    except Exception as error:  # noqa: BLE001 - it is what is reported
+        return Row(name, how, equal=False, error=" ".join(str(error).split())[:300])
+    decisions = [decision for planned in plans for decision in planned.plan.decisions]
+    moved = sum(decision.device != "cpu" for decision in decisions)
+    return Row(name, how, equal, worst, len(plans), moved / len(decisions) if decisions else None)
+
+
+def difference(made: Any, expected: Any) -> tuple[float, bool]:
+    """The largest difference of an element, and whether structure, types and all elements are within tolerance."""
+    (flat, spec), (wanted, wanted_spec) = pytree.tree_flatten(made), pytree.tree_flatten(expected)
+    if spec != wanted_spec:
+        return float("inf"), False
+    worst, equal = 0.0, True
+    for one, other in zip(flat, wanted, strict=True):
+        if not isinstance(other, torch.Tensor):
+            equal &= one == other
+            continue
+        rtol, atol = TOLERANCE.get(other.dtype, (0.0, 0.0))
+        same_form = one.dtype == other.dtype and one.shape == other.shape
+        equal &= same_form and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True)
+        if same_form and other.numel():
+            worst = max(worst, float((one.double() - other.double()).nan_to_num().abs().max()))
+    return worst, equal
+
+
+def of_model(name: str) -> Iterator[Row]:
+    """Its plans, and itself compiled."""
+    called = built(name)
+    expected = called.result()
+    whole: hetpart.PartitionedModel | None = None
+    exported: Any = None
+    try:
+        exported = hetpart.export(called.module, args=called.args, kwargs=called.kwargs)
+        whole = hetpart.partition(exported, hardware=HARDWARE)
+    except Exception as error:  # noqa: BLE001 - it is what is reported
+        yield Row(name, "partition", equal=False, error=" ".join(str(error).split())[:300])
+    for share in SHARES if whole is not None else ():
+        assert whole is not None
+        budget = int(share * whole.plan.footprint_bytes)
+        yield compared(name, f"{share:.0%}", lambda plans, b=budget: planned(exported, called, b, plans), expected)
+    budget = int(0.5 * whole.plan.footprint_bytes) if whole is not None else 200_000
+    yield compared(name, "torch.compile", lambda plans: compiled(called, budget, plans), expected)
+
+
+def planned(exported: Any, called: Called, budget: int, plans: list[Any]) -> Any:
+    """Of a plan within ``budget``."""
+    plans.append(hetpart.partition(exported, hardware=HARDWARE, budget=budget))
+    return plans[0].to_module(emulate=True)(*called.args, **called.kwargs)
+
+
+def compiled(called: Called, budget: int, plans: list[Any]) -> Any:
+    """Of the module, compiled, in its second call."""
+    torch._dynamo.reset()
+    options = {"hardware": HARDWARE, "emulate": True, "budget": budget, "on_plan": plans.append}
+    run = torch.compile(called.module, backend=backend, options=options)
+    with torch.no_grad():
+        run(*called.args, **called.kwargs)
+        return run(*called.args, **called.kwargs)
+
+
+def of_small(name: str, small: Small, placement: str) -> Row:
+    """Results of a small function, and what became of its arguments."""
+
+    def outcomes(code: Any) -> list[Any]:
+        calls = copy.deepcopy(small.calls)
+        with torch.no_grad():
+            return [[code(*call) for call in calls], list(calls)]
+
+    def run(plans: list[Any]) -> list[Any]:
+        torch._dynamo.reset()
+        options = {"hardware": HARDWARE, "emulate": True, "placement": placement, "on_plan": plans.append}
+        code = copy.deepcopy(small.code)
+        return outcomes(torch.compile(code, backend=backend, options=options, dynamic=small.dynamic))
+
+    return compared(name, placement, run, outcomes(copy.deepcopy(small.code)))
+
+
+def main() -> None:
+    """Prints a table, and the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", help="a model of the list, or `small`; may be given again")
+    wanted = parser.parse_args().only
+    facts = machine_facts()
+    rows: list[Row] = []
+    warnings.simplefilter("ignore")
+    for name in MODELS:
+        if wanted is None or name in wanted:
+            rows += of_model(name)
+            say(f"{name}: {sum(row.equal for row in rows)} of {len(rows)} equal")
+    for name, small in cases().items() if wanted is None or "small" in wanted else ():
+        rows += [of_small(name, small, placement) for placement in ("optimal", "random:1")]
+    print_table(COLUMNS, map(asdict, rows))
+    for row in rows:
+        if row.error:
+            say(f"{row.name}, {row.how}: {row.error}")
+    say(f"{sum(row.equal for row in rows)} of {len(rows)} equal")
+    rows_told = [asdict(row) for row in rows]
+    content = {"torch": torch.__version__, "equal": sum(row.equal for row in rows), "compared": len(rows)}
+    emit("torch_models", {"machine": facts, **content, "rows": rows_told})
+
+
+if __name__ == "__main__":
+    main()

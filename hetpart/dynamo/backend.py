@@ -1,0 +1,136 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""``torch.compile(model, backend="hetpart", options={"budget": "8GB"})``: what Dynamo calls with every graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from hetpart.dynamo.graph import CompiledGraph
+from hetpart.dynamo.halves import halved
+from hetpart.dynamo.ledger import ledger_of
+from hetpart.dynamo.names import dotted
+from hetpart.dynamo.options import CompileOptions
+from hetpart.dynamo.program import program_of
+from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.frontend.capture import Captured
+from hetpart.frontend.example import require_pytorch
+from hetpart.frontend.exported import exported_from
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+
+    from hetpart.dynamo.ledger import Ledger
+
+
+def hetpart(
+    graph_module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """A graph of Dynamo's, placed and run by a plan; what ``torch.compile`` calls.
+
+    Args:
+        graph_module: Of Dynamo.
+        example_inputs: What it is called with first.
+        options: Those of ``hetpart.partition`` that speak of no model, ``emulate``, ``emulate_link`` and ``on_plan``.
+        mode: There is none.
+
+    Raises:
+        InvalidOptionError: an option is unknown.
+        InvalidModelError: an operator cannot be run, or a tensor is not on the host.
+        HetpartError: gradients are asked for.
+    """
+    asked = CompileOptions.of(options, mode)
+    require_pytorch("the torch.compile backend hetpart")
+    name = f"graph {graph_module.meta.get('dynamo_compile_id', '')}".strip()
+    compiler = partial(_compiled, name=name, sources=_sources(graph_module), options=asked, ledger=ledger_of(options))
+    refusal = partial(_refuse_training, name=name)
+    compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
+    return compiled(graph_module, example_inputs)
+
+
+def _sources(graph_module: GraphModule) -> list[str]:
+    """The user's names of the arguments, in order."""
+    return [dotted(_source_name(node)) for node in graph_module.graph.find_nodes(op="placeholder")]
+
+
+def _source_name(node: Node) -> str:
+    source = getattr(node, "_dynamo_source", None)
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+def _refuse_training(graph_module: GraphModule, example_inputs: Sequence[Any], *, name: str) -> Callable[..., Any]:
+    del graph_module, example_inputs
+    raise HetpartError(
+        f"{name} is to record gradients, and the torch.compile backend hetpart is for inference",
+        hint="call the model within torch.no_grad() or torch.inference_mode()",
+    )
+
+
+def _compiled(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    name: str,
+    sources: Sequence[str],
+    options: CompileOptions,
+    ledger: Ledger,
+) -> Callable[..., Any]:
+    """The graph that AOTAutograd made of Dynamo's, without changes of arguments, to be called in its place."""
+    del example_inputs
+    _require_host(module, name)
+    halves = halved(module)
+    if not halves.made:
+        return partial(_tail_alone, halves.tail, halves.kept)
+    names, weights = _argument_names(module, sources), _weights(module)
+    with unset_fake_temporarily(), tracing(TracingContext(None)):
+        traced = program_of(halves.head, names, weights)
+        exported = exported_from(Captured(traced.program, name))
+    return CompiledGraph(halves, traced, exported, options, ledger)
+
+
+def _tail_alone(tail: GraphModule, kept: Sequence[int], *args: Any) -> Any:
+    """A graph that computes nothing."""
+    return tail(*(args[place] for place in kept))
+
+
+def _weights(module: GraphModule) -> set[int]:
+    """Places of the arguments that are weights and buffers of the model and are not changed."""
+    metadata = TracingContext.get().fw_metadata
+    if metadata is None:
+        return set()
+    placeholders = module.graph.find_nodes(op="placeholder")
+    tensors = {place for place, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)}
+    changed = {place for place, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
+    return (set(metadata.static_input_indices) & tensors) - changed
+
+
+def _argument_names(module: GraphModule, sources: Sequence[str]) -> list[str]:
+    """What the user calls the arguments; what has no name, or that of another one, as it is called in the graph."""
+    found: dict[str, None] = {}
+    for node in module.graph.find_nodes(op="placeholder"):
+        place = getattr(node.meta.get("desc"), "idx", None)
+        named = sources[place] if isinstance(place, int) and place < len(sources) else ""
+        found[node.name if not named or named in found else named] = None
+    return list(found)
+
+
+def _require_host(module: GraphModule, name: str) -> None:
+    """Raise where a tensor lies elsewhere: a plan takes and gives all on the host."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            raise InvalidModelError(
+                f"{name} has {node.name!r} ({node.target}) on {value.device}, and a plan begins on the host",
+                hint="leave model and arguments on the cpu: the plan moves what runs on an accelerator",
+            )

@@ -1,0 +1,83 @@
+"""Plans of one compiled graph: one that is solved for the sizes of a call, and the same placement for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hetpart.compiler import partition
+from hetpart.config import parse_pins
+from hetpart.errors import InfeasibleError
+from hetpart.partitioner.pins import matches
+from hetpart.pricing import load
+
+if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel
+    from hetpart.dynamo.ledger import Ledger
+    from hetpart.dynamo.options import CompileOptions
+    from hetpart.frontend.model import ExportedModel
+    from hetpart.graph.ir import Op
+
+_KEPT = ("hardware", "threads", "overlap", "stream")
+"""Options that do not speak of where ops are."""
+_OPEN = "?"
+
+
+class Planner:
+    """Makes plans of one graph.
+
+    Args:
+        exported: The graph.
+        options: Of ``torch.compile``.
+        ledger: What is left of the budget.
+    """
+
+    def __init__(self, exported: ExportedModel, options: CompileOptions, ledger: Ledger) -> None:
+        self._exported, self._options, self._ledger = exported, options, ledger
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Sizes that differ from call to call, by name, as they were in the trace."""
+        return self._exported.loaded.sizes
+
+    def solved(self, sizes: Mapping[str, int]) -> PartitionedModel:
+        """The plan for calls of ``sizes``, within what is left of the budget.
+
+        Raises:
+            InfeasibleError: nothing fits.
+        """
+        planning = self._ledger.left(self._options.planning)
+        if "pin" in planning:
+            planning["pin"] = self._pins_of_this_graph(planning["pin"])
+        planned = partition(self._exported, shape=sizes, **planning)
+        if self._options.on_plan is not None:
+            self._options.on_plan(planned)
+        return planned
+
+    def _pins_of_this_graph(self, pins: Any) -> list[str]:
+        """Those that match an op: others may be of other graphs of the model."""
+        ops = load(self._exported).ops
+        return [pin.text for pin in parse_pins(pins) if any(matches(pin, op) for op in ops)]
+
+    def at(self, planned: PartitionedModel, sizes: Mapping[str, int]) -> PartitionedModel | None:
+        """The same placement for calls of ``sizes``; ``None`` where it does not fit the budget then."""
+        try:
+            return self._replanned(planned, sizes)
+        except InfeasibleError:
+            return None
+
+    def for_all_sizes(self, planned: PartitionedModel) -> PartitionedModel:
+        """The same placement with sizes left open, to be run. What it predicts means nothing."""
+        return self._replanned(planned, dict.fromkeys(self.sizes, _OPEN)) if self.sizes else planned
+
+    def _replanned(self, planned: PartitionedModel, sizes: Mapping[str, int | str]) -> PartitionedModel:
+        devices = {decision.op: decision.device for decision in planned.plan.decisions}
+        known = {name for op in load(self._exported, shape=sizes).ops for name in _names(op)}
+        pins = {f"node:{op}": device for op, device in devices.items() if op in known}
+        budget = {use.device: use.budget_bytes for use in planned.plan.devices if use.budget_bytes is not None}
+        options = {name: self._options.planning[name] for name in _KEPT if name in self._options.planning}
+        return partition(self._exported, shape=sizes, pin=pins, budget=budget, **options)
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    return (op.name,) if op.origin is None else (op.name, op.origin.name)
