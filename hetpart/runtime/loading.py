@@ -45,4 +45,5 @@ def load(bundle: Bundle, settings: SessionSettings, *, mode: str, progress: Call
         one = native_bundle(bundle)
         return Loaded(one, open_native(bundle, one, settings, own_rule=mode == MODES[2]), ())
     weights, lent = mapped_weights(bundle, emulate=settings.emulate), lent_weights(bundle)
-    return Loaded(bundle, open_sessions(bundle, settings, weights, lent, progress), (*weights, lent))
+    sessions = open_sessions(bundle, settings, weights, lent, progress)
+    return Loaded(bundle, sessions, (*weights, lent) if lent else weights)
