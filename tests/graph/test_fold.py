@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph import inference
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import ValueRole
 from tests.graph.models import assert_read_as_it_is, from_text
@@ -310,3 +311,27 @@ def test_known_shapes_that_contradict_their_op_are_refused_with_both() -> None:
     with pytest.raises(InvalidModelError, match=r"node 'mm'.*'x' \[2, 3\], 'w' \[2, 3\]: Incompatible") as refused:
         import_onnx(proto, {"N": 3})
     assert "--shape" in refused.value.hint
+
+
+def test_layers_that_differ_in_their_biases_are_inferred_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(schema: onnx.defs.OpSchema, node: onnx.NodeProto, *rest: object, **named: object) -> object:
+        asked.append(node.op_type)
+        return onnx.shape_inference.infer_node_outputs(schema, node, *rest, **named)
+
+    monkeypatch.setattr(inference, "infer_node_outputs", counted)
+    layers = "".join(f"m{i} = MatMul (x{i}, w)  x{i + 1} = Add (m{i}, b{i})" for i in range(4))
+    biases = ", ".join(f"float[100] b{i}" for i in range(4))
+    import_onnx(
+        from_text(f"{HEAD} (float[8, 100] x0) => (float[8, 100] x4) <float[100, 100] w, {biases}> {{ {layers} }}")
+    )
+    assert asked == ["MatMul", "Add"]
+
+
+def test_few_floats_that_tell_sizes_tell_nodes_apart() -> None:
+    text = f"""{HEAD} (float[1, 1, 4, 4] x) => (float[] y, float[] z)
+        <float[4] a = {{1, 1, 2, 2}}, float[4] b = {{1, 1, 3, 3}}>
+        {{ y = Resize (x, , a)  z = Resize (x, , b) }}"""
+    graph = import_onnx(from_text(text)).graph
+    assert [graph.values[value].shape for value in graph.outputs] == [(1, 1, 8, 8), (1, 1, 12, 12)]
