@@ -4,11 +4,13 @@
 
 The model is made of transformer layers as exporters write them: in a stack, where all layers are alike, or side by side
 with other shapes in each, where no two are. Each process is fresh and prices the model a few times; what that imports
-is imported before the clock starts. The first of a process is the figure for a user's command. Reach: 1 s.
+is imported before the clock starts. The first of a process is the figure for a user's command. ``call`` is
+``hetpart.annotate(model)`` of the model in memory, import and all. Reach: 1 s for each.
 
 ``whole`` is ``hetpart annotate FILE`` as a user types it: the interpreter started, everything imported from bytecode as
-it is after the first command, the file read, bound and folded, priced, and the rows written. ``lint`` is ``hetpart lint
-FILE``, every stage that needs no budget. The reach does not speak of them.
+it is after the first command, the file read, bound and folded, priced, and the rows written. Reach: 1 s of processor
+time for layers that are alike, as those of a model are. ``lint`` is ``hetpart lint FILE``, every stage that needs no
+budget; ``lint_time`` has its reach.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ COLUMNS: Mapping[str, Cell] = {
     "first CPU s": _median("first_cpu_seconds"),
     "later s": _median("later_seconds"),
     "import s": _median("import_seconds"),
+    "call CPU s": _median("call_cpu_seconds"),
     "rows s": _median("rows_seconds"),
     "whole s": _median("whole_seconds"),
     "whole CPU s": _median("whole_cpu_seconds"),
@@ -93,13 +96,17 @@ def _measure(nodes: int, processes: int) -> dict[str, Any]:
             children.append(fresh_process("benchmarks.annotate_time", "--nodes", str(nodes), "--child", name))
     rows = {name: _row(children) for name, children in found.items()}
     slowest = max(row["first_seconds"].median for row in rows.values())
+    call = max(row["call_cpu_seconds"].median for row in rows.values())
+    whole = rows["alike"]["whole_cpu_seconds"].median
     by_time = sorted(rows.items(), key=lambda entry: -entry[1]["first_seconds"].median)
     print_table(COLUMNS, [{"model": name, **row} for name, row in by_time])
     return {
         "hardware": HARDWARE,
         "reach_seconds": REACH_SECONDS,
         "slowest_median_seconds": slowest,
-        "reached": slowest <= REACH_SECONDS,
+        "slowest_median_call_cpu_seconds": call,
+        "whole_cpu_seconds": whole,
+        "reached": max(slowest, call, whole) <= REACH_SECONDS,
         "models": rows,
     }
 
@@ -114,6 +121,7 @@ def _row(children: list[dict[str, Any]]) -> dict[str, Any]:
         "later_seconds": Spread.of([later["seconds"] for child in children for later in child["annotate"][1:]]),
         "import_seconds": Spread.of([child["import"]["seconds"] for child in children]),
         "import_cpu_seconds": Spread.of([child["import"]["cpu_seconds"] for child in children]),
+        "call_cpu_seconds": Spread.of([child["call"]["cpu_seconds"] for child in children]),
         "rows_seconds": Spread.of([child["rows"]["seconds"] for child in children]),
         "whole_seconds": Spread.of([child["whole"]["seconds"] for child in children]),
         "whole_cpu_seconds": Spread.of([child["whole"]["cpu_seconds"] for child in children]),
@@ -133,12 +141,14 @@ def _child(kind: str, nodes: int) -> dict[str, Any]:
     graph, imported = _timed(lambda: hetpart.load(model))
     priced = [_timed(lambda: annotate(graph, machine)) for _ in range(PRICED_PER_PROCESS)]
     _, rows = _timed(priced[0][0].rows)
+    _, call = _timed(lambda: hetpart.annotate(model, hardware=HARDWARE))
     return {
         "nodes": len(model.graph.node),
         "ops": len(graph.ops),
         "annotate": [seconds for _, seconds in priced],
         "import": imported,
         "rows": rows,
+        "call": call,
         **_commands(model),
     }
 
