@@ -31,8 +31,6 @@ CLOCK = 1e-6
 """Seconds that ONNX Runtime's profile counts in. It cuts off what is less: half of it, over many runs."""
 SHORT = 10
 """Ticks of that clock below which the least of many runs does not tell kernels apart."""
-RESOLUTION = 1e-7
-"""Seconds that its averages tell apart: what rounds to the same is a tie."""
 QUIETEST, ENOUGH_RUNS = 0.1, 32
 """Of the runs, by the seconds of all their kernels: a machine with other tenants disturbs most. Means of fewer tell
 less than the least of all."""
@@ -114,26 +112,33 @@ def profile_into(options: onnxruntime.SessionOptions, folder: Path) -> None:
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS)
 
 
-def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path) -> tuple[tuple[Node, ...], list[Run]]:
-    """The nodes that ``session`` ran, with their seconds in its quietest runs, and all runs; it ends the profile.
+Profiled = tuple[tuple[Node, ...], list[Run]]
+"""Nodes with their seconds in the quietest runs, and all runs."""
+
+
+def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path, kinds: int = 1) -> list[Profiled]:
+    """The nodes that ``session`` ran, for every kind of its runs; it ends the profile.
 
     Args:
         session: Made with options that ``profile_into`` set.
         folder: Its folder.
+        kinds: How many sets of inputs its runs took in turn, where what it computes depends on what they hold.
     """
     import onnx
 
-    runs = list(profiled_runs(json.loads(Path(session.end_profiling()).read_bytes())))
-    typical, least = typical_ticks(runs), _least_ticks(runs)
     graph = onnx.load(folder / OPTIMISED, load_external_data=False).graph
     known = {node.name: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
     nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
-    nodes = tuple(
-        Node(name, *known.get(name, ("", (), ())), CLOCK * typical[name], CLOCK * least[name])
-        for name in least
-        if name not in nested
-    )
-    return nodes, [{name: ticks for name, ticks in run.items() if name not in nested} for run in runs]
+    events = json.loads(Path(session.end_profiling()).read_bytes())
+    runs = [{name: ticks for name, ticks in run.items() if name not in nested} for run in profiled_runs(events)]
+    return [_profiled(runs[kind::kinds], known) for kind in range(kinds)]
+
+
+def _profiled(runs: list[Run], known: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]) -> Profiled:
+    typical, least = typical_ticks(runs), _least_ticks(runs)
+    unknown = ("", (), ())
+    nodes = (Node(name, *known.get(name, unknown), CLOCK * typical[name], CLOCK * least[name]) for name in least)
+    return tuple(nodes), runs
 
 
 def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -149,8 +154,8 @@ def typical_ticks(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
     The least; of one that takes a few ticks the mean over the quietest runs, where there are enough of them.
     """
-    quiet = sorted(runs, key=lambda run: sum(run.values()))[: round(QUIETEST * len(runs))]
-    enough = len(quiet) >= ENOUGH_RUNS
+    enough = len(runs) >= 2 * ENOUGH_RUNS
+    quiet = sorted(runs, key=lambda run: sum(run.values()))[: max(ENOUGH_RUNS, round(QUIETEST * len(runs)))]
     return {
         name: 0.5 + (mean(run.get(name, least) for run in quiet) if enough and least <= SHORT else least)
         for name, least in _least_ticks(runs).items()
@@ -245,11 +250,14 @@ class _Places:
 
 
 def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> float | None:
-    """Spearman's, of seconds rounded to what the profile tells apart; ``None`` where too few are left to rank."""
+    """Spearman's, of seconds rounded to what the profile's clock tells apart; ``None`` where too few are left to rank.
+
+    On a quiet machine a kernel shows the same tick in every run, and averages tell no more than one.
+    """
     import numpy as np
     from scipy.stats import rankdata
 
-    ranks = [rankdata([round(seconds / RESOLUTION) for seconds in side]) for side in (predicted, measured)]
+    ranks = [rankdata([round(seconds / CLOCK) for seconds in side]) for side in (predicted, measured)]
     if len(measured) < FEWEST_RANKED or any(len(set(side)) == 1 for side in ranks):
         return None
     return round(float(np.corrcoef(*ranks)[0, 1]), 4)

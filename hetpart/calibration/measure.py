@@ -60,10 +60,10 @@ class _Bench:
         for key in probe_keys(thin=threads > 1):
             content = models[key]
             if key[0] in CONVOLUTIONS:
-                bench.profiled[key] = Profiled(content, threads)
+                bench.profiled[key] = Profiled(content, threads, buffers.evict)
             else:
                 bench.add(key, content)
-        bench.profiled[SHORT] = Profiled(models[SHORT], threads)
+        bench.profiled[SHORT] = Profiled(models[SHORT], threads, buffers.evict)
         return bench
 
     def add(self, key: Key, content: bytes) -> None:

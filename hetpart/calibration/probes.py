@@ -11,11 +11,12 @@ from onnx import TensorProto, helper
 from hetpart.calibration.families import CHECKS, ELEMENTS, Sizes, families
 from hetpart.calibration.kernels import elementwise, gemm, typed_product
 from hetpart.calibration.models import chain, model, numbers
+from hetpart.cost_model.moving_calls import GATHER_SHARED
 
 WEIGHING = frozenset({"gemm", "cold"})
 """Probes that read weights more than anything else."""
 
-FLUSHED = frozenset({"twin", "mixed"})
+FLUSHED = frozenset({"twin", "mixed", GATHER_SHARED})
 """Probes that are also run after other data passed through all caches."""
 
 Key = tuple[str, Sizes]
@@ -33,15 +34,23 @@ MIXED: Key = ("mixed", ())
 COLD: Key = ("cold", ())
 KEPT, OVER = "kept", "over"
 """By layers; and an elementwise op that writes over its input, by elements."""
+BEYOND: Key = ("beyond", ())
+"""An elementwise op on more than the caches hold."""
 SPEED: Key = ("speed", ())
 """Arithmetic alone, in little time: its own best time tells whether the processor is disturbed."""
 LONG_CHAIN = 64
 FEW_OPERANDS, MANY_OPERANDS = 2, 34
 COLD_LAYERS, COLD_WIDTH = 24, 1024
 """Weights of 100 MB: no cache holds them from run to run."""
-KEPT_LAYERS = ((256, 2), (256, 4), (256, 8), (256, 16), (1024, 2), (1024, 4), (1024, 8), (1024, 16))
-"""Width and number: weights of 0.5 MB to 64 MB, read over and over, of which the caches keep so much. Models with more
-weights have larger ones, which lie in larger pages."""
+NARROW, WIDE = 256, 1024
+KEPT_LAYERS = (
+    *((NARROW, layers) for layers in (2, 4, 8, 16)),
+    *((WIDE, layers) for layers in (1, 2, 4, 8, 16, COLD_LAYERS)),
+)
+"""Width and number: weights of 0.5 MB to 100 MB, read over and over, of which the caches keep so much. Models with more
+weights have larger ones, which lie in larger pages. As many bytes are read as 16 narrow and as one wide layer: what
+starting more products takes shows there."""
+BEYOND_ELEMENTS = 2**24
 
 
 def _short() -> bytes:
@@ -107,6 +116,7 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     COLD: partial(_layers, COLD_WIDTH, COLD_LAYERS),
     **{(KEPT, layers): partial(_layers, *layers) for layers in KEPT_LAYERS},
     **{(OVER, (elements,)): partial(elementwise, "Relu", elements) for elements in ELEMENTS},
+    BEYOND: partial(elementwise, "Relu", BEYOND_ELEMENTS),
     SPEED: partial(gemm, 128, 256, 256),
     PEAKS["float64"]: partial(typed_product, PEAK_SIZES, "MatMul", "float64", "float64", 0),
     PEAKS["float16"]: partial(typed_product, PEAK_SIZES, "MatMul", "float16", "float16", 0),

@@ -9,6 +9,8 @@ from math import inf, prod
 from hetpart.calibration.families import CHECKS, FAMILIES, Family, Sizes, families
 from hetpart.calibration.fit import LEAST_SECONDS, scaled, table
 from hetpart.calibration.probes import (
+    BEYOND,
+    BEYOND_ELEMENTS,
     COLD,
     COLD_LAYERS,
     COLD_WIDTH,
@@ -20,12 +22,14 @@ from hetpart.calibration.probes import (
     LONG_CHAIN,
     MANY,
     MANY_OPERANDS,
+    NARROW,
     OVER,
     PEAK_SIZES,
     PEAKS,
     SHORT,
     TWIN,
     VIEWS,
+    WIDE,
     Key,
 )
 from hetpart.cost_model.moving_calls import GATHER_SHARED
@@ -119,13 +123,22 @@ class Readings:
         return RateTable((tuple(map(float, known)),), tuple(known.values()))
 
     def keeping(self) -> RateTable:
-        """By bytes of all weights: what reading them over and over takes, for ever more of them no faster."""
+        """By bytes of all weights: what reading them over and over takes, for ever more of them no faster.
+
+        Starting a product is a part of what a narrow one takes, and no part of reading weights: narrow layers are
+        brought to the rate of as many bytes in one wide layer.
+        """
         rate, known = 0.0, dict[int, float]()
+        started = self._kept_rate(WIDE, 1) / self._kept_rate(NARROW, (WIDE // NARROW) ** 2)
         for width, layers in KEPT_LAYERS:
-            nbytes = _FLOAT_BYTES * width**2 * layers
-            rate = max(rate, (self.runs[KEPT, (width, layers)] - self.beside) / nbytes)
+            rate = max(rate, self._kept_rate(width, layers) * (started if width == NARROW else 1.0))
+            nbytes = _weight_bytes(width, layers)
             known[nbytes] = max(LEAST_SECONDS, rate * nbytes)
         return RateTable((tuple(map(float, known)),), tuple(known.values()))
+
+    def _kept_rate(self, width: int, layers: int) -> float:
+        """Seconds a byte."""
+        return (self.runs[KEPT, (width, layers)] - self.beside) / _weight_bytes(width, layers)
 
     def overwriting(self) -> RateTable:
         """By elements: an elementwise op that writes over its input."""
@@ -133,11 +146,11 @@ class Readings:
         return table(FAMILIES["relu"], known)
 
     def bandwidths(self, tables: Mapping[str, RateTable], table_bytes: int) -> dict[str, float]:
-        """Bytes/s of elementwise ops, of short rows of a table of ``table_bytes``, and of weights read once."""
-        elements, looked_up = FAMILIES["add"].axes[0][-1], FAMILIES[GATHER_SHARED].axes[0][-1]
+        """Bytes/s of elementwise ops beyond the caches, of short rows of a large table, of weights once."""
+        looked_up = FAMILIES[GATHER_SHARED].axes[0][-1]
         rows = tables[GATHER_SHARED].at((looked_up, _SHORT_ROW, table_bytes))
         return {
-            "bandwidth": 3 * _FLOAT_BYTES * elements / tables["add"].seconds[-1],
+            "bandwidth": 2 * _FLOAT_BYTES * BEYOND_ELEMENTS / self.runs[BEYOND],
             "random_bandwidth": _FLOAT_BYTES * looked_up / rows,
             "cold_bandwidth": _FLOAT_BYTES * COLD_LAYERS * COLD_WIDTH**2 / self.runs[COLD],
         }
@@ -160,3 +173,7 @@ class Readings:
             for name in tables.keys() & CHECKS.keys() & self._families.keys()
             for sizes in CHECKS[name]
         ]
+
+
+def _weight_bytes(width: int, layers: int) -> int:
+    return _FLOAT_BYTES * width**2 * layers

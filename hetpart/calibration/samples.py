@@ -16,7 +16,8 @@ from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import EVICTING_BYTES
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
-from hetpart.cost_model.kernel_calls import OVERWRITTEN, REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREAMED
+from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
 from hetpart.rates import KernelRates, RateTable
@@ -86,13 +87,15 @@ class Samples:
             link_seconds: Of a copy of a few bytes.
             single: Of one thread, at all sizes, where these are of more threads and of fewer sizes.
         """
-        streamed, cool, warm = self._readings() if single is None else self._scaled(single)
-        tables = cool.tables() | {
-            STREAMED: streamed.table("gemm"), REORDER: cool.reordering(), OVERWRITTEN: cool.overwriting()
-        }  # fmt: skip
+        states = self._readings() if single is None else self._scaled(single)
+        streamed, cool, warm, far = states.streamed, states.cool, states.warm, states.far
+        tables = _whole_tables(cool, single and single._readings().cool, self.threads) | {
+            STREAMED: streamed.table("gemm"),
+            FAR_LOOKUPS: far.table(GATHER_SHARED),
+        }
         return KernelRates(
             tables=tables,
-            warm_tables=warm.tables() | {REORDER: warm.reordering(), OVERWRITTEN: warm.overwriting()},
+            warm_tables=_whole_tables(warm, single and single._readings().warm, self.threads),
             weights_table=warm.keeping(),
             session_seconds=cool.session,
             hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
@@ -116,24 +119,61 @@ class Samples:
         passed = (float(EVICTING_BYTES), max(cache_bytes(3) / 2, 2.0 * EVICTING_BYTES))
         return RateTable((passed,), tuple(max(LEAST_SECONDS, seconds / (len(MIXTURE) - 1)) for seconds in found))
 
-    def _scaled(self, single: Samples) -> tuple[Readings, Readings, Readings]:
-        pairs = zip(self._readings(), single._readings(), strict=True)
-        streamed, cool, warm = (replace(own, whole=other.tables()) for own, other in pairs)
-        return streamed, cool, warm
+    def _scaled(self, single: Samples) -> _States:
+        """With the tables of one thread where these probes are fewer.
 
-    def _readings(self) -> tuple[Readings, Readings, Readings]:
-        """The state in which weights are streamed, the cool one, and the warm one."""
-        cool, warm = (
-            {_key(name): getattr(of, state) for name, of in self.profiled.items()} for state in _KERNEL_STATES
+        In a profile of several threads each notes what it did, from code and counters that a cool kernel finds in no
+        cache: how much faster profiled kernels are with them is read from the warm ones.
+        """
+        own, alone = self._readings(), single._readings()
+        kernels = _gained(alone.cool, own.warm, alone.warm)
+        pairs = ((own.streamed, alone.streamed), (own.cool, alone.cool), (own.warm, alone.warm), (own.far, alone.far))
+        streamed, cool, warm, far = (replace(these, whole=those.tables()) for these, those in pairs)
+        return _States(
+            replace(streamed, kernels=kernels, noting=0.0), replace(cool, kernels=kernels, noting=0.0), warm, far
         )
+
+    def _readings(self) -> _States:
+        cool, warm = ({_key(name): getattr(of, state) for name, of in self.profiled.items()} for state in _PROFILED)
         noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
-        runs = ({_key(name): getattr(of, state) for name, of in self.probes.items()} for state in _STATES)
-        streamed, cool_runs, warm_runs = runs
-        return Readings(streamed, cool, noting), Readings(cool_runs, cool, noting), Readings(warm_runs, warm, noting)
+        runs = {state: {_key(name): getattr(of, state) for name, of in self.probes.items()} for state in _PROBED}
+        return _States(**{state: Readings(runs[state], warm if state == "warm" else cool, noting) for state in _PROBED})
 
 
-_STATES = ("streamed", "cool", "warm")
-_KERNEL_STATES = ("cool", "warm")
+@dataclass(frozen=True, slots=True)
+class _States:
+    """What probes took, by where their operands lay."""
+
+    streamed: Readings
+    cool: Readings
+    warm: Readings
+    far: Readings
+
+
+_PROBED = ("streamed", "cool", "warm", "far")
+_PROFILED = ("cool", "warm")
+
+
+def _gained(cool: Readings, warm: Readings, warm_alone: Readings) -> dict[Key, dict[str, float]]:
+    """Seconds of profiled kernels in the cool state, from one thread's, by what more threads gain in the warm one."""
+    return {
+        key: {
+            name: max(LEAST_SECONDS, taken - cool.noting)
+            * max(LEAST_SECONDS, kernels[name] - warm.noting)
+            / max(LEAST_SECONDS, warm_alone.kernels[key][name] - warm_alone.noting)
+            for name, taken in cool.kernels[key].items()
+            if name in kernels and name in warm_alone.kernels[key]
+        }
+        for key, kernels in warm.kernels.items()
+    }
+
+
+def _whole_tables(readings: Readings, alone: Readings | None, threads: int) -> dict[str, RateTable]:
+    """Of all families of one state. Groups of a convolution run side by side, each on one thread of those."""
+    tables = readings.tables()
+    single = tables if alone is None else alone.tables()
+    grouped = {name: single[whole].times(1 / threads) for name, whole in GROUPED.items()}
+    return tables | grouped | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import exp
 
-from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, OVERWRITTEN, STREAMED
-from hetpart.cost_model.moving_calls import COPY, KernelCall
+from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
+from hetpart.cost_model.moving_calls import COPY, FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
 
 ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 PRODUCTS = frozenset({"gemm"})
 """Families that read their weights once a call, and take as long as that where they have few rows."""
-CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem"})
+CONVOLUTIONS = frozenset({"pointwise", "convolution", "depthwise", "stem", *GROUPED})
 """Families that read their weights again and again, from the core's own caches at best."""
 STREAMS, COMPUTING_ROWS = frozenset(BATCHED), 16
 """Families of many small calls: while one computes so many rows, the next one's operands are fetched."""
 MOST_OPERANDS = 3
 """Values of the same size that a family by elements reads and writes."""
+LEAST_LONGER = 0.01
+"""Rates that differ by less are equal."""
 OVERWRITERS = frozenset({COPY, "exp", "sigmoid", "softmax", "tanh"})
 """Families of kernels that may write over their input."""
 
@@ -50,25 +52,34 @@ def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> 
         hot = kept_share(around.weights, rates.core_cache_bytes)
     elif call.family in STREAMS and call.sizes[0] >= COMPUTING_ROWS and around.touched > rates.core_cache_bytes:
         hot = 1.0
+    if call.family == GATHER_SHARED and around.distance > rates.cache_bytes:
+        call, hot = replace(call, family=FAR_LOOKUPS), 0.0
     seconds = sum(
-        share * _written(call, tables, around)
+        share * _all_calls(call, tables, around)
         for share, tables in ((hot, rates.warm_tables), (1 - hot, rates.tables))
         if share
     )
-    return max(_least_seconds(call, rates, around), seconds * call.calls)
+    return max(_least_seconds(call, rates, around), seconds)
+
+
+def _all_calls(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:
+    """Of a convolution, one kernel computes them all: what the smallest takes, it takes once."""
+    seconds = _written(call, tables, around)
+    once = min(seconds, min(tables[call.family].seconds)) if call.family in CONVOLUTIONS else 0.0
+    return once + (seconds - once) * call.calls
 
 
 def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
     """Between those of a product that is repeated and those of one whose weights come from main memory."""
     _, inner, columns = call.sizes
     own = ELEMENT_BYTES * inner * columns
-    anew = read_anew(around.weights, own, rates.weights_table) if own <= rates.cache_bytes else 1.0
-    warm, streamed = rates.warm_tables[call.family], rates.tables[STREAMED]
-    kept = warm.at(call.sizes)
-    if own <= rates.cache_bytes:
-        # The next point of the table may be of weights that no cache holds.
-        kept = min(kept, warm.at_rate_below(call.sizes))
-    return call.calls * ((1 - anew) * kept + (anew * streamed.at(call.sizes) if anew else 0.0))
+    warm, streamed = rates.warm_tables[call.family], rates.tables[STREAMED].at(call.sizes)
+    if own > rates.cache_bytes:
+        return call.calls * streamed
+    # The next point of the table may be of weights that no cache holds.
+    kept = min(warm.at(call.sizes), warm.at_rate_below(call.sizes))
+    anew = read_anew(around.weights, own, rates.weights_table)
+    return call.calls * ((1 - anew) * kept + (anew * streamed if anew else 0.0))
 
 
 def read_anew(weights: float, own: float, table: RateTable) -> float:
@@ -84,7 +95,9 @@ def read_anew(weights: float, own: float, table: RateTable) -> float:
         table.at((nbytes,)) / nbytes
         for nbytes in (min(max(size, sizes[0]), sizes[-1]) for size in (own, weights, sizes[-1]))
     )
-    return min(1.0, max(0.0, (found - least) / (most - least))) if most > least else 0.0
+    if most - least <= LEAST_LONGER * least:
+        return 0.0
+    return min(1.0, max(0.0, (found - least) / (most - least)))
 
 
 def _written(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:

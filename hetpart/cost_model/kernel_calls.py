@@ -133,9 +133,13 @@ def _convolution(o: Operands, _: str) -> KernelCall | None:
     if inner < STEM_CHANNELS and groups == 1:
         return KernelCall("stem", (outputs, positions, area), calls=inner / _STEM_CHANNELS)
     sizes = (inner, outputs // groups, positions)
-    if area == 1:
-        return KernelCall("pointwise", sizes, groups)
-    return KernelCall("convolution", sizes, groups * area / _SPATIAL_WEIGHTS)
+    # Groups whose channels make no blocks are computed side by side, each on one thread.
+    aside = groups > 1 and any(channels % STEM_CHANNELS for channels in sizes[:2])
+    if area > 1:
+        return KernelCall("convolution_grouped" if aside else "convolution", sizes, groups * area / _SPATIAL_WEIGHTS)
+    if aside:
+        return KernelCall(PLAIN, (outputs // groups, inner, positions), groups)
+    return KernelCall("pointwise", sizes, groups)
 
 
 def _each_element(o: Operands, family: str) -> KernelCall | None:
@@ -247,6 +251,8 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "Where": ("add", _each_element),
 }
 """Family and sizes by op type."""
+GROUPED: Mapping[str, str] = {"convolution_grouped": "convolution"}
+"""Families of convolutions whose groups are computed side by side, each on one thread, by the family of one group."""
 STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
 OVERWRITTEN = "relu_overwriting"

@@ -92,6 +92,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
     for kernel, nbytes in zip(kernels, touched, strict=True):
         kind = _head([graph.ops[op] for op in kernel.ops]).op_type if kernel.ops else REORDER
         distance = max((passed - began.get(value, passed - whole) for value in kernel.reads), default=0)
+        if any(_looks_up_weights(graph.ops[op], graph) for op in kernel.ops):
+            distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
         spared = sum(made.nbytes for made in kernel.makes if made.value in over)
         found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole), spared))
         began.update((made.value, passed) for made in kernel.makes)
@@ -117,6 +119,11 @@ def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
         if graph.values[v].is_constant
     }  # fmt: skip
     return flowing + sum(graph.values[v].nbytes for v in weights) + sum(made.nbytes for made in kernel.makes)
+
+
+def _looks_up_weights(op: Op, graph: Graph) -> bool:
+    table = op.inputs[0] if op.op_type in LOOKUPS else None
+    return table is not None and graph.values[table].is_constant
 
 
 def _streamed_weights(graph: Graph) -> int:

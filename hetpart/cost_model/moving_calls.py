@@ -22,6 +22,8 @@ MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 GATHER_SHARED = "gather_shared"
 """The family of lookups that several threads share; those of fewer bytes are one thread's."""
+FAR_LOOKUPS = "gather_far"
+"""The family of the same where all caches hold other data: neither rows nor what tells where their pages are."""
 LEAST_SHARED = 52_500
 """Elements of four bytes that ONNX Runtime's lookups share among threads. Its cost model takes a second thread from
 210,000 cycles on, and a lookup for a cycle a byte; with one of 44,928 elements, two threads took as long as one."""

@@ -38,7 +38,7 @@ def made_up_rates() -> KernelRates:
     return KernelRates(
         tables=tables,
         warm_tables={name: table.times(WARM_SHARE) for name, table in tables.items()},
-        weights_table=RateTable(((1.0, 1e12),), (1e-10, 100.0)),
+        weights_table=RateTable(((1e6, 32e6, 64e6),), (1e-5, 32e-5, 192e-5)),
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hetpart.cost_model.call_seconds import Surroundings, call_seconds, read_anew
-from hetpart.cost_model.moving_calls import KernelCall
+from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.rates import RateTable
 from tests.calibration.test_from_profile import made_up_rates
 
@@ -33,3 +35,31 @@ def test_a_part_of_a_large_tensor_costs_what_the_part_does(call):
     """A Slice of it, or an update in place, wherever the rest of it lies."""
     around = Surroundings(distance=10**9, touched=2 * 10**9, weights=0, overwritten=10**9)
     assert call_seconds(call, made_up_rates(), around) < 1e-4
+
+
+def test_weights_at_one_rate_are_never_read_anew():
+    """However many: reading as fast from memory as from a cache is what the processor did."""
+    flat = RateTable(((1 * MEGABYTE, 4 * MEGABYTE, 64 * MEGABYTE),), (1e-5, 4.0000001e-5, 64.0000002e-5))
+    assert read_anew(64 * MEGABYTE, MEGABYTE, flat) == 0.0
+
+
+def test_groups_of_a_convolution_start_once():
+    """One kernel computes all of them."""
+    rates = made_up_rates()
+    least = 1e-5
+    table = RateTable(((16.0, 64.0), (16.0, 64.0), (49.0,)), (least, 2e-5, 2e-5, 4e-5))
+    rates = replace(rates, tables={**rates.tables, "pointwise": table}, warm_tables={"pointwise": table})
+    around = Surroundings(distance=0, touched=0, weights=0)
+    found = call_seconds(KernelCall("pointwise", (64, 64, 49), calls=4), rates, around)
+    assert found == pytest.approx(least + 4 * (4e-5 - least))
+
+
+def test_rows_are_far_where_the_run_passed_more_than_the_caches_hold():
+    rates = made_up_rates()
+    near = RateTable(((1e5,), (16.0,), (1e9,)), (1e-4,))
+    tables = {**rates.tables, GATHER_SHARED: near, FAR_LOOKUPS: near.times(3.0)}
+    rates = replace(rates, tables=tables, warm_tables={GATHER_SHARED: near})
+    call = KernelCall(GATHER_SHARED, (100_000, 16, 1_000_000_000))
+    for distance, expected in ((0, 1e-4), (int(2 * rates.cache_bytes), 3e-4)):
+        around = Surroundings(distance=distance, touched=0, weights=0)
+        assert call_seconds(call, rates, around) == pytest.approx(expected)

@@ -101,7 +101,7 @@ def pairing_of(path: Path | onnx.ModelProto, folder: Path, shape: dict[str, int]
     graph = model.costs.graph
     every, ends = range(len(graph.ops)), frozenset(graph.outputs)
     kernels = session_kernels(graph, every, find_fusions(graph), Lane(Provider.CPU, 1), ends)
-    return paired(kernels, graph, profiled_nodes(session, folder)[0])
+    return paired(kernels, graph, profiled_nodes(session, folder)[0][0])
 
 
 @pytest.mark.parametrize("name", [*TRANSFORMERS, *RECOMMENDERS, *EXPERTS, *CONVOLUTIONS])
