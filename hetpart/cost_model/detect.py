@@ -29,6 +29,9 @@ class Processor:
     memory_bytes: int | None
     avx512: bool = False
     """Whether it computes on 512 bits at once, which doubles its rate of arithmetic."""
+    family: str = ""
+    """Its maker and the maker's number of its kind, as ``AuthenticAMD family 26``: a virtual machine's name may tell
+    nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def this_processor() -> Processor:
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
         avx512="avx512f" in _field(cpuinfo, "flags").split(),
+        family=f"{_field(cpuinfo, 'vendor_id')} family {_field(cpuinfo, 'cpu family')}",
     )
 
 

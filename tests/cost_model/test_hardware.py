@@ -16,7 +16,7 @@ from hetpart.units import format_bytes
 
 EXPECTED = {
     "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-5090",
-    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "xeon-spr", "ryzen-desktop",
+    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "epyc-turin", "xeon-spr", "ryzen-desktop",
     "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
 }  # fmt: skip
 DRIVER_NAMES = {
@@ -54,6 +54,8 @@ DRIVER_NAMES = {
 }
 PROCESSOR_NAMES = {
     "AMD EPYC 9654 96-Core Processor": "epyc-genoa",
+    "AMD EPYC 9655 96-Core Processor": "epyc-turin",
+    "AuthenticAMD family 26": "epyc-turin",
     "AMD EPYC 9B14": None,
     "Intel(R) Xeon(R) Platinum 8480+": "xeon-spr",
     "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz": "xeon-spr",
