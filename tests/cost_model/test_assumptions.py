@@ -275,3 +275,14 @@ def test_a_plan_records_what_was_assumed_and_follows_it(tmp_path: Path) -> None:
     guessed = hetpart.partition(LOOPS, hardware="emulated", access={"after": 0.5})
     assert guessed.plan.options["access"] == '{"after": 0.5}'
     assert "trip count unknown: 16 assumed for 2 loops" in " ".join(guessed.report().split())
+
+
+@pytest.mark.parametrize(("op_type", "cycles"), [("NonZero", "serial_cycles"), ("Selu", "spread_cycles")])
+def test_a_kernel_that_goes_element_by_element_counts_as_often_as_a_run_has_elements(op_type, cycles) -> None:
+    """What an expert that takes a quarter of the tokens spends on them."""
+    graph = single(op_type, [((64,), "float32")], (64,))
+    all_of_them, quarter = (
+        annotate(graph, load_machine("l4+epyc"), parse_assumptions(access=access)).ops[0].work
+        for access in ({}, {graph.ops[0].name: 0.25})
+    )
+    assert getattr(quarter, cycles) == getattr(all_of_them, cycles) / 4 > 0

@@ -30,6 +30,8 @@ def expected_work(op: Op, work: Work) -> Work:
         bytes_read=round((work.bytes_read - spared) * usage.probability),
         bytes_written=round(work.bytes_written * usage.probability),
         bytes_scattered=round(max(0, work.bytes_scattered - spared) * usage.probability),
+        serial_cycles=work.serial_cycles * usage.probability,
+        spread_cycles=work.spread_cycles * usage.probability,
     )
 
 
