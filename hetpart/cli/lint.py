@@ -18,6 +18,7 @@ from hetpart.terminal import StageBar, stdout_kept_free
 
 if TYPE_CHECKING:
     from hetpart.errors import UnknownDimensionError
+    from hetpart.linter.rule import Rule
     from hetpart.plan.findings import Finding
 
 FOUND_EXIT = 1
@@ -238,5 +239,9 @@ def rule(name: str | None) -> None:
             click.echo(f"{known.code}  {known.severity:7}  {known.name}{off}")
             click.echo(f"    {known.summary}")
         return
-    for known in Selection(select=(name,)).of(rules):
-        click.echo(f"# {known.name} ({known.code})\n\n{known.documentation}\n\nSeverity: {known.severity}.")
+    texts = (_explained(known) for known in Selection(select=(name,)).of(rules))
+    click.echo("\n\n".join(texts))
+
+
+def _explained(known: Rule) -> str:
+    return f"# {known.name} ({known.code})\n\n{known.documentation}\n\nSeverity: {known.severity}."

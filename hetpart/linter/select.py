@@ -29,19 +29,20 @@ class Selection:
         Raises:
             InvalidOptionError: an entry speaks of no rule.
         """
+        known = words(rules)
         for entry in (*self.select, *self.extend, *self.ignore):
-            if not is_known(entry, rules):
+            if entry not in known:
                 raise InvalidOptionError(f"{entry!r} is no rule", hint=nearest(entry, rules))
         return tuple(rule for rule in rules if self._takes(rule))
 
     def _takes(self, rule: Rule) -> bool:
-        wanted = max((weight(entry, rule) for entry in (*self.select, *self.extend)), default=0)
+        wanted = max((_weight(entry, rule) for entry in (*self.select, *self.extend)), default=0)
         if not wanted and not self.select and rule.default:
             wanted = 1
-        return wanted > max((weight(entry, rule) for entry in self.ignore), default=0)
+        return wanted > max((_weight(entry, rule) for entry in self.ignore), default=0)
 
 
-def weight(entry: str, rule: Rule) -> int:
+def _weight(entry: str, rule: Rule) -> int:
     """How closely ``entry`` speaks of ``rule``; 0 where it does not."""
     if entry == ALL:
         return 1
@@ -50,9 +51,10 @@ def weight(entry: str, rule: Rule) -> int:
     return len(entry) if entry and rule.code.startswith(entry) else 0
 
 
-def is_known(entry: str, rules: Sequence[Rule]) -> bool:
-    """Whether ``entry`` speaks of any of ``rules``."""
-    return any(weight(entry, rule) for rule in rules)
+def words(rules: Sequence[Rule]) -> frozenset[str]:
+    """Every entry that speaks of one of ``rules``."""
+    codes = {rule.code[:length] for rule in rules for length in range(1, len(rule.code) + 1)}
+    return frozenset({ALL, *codes, *(rule.name for rule in rules)})
 
 
 def nearest(entry: str, rules: Sequence[Rule]) -> str:

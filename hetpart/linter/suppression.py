@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hetpart.linter.select import entries, weight
+from hetpart.linter.select import entries, words
 
 if TYPE_CHECKING:
     import onnx
@@ -36,7 +36,7 @@ def of_every_node(subject: Subject) -> Iterator[tuple[onnx.NodeProto, tuple[str,
 
 def is_ignored(rule: Rule, ignored: Sequence[str]) -> bool:
     """Whether an entry of ``ignored`` speaks of ``rule``."""
-    return any(weight(entry, rule) for entry in ignored)
+    return not words((rule,)).isdisjoint(ignored)
 
 
 def _ignored(properties: Sequence[onnx.StringStringEntryProto]) -> tuple[str, ...]:

@@ -86,3 +86,13 @@ def test_a_body_s_node_is_a_node() -> None:
     )
     saying(proto.graph.node[0].attribute[0].g.node[0], "nothing")
     assert ops(proto, "unknown-rule-ignored") == ["p"]
+
+
+def test_any_number_of_entries_is_a_bounded_list() -> None:
+    proto = model(DEAD)
+    saying(proto, ",".join(f"no-rule-{number}" for number in range(50_000)))
+    saying(proto.graph.node[1], "x" * 100_000 + ",HPG003")
+    found = hetpart.lint(proto, select="HPG003,HPG011")
+    assert [one.op for one in found if one.code == "HPG003"] == ["c"]
+    assert len(found) == 1 + 300 + 1
+    assert found[-1].message == "and 49,701 more of this kind"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetpart.errors import InvalidModelError
 from hetpart.graph.external import LFS_HINT, lfs_pointers, weight_problems
 from hetpart.linter.rule import Mark, Stage, all_rules, rule
-from hetpart.linter.select import is_known, nearest
+from hetpart.linter.select import nearest, words
 from hetpart.linter.suppression import of_every_node, of_model
 from hetpart.plan.findings import Severity
 from hetpart.units import format_count
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LEAST_OPSET = 7
 """ONNX Runtime promises to run models from this opset on (its document on compatibility)."""
 _STANDARD = ("", "ai.onnx")
+_SUGGESTED = 20
+"""Entries of which the nearest rules are looked for: a file may hold any number."""
 
 
 @rule(
@@ -141,17 +143,18 @@ def unknown_rule_ignored(subject: Subject) -> Iterator[Mark]:
     `dead-node`, or `HPG003`
     """
     rules = all_rules()
+    known = words(rules)
     places: dict[str, list[onnx.NodeProto | None]] = {entry: [None] for entry in of_model(subject)}
     for node, ignored in of_every_node(subject):
         for entry in ignored:
             places.setdefault(entry, []).append(node)
-    for entry, (first, *others) in places.items():
-        if not is_known(entry, rules):
-            more = f" and {format_count(len(others), 'node')} more" if others else ""
-            where = "the model" if first is None else f"{first.op_type} {first.name!r}"
-            yield Mark(
-                f"{entry!r}, which {where}{more} would have ignored, is no rule",
-                anchor="" if first is None or first.name else next(iter(first.output), ""),
-                op="" if first is None else first.name,
-                hint=nearest(entry, rules),
-            )
+    unknown = ((entry, where) for entry, where in places.items() if entry not in known)
+    for number, (entry, (first, *others)) in enumerate(unknown):
+        more = f" and {format_count(len(others), 'node')} more" if others else ""
+        where = "the model" if first is None else f"{first.op_type} {first.name!r}"
+        yield Mark(
+            f"{entry!r}, which {where}{more} would have ignored, is no rule",
+            anchor="" if first is None or first.name else next(iter(first.output), ""),
+            op="" if first is None else first.name,
+            hint=nearest(entry, rules) if number < _SUGGESTED else "",
+        )
