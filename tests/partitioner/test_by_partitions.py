@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
-from hetpart.partitioner.problem import PlacementProblem
+from hetpart.partitioner.problem import PlacementProblem, Streaming
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.streamed import StreamScorer
+from tests.partitioner.problems import chain
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
 
 ROUNDING = 1e-9
@@ -38,3 +41,12 @@ def test_nothing_that_streams_is_cheaper(seed: int) -> None:
 def test_it_is_above_what_the_price_alone_says() -> None:
     found = [bounds(layered_problem(seed)) for seed in range(0, 40, 4)]
     assert sum(counted > priced * (1 + ROUNDING) for counted, priced in found) >= len(found) // 2
+
+
+def test_the_neediest_op_leaves_weights_less_room() -> None:
+    """A price alone sees half of a layer need half as much."""
+    problem = chain([(20.0, 1.0)] * 4, [40] * 4, copy=0.1, nbytes=20, budget=140)
+    streaming = Streaming(np.full(4, 2.0), problem.weight_bytes, asked=True)
+    found = bounds(replace(problem, streaming=streaming))
+    assert found[0] > found[1] + 0.5
+    assert found[0] <= cheapest(replace(problem, streaming=streaming)) + ROUNDING

@@ -121,6 +121,17 @@ def test_pieces_get_finer_and_keep_groups_whole() -> None:
     assert found[-1].partition.tolist() == (np.arange(12) // 3).tolist()
 
 
+def test_what_streams_nothing_between_two_that_stream_halves_what_is_there_at_once() -> None:
+    problem = layers(9, budget=400)
+    streamed = np.arange(9) % 2 == 0
+    streaming = with_streamed(problem, streamed)
+    placement = np.ones(9, np.int8)
+    each = int(problem.weight_bytes[0])
+    least = {ring.cut.partitions: ring.least_bytes for ring in ring_cuts(streaming, cut(streaming, placement))}
+    assert least[5] == 2 * each
+    assert least[9] == each
+
+
 def test_scores_are_of_the_coarsest_cut_that_fits() -> None:
     problem = layers(8, budget=400)
     scorer = StreamScorer.over(problem)

@@ -38,7 +38,7 @@ def least_bytes(problem: PlacementProblem) -> NDArray[np.int64]:
     """(N,) Bytes an accelerator holds at least if it runs the op's group, sessions left out."""
     groups, group = np.unique(problem.groups, return_inverse=True)
     at_once = np.zeros(len(groups), np.int64)
-    np.maximum.at(at_once, group, _while_running(problem))
+    np.maximum.at(at_once, group, while_running(problem))
     uses = problem.weight_uses
     here = ~uses.on_host
     readers, held = unique_pairs(group[uses.ops[here]], uses.rows[here])
@@ -46,7 +46,7 @@ def least_bytes(problem: PlacementProblem) -> NDArray[np.int64]:
     return at_once[group]
 
 
-def _while_running(problem: PlacementProblem) -> NDArray[np.int64]:
+def while_running(problem: PlacementProblem) -> NDArray[np.int64]:
     """(N,) Bytes of what each op reads and makes on its own device, and of its scratch.
 
     What a kernel leaves on the host may stay there: inside one session its way to the next op is ONNX Runtime's.

@@ -1,7 +1,8 @@
 """Cuts for streamed weights: partitions so small that what streams through them fits in little memory.
 
 While a partition runs, its streamed weights lie on the accelerator, and those of the next are copied there. So the
-finer the cut, the less is held, and the more sessions there are.
+finer the cut, the less is held, and the more sessions there are. Where a partition that streams nothing lies between
+two that stream, what the two bring is never there together.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ PIECES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64
 """Parts of all that is streamed that a partition may take: what is tried, one after another."""
 
 
+STEPS = (4, 2, 1)
+"""Places to cut at, of which every so many is: where sessions cost nothing, what is inside of them takes no room."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RingCut:
     """A cut, and what streamed weights and sessions take on the accelerator at least."""
@@ -34,7 +39,10 @@ class RingCut:
 
 
 def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[RingCut]:
-    """``found``, and what it becomes with the accelerator's partitions in smaller and smaller pieces."""
+    """``found``, and what it becomes with the accelerator's partitions in smaller and smaller pieces.
+
+    First of so many bytes at most, one behind another or with what streams nothing between them; then of so many ops.
+    """
     if problem.streamed is None or not problem.streamed.any():
         yield RingCut(found, 0)
         return
@@ -42,13 +50,19 @@ def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[RingCut]:
     brought = _brought(problem, found)
     yield RingCut(found, _least_bytes(problem, found, brought))
     ends = _ends(problem, found, order)
-    total, before = int(brought.sum()), found.partitions
-    for pieces in PIECES[1:]:
-        piece = _pieced(brought[order], ends, -(-total // pieces))
-        finer = _numbered(found, order, piece)
-        if finer.partitions > before:
-            yield RingCut(finer, _least_bytes(problem, finer, brought))
-            before = finer.partitions
+    pieces = [
+        *(_pieced(brought[order], ends, part, apart=apart) for part in _parts(brought) for apart in (False, True)),
+        *(_every(ends, step, problem.ops) for step in STEPS),
+    ]
+    cuts = {finer.partitions: finer for finer in (_numbered(found, order, piece) for piece in reversed(pieces))}
+    for partitions in sorted(cuts):
+        if partitions > found.partitions:
+            yield RingCut(cuts[partitions], _least_bytes(problem, cuts[partitions], brought))
+
+
+def _parts(brought: NDArray[np.int64]) -> list[int]:
+    """Bytes that a piece may take."""
+    return [-(-int(brought.sum()) // pieces) for pieces in PIECES[1:]]
 
 
 def _least_bytes(problem: PlacementProblem, found: Cut, brought: NDArray[np.int64]) -> int:
@@ -97,16 +111,26 @@ def _ends(problem: PlacementProblem, found: Cut, order: NDArray[np.int64]) -> ND
     return np.flatnonzero(inside.cumsum()[: count + 1] == 0)[1:]
 
 
-def _pieced(brought: NDArray[np.int64], ends: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Per position: a number that rises where the next stretch would bring more than ``most`` bytes to a piece."""
+def _pieced(brought: NDArray[np.int64], ends: NDArray[np.int64], most: int, *, apart: bool) -> NDArray[np.int64]:
+    """Per position: a number that rises where the next stretch would bring more than ``most`` bytes to a piece.
+
+    ``apart``, it rises behind the last stretch that brought something, too.
+    """
     starts = np.concatenate([[0], ends[:-1]])
     stretches = np.add.reduceat(brought, starts) if len(ends) else brought
-    fresh, held = np.zeros(len(brought), np.int64), 0
-    bringing = np.flatnonzero(stretches)
-    for first, nbytes in zip(starts[bringing].tolist(), stretches[bringing].tolist(), strict=True):
+    fresh, held, behind = np.zeros(len(brought), np.int64), 0, 0
+    for stretch in np.flatnonzero(stretches).tolist():
+        nbytes = int(stretches[stretch])
         if held and held + nbytes > most:
-            fresh[first], held = 1, 0
-        held += nbytes
+            fresh[starts[[behind, stretch] if apart else stretch]], held = 1, 0
+        held, behind = held + nbytes, stretch + 1
+    return fresh.cumsum()
+
+
+def _every(ends: NDArray[np.int64], step: int, count: int) -> NDArray[np.int64]:
+    """Per position: a number that rises at every so many of ``ends``."""
+    fresh = np.zeros(count, np.int64)
+    fresh[ends[step - 1 : -1 : step]] = 1
     return fresh.cumsum()
 
 

@@ -26,6 +26,8 @@ MOST_PAIRED = 24
 """Groups up to which pairs are moved too."""
 MOST_FILLED = 6
 """Weights tried for what room is left when the next in order does not fit."""
+MOST_SIZES = 3
+"""Sizes of weights that are told apart."""
 REFILLED = 12
 """Placements scored for one of ops, to say which weights to stream."""
 
@@ -35,8 +37,8 @@ def streaming_starts(
 ) -> Iterator[Scored]:
     """Of every placement of ops: all that may be is streamed, then as many weights are held as fit.
 
-    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last. Nothing
-    more once time is up.
+    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last; or those
+    larger than some size, since what streams in one piece is there in one piece. Nothing more once time is up.
     """
     states = scorer.states
     assert states.own.streaming is not None
@@ -47,8 +49,16 @@ def streaming_starts(
         if expired():
             return
         used = states.lifted(placement)[states.holders] == ACCELERATOR
-        for order in (dearest, first, first[::-1]):
+        for order in (dearest, first, first[::-1], *_largest_before(first[used[first]], nbytes)):
             yield _most_held(scorer, placement, states.weights[order[used[order]]])
+
+
+def _largest_before(order: NDArray[np.int64], nbytes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """``order`` with what is larger than some size before all else: of the sizes most bytes have, the smaller ones."""
+    sizes, size = np.unique(nbytes[order], return_inverse=True)
+    together = sizes * np.bincount(size, minlength=len(sizes))
+    for most in np.sort(np.argsort(-together, kind="stable")[:MOST_SIZES])[:-1].tolist():
+        yield np.concatenate([order[size > most], order[size <= most]])
 
 
 def _most_held(scorer: StreamScorer, placement: Placement, weights: NDArray[np.int64]) -> Scored:
