@@ -132,6 +132,12 @@ def print_error(error: HetpartError) -> None:
         _print_labelled("hint", "cyan", error.hint)
 
 
+def print_interrupted(pressed: KeyboardInterrupt) -> None:
+    """``interrupted`` on standard error, and what was under way."""
+    for line in ("interrupted", *getattr(pressed, "__notes__", ())):
+        click.echo(printable(line), err=True)
+
+
 def _print_labelled(label: str, colour: str, text: str) -> None:
     click.echo(f"{click.style(f'{label}:', fg=colour, bold=True)} {printable(text, keep=chr(10))}", err=True)
 

@@ -130,6 +130,12 @@ def test_partition_json_is_one_object_and_nothing_else(capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "HiGHS says hello\n")
 
 
+def _noted(note: str) -> KeyboardInterrupt:
+    pressed = KeyboardInterrupt()
+    pressed.add_note(note)
+    return pressed
+
+
 @pytest.mark.parametrize(
     ("problem", "code", "said"),
     [
@@ -142,6 +148,7 @@ def test_partition_json_is_one_object_and_nothing_else(capfd: pytest.CaptureFixt
         (ValueError("bad\x1b[2Jname"), 2, r"error: internal error: ValueError: bad\x1b[2Jname"),
         (AssertionError("broken"), 2, "HETPART_TRACEBACK=1"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (_noted("Ctrl-C came during partition 0 on cpu (1 op, '\x1b[2J')"), 130, r"(1 op, '\x1b[2J')"),
     ],
 )
 def test_every_problem_is_a_message_and_an_exit_code(

@@ -31,7 +31,8 @@ from hetpart.calibration.turns import Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import VERSION, runtime_version
 from hetpart.cost_model.detect import driver_gpus, this_processor
 from hetpart.devices import Provider
-from hetpart.runtime.sessions import cuda_answers, require_runtime
+from hetpart.runtime.cuda import cuda_answers
+from hetpart.runtime.sessions import require_runtime
 from hetpart.runtime.transport import CudaMemory
 from hetpart.units import format_count
 

@@ -19,6 +19,7 @@ from hetpart.terminal import (
     as_error,
     describe_error,
     print_error,
+    print_interrupted,
     print_json,
 )
 
@@ -62,8 +63,8 @@ class Commands(click.Group):
             if ctx.obj[_JSON_FLAG]:
                 print_json("error", {"error": describe_error(_usage_error(error))})
             raise
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+        except KeyboardInterrupt as pressed:
+            print_interrupted(pressed)
             ctx.exit(INTERRUPTED_EXIT)
         except Exception as error:  # noqa: BLE001 - the last line of defence: users see no traceback
             _fail(ctx, error)

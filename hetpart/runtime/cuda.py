@@ -8,6 +8,7 @@ from weakref import finalize
 
 from hetpart.errors import DeviceUnavailableError, ExecutionError
 
+_CUDA_DRIVER = "libcuda.so.1"
 _CUDA_RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _POINTER, _OUT = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
 _CUDA_ARGUMENTS = {
@@ -36,6 +37,16 @@ CHUNK_BYTES = 4 * 2**20
 """Of a pinned buffer. A direction has two: the processor fills or empties one while the device works on the other."""
 
 
+def cuda_answers(index: int) -> bool:
+    """Whether the CUDA driver is there and knows a device of this number. ONNX Runtime does not tell."""
+    count = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL(_CUDA_DRIVER)
+    except OSError:
+        return False
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and index < count.value
+
+
 class CudaMemory:
     """A CUDA device's memory, through the CUDA runtime that ONNX Runtime's provider has loaded.
 
@@ -46,6 +57,7 @@ class CudaMemory:
 
     device_type = "cuda"
     staging_bytes = 4 * CHUNK_BYTES
+    piece_bytes = 64 * 2**20
 
     def __init__(self, device_id: int) -> None:
         self.device_id = device_id

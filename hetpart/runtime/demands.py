@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.devices import HOST, Provider
 from hetpart.errors import DeviceUnavailableError
+from hetpart.runtime.cuda import cuda_answers
 from hetpart.runtime.providers import (
     ProviderChoice,
     ProviderOption,
@@ -13,7 +14,7 @@ from hetpart.runtime.providers import (
     require_cuda_graphs,
     require_providers,
 )
-from hetpart.runtime.sessions import cuda_answers, require_runtime
+from hetpart.runtime.sessions import require_runtime
 
 if TYPE_CHECKING:
     from hetpart.plan.model import Plan

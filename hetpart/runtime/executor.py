@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.timeline import LEAST_GAIN
 from hetpart.runtime.frame import NO_PLACES, Frame, Layout
+from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.lanes import Lanes, Run
-from hetpart.runtime.perform import make_copy, result, run_stage
+from hetpart.runtime.perform import called, make_copy, result, run_stage
 from hetpart.runtime.precedence import loose_places, task_graph
 from hetpart.runtime.record import RunRecord, TaskTimes, told
-from hetpart.runtime.scheduler import makespan
-from hetpart.runtime.sessions import require_runtime
+from hetpart.runtime.scheduler import begins, makespan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 _NO_TARGETS: Mapping[str, Any] = MappingProxyType({})
 
-_LONG_SECONDS = 0.25
-"""Where a task takes longer, lanes' threads do it: in the caller's own, Ctrl-C would wait for its end."""
-
 
 class Executor:
     """The memory and the threads of one run at a time.
@@ -38,7 +36,7 @@ class Executor:
     Args:
         layout: Of the plan.
         sessions: One for every partition.
-        overlap: Let lanes work at the same time: ``None`` where the plan's figures promise a gain or a long task,
+        overlap: Let lanes work at the same time: ``None`` where the plan's figures promise a gain,
             ``False`` never, ``True`` wherever the plan has more than one lane.
         states: What stays on its device from run to run.
     """
@@ -58,6 +56,8 @@ class Executor:
         self._fed = {spec.name: layout.home(spec.name) for spec in layout.plan.inputs}
         self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
         self._states = states
+        self._options = stoppable_options()
+        """Of runs in the caller's thread."""
         self.record: RunRecord | None = None
         """When the tasks of the last run began and ended, where somebody asks."""
         self.copied: Sequence[Transfer] = ()
@@ -101,10 +101,11 @@ class Executor:
             self._run(run_options)
             if self.record is not None:
                 self.record.end = perf_counter()
+            made = {spec.name: give(frame, spec) for spec in plan.outputs}
             self.copied = plan.transfers
             if self._states is not None:
                 self._states.renew(frame)
-            return {spec.name: give(frame, spec) for spec in plan.outputs}
+            return made
         finally:
             if self._lanes is None or self._lanes.is_idle:
                 frame.arrays.clear()
@@ -116,20 +117,38 @@ class Executor:
             self._lanes.settle()
 
     def _run(self, run_options: Any) -> None:
-        if self._lanes is None:
+        if self._lanes is not None:
+            self._run_on_lanes(self._lanes, run_options)
+        elif run_options is None:
+            stoppable(self._run_in_turn, self._options)
+        else:
             self._run_in_turn(run_options)
-            return
-        options = run_options or _new_options()
-        do = self._doing(options)
+
+    def _run_on_lanes(self, lanes: Lanes, run_options: Any) -> None:
+        options = run_options or stoppable_options()
         stop = partial(_stop, self.frame, None if run_options else options)
-        self._lanes.run(Run(self._graph, do, self._release, stop))
+        run = Run(self._graph, self._doing(options), self._release, stop)
+        try:
+            lanes.run(run)
+        except KeyboardInterrupt as pressed:
+            self._note(pressed, run.under_way)
+            raise
 
     def _run_in_turn(self, run_options: Any) -> None:
-        do = self._doing(run_options)
-        for task, gone in enumerate(self._gone):
-            do(task)
-            for value in gone:
-                self._release(value)
+        do, task = self._doing(run_options), 0
+        try:
+            for task, gone in enumerate(self._gone):
+                do(task)
+                for value in gone:
+                    self._release(value)
+        except KeyboardInterrupt as pressed:
+            self._note(pressed, [task])
+            raise
+
+    def _note(self, pressed: KeyboardInterrupt, tasks: Sequence[int]) -> None:
+        """Tell what was under way when Ctrl-C came."""
+        for task in tasks[: len(self._graph.tasks)]:
+            note_during(pressed, _called(self.frame, self._graph.tasks[task]))
 
     def _doing(self, run_options: Any) -> Callable[[int], None]:
         """What does the task of a number."""
@@ -140,7 +159,9 @@ class Executor:
         """What the last run did, where it was recorded."""
         if self.record is None:
             return []
-        return told(self.frame.layout, self._graph.tasks, self._graph.lanes, self.record)
+        seconds = [task.seconds for task in self._graph.tasks]
+        predicted = begins(self._graph) if self.overlaps else list(accumulate(seconds, initial=0.0))
+        return told(self.frame.layout, self._graph, predicted, self.record)
 
     def _release(self, value: int) -> None:
         self.frame.arrays.pop(self._places[value], None)
@@ -152,11 +173,9 @@ class Executor:
 
 
 def _overlaps(graph: TaskGraph, wanted: bool | None) -> bool:
-    several = len(graph.lanes) > 1
     if wanted is not None:
-        return wanted and several
-    seconds = [task.seconds for task in graph.tasks]
-    return sum(seconds) - makespan(graph) >= LEAST_GAIN or (several and max(seconds) >= _LONG_SECONDS)
+        return wanted and len(graph.lanes) > 1
+    return sum(task.seconds for task in graph.tasks) - makespan(graph) >= LEAST_GAIN
 
 
 def _gone(graph: TaskGraph) -> list[list[int]]:
@@ -178,11 +197,11 @@ def do_task(frame: Frame, tasks: Sequence[Task], run_options: Any, number: int) 
         run_stage(frame, frame.stages[task.index], run_options)
 
 
-def _new_options() -> Any:
-    """Options that a run can be ended by. An entry that says nothing new saves ONNX Runtime 90 µs of looking for it."""
-    options = require_runtime().RunOptions()
-    options.add_run_config_entry("gpu_graph_id", "0")
-    return options
+def _called(frame: Frame, task: Task) -> str:
+    if task.is_copy:
+        copy = frame.copies[task.index].transfer
+        return f"the copy of {copy.value!r} from {copy.source} to {copy.target}"
+    return called(frame.stages[task.index].partition)
 
 
 def _stop(frame: Frame, own_options: Any) -> None:

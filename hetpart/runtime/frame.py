@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetpart.devices import HOST, Provider
+from hetpart.devices import HOST
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
-from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.direct import DirectSession, bind_input, bind_output
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
-from hetpart.runtime.transport import Block, HostMemory, LinkedMemory, Memory
+from hetpart.runtime.transport import Block, Memory, device_memory
 from hetpart.runtime.values import address_of, allocate, fresh_value
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Layout:
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
         used |= set(plan.homes.values())
         memories = {
-            use.device: _memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
+            use.device: device_memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
             for place, use in enumerate(plan.devices)
             if use.device in used
         }
@@ -114,14 +113,6 @@ class Layout:
     def seconds(self, record: Partition | Transfer) -> float:
         """What a task is predicted to take here."""
         return record.nbytes / self.link if self.link and isinstance(record, Transfer) else record.seconds
-
-
-def _memory(device: str, provider: str, *, emulate: bool, link: float | None) -> Memory:
-    if emulate and link:
-        return LinkedMemory(link)
-    if emulate or provider == Provider.CPU:
-        return HostMemory()
-    return CudaMemory(int(device.partition(":")[2] or 0))
 
 
 @dataclass(slots=True)
@@ -193,6 +184,8 @@ class Move:
     target: Place
     copy: Callable[[int, int, int], None]
     """From one address to another: one end of every copy is the host, the other end's memory knows how."""
+    piece_bytes: int
+    """Of a longer copy, which a run that is to stop makes no more of."""
     source_address: int | None
     """``None`` for a place that has no fixed one."""
     target_address: int | None
@@ -203,7 +196,7 @@ class Move:
         far = layout.far_end(transfer)
         copy = far.copy_out if transfer.target == layout.host else far.copy_in
         spec = layout.specs[transfer.value]
-        return cls(transfer, spec, source, target, copy, addresses.get(source), addresses.get(target))
+        return cls(transfer, spec, source, target, copy, far.piece_bytes, addresses.get(source), addresses.get(target))
 
 
 @dataclass(slots=True)

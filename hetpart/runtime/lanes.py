@@ -51,7 +51,7 @@ class Run:
     """
 
     __slots__ = ("_active", "_begun", "_cancelled", "_do", "_idle", "_mutex", "_over", "_release", "_scheduler",
-                 "_stop", "ended", "error", "graph")  # fmt: skip
+                 "_stop", "ended", "error", "graph", "under_way")  # fmt: skip
 
     def __init__(
         self, graph: TaskGraph, do: Callable[[int], None], release: Callable[[int], None], stop: Callable[[], None]
@@ -60,6 +60,8 @@ class Run:
         self.error: BaseException | None = None
         """What the first failure was."""
         self.ended = False
+        self.under_way: list[int] = []
+        """Tasks that were when it was cancelled."""
         self._do, self._release, self._stop = do, release, stop
         self._scheduler = Scheduler(graph)
         self._mutex, self._over = Lock(), Lock()
@@ -73,6 +75,8 @@ class Run:
 
     def cancel(self) -> None:
         """Start nothing more, and end soon what is under way. Interrupted, it can be called again."""
+        if not self._cancelled:
+            self.under_way = self._scheduler.running
         self._cancelled = True
         self._stop()
 

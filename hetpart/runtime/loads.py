@@ -69,6 +69,17 @@ def load_all(
     return [future.result() for future in futures]
 
 
+def load_one(options: Stoppable, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes with ``options``, which Ctrl-C ends."""
+
+    def begun(place: int, loads: Loads) -> Made:
+        del place
+        loads.begin(options)
+        return make()
+
+    return load_all(1, begun)[0]
+
+
 def _as_they_end(futures: list[Future[Made]]) -> Iterator[Future[Made]]:
     left = set(futures)
     while left:

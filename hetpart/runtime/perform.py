@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetpart.errors import ExecutionError, HetpartError
-from hetpart.plan.model import ValueForm
+from hetpart.plan.model import Partition, ValueForm
 from hetpart.runtime.dlpack import is_ort_value
 from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import ValueSpec
-
-_PIECE = 64 * 2**20
-"""Bytes of a copy that are copied at once: a run that is to stop waits for no more."""
 
 
 def make_copy(frame: Frame, move: Move) -> None:
@@ -59,13 +56,14 @@ def _move(frame: Frame, move: Move) -> None:
 
 
 def _copy_bytes(frame: Frame, move: Move, target: int, source: int, nbytes: int) -> None:
-    if nbytes <= _PIECE:
+    piece = move.piece_bytes
+    if nbytes <= piece:
         move.copy(target, source, nbytes)
         return
-    for start in range(0, nbytes, _PIECE):
+    for start in range(0, nbytes, piece):
         if frame.stopping:
             raise ExecutionError("the run stops")
-        move.copy(target + start, source + start, min(_PIECE, nbytes - start))
+        move.copy(target + start, source + start, min(piece, nbytes - start))
 
 
 def _copied_value(frame: Frame, move: Move) -> Any:
@@ -92,11 +90,19 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
         raise
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         partition = stage.partition
-        ops = f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
         raise ExecutionError(
-            f"partition {partition.id} on {partition.device} failed ({ops}): {ort_message(error)}",
+            f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
             hint=ort_hint(error, "`hetpart run --check` tells whether the uncut model runs on these inputs"),
         ) from error
+
+
+def called(partition: Partition) -> str:
+    """Which partition, where, and its ops in short."""
+    return f"partition {partition.id} on {partition.device} ({_ops(partition)})"
+
+
+def _ops(partition: Partition) -> str:
+    return f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
 
 
 def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:

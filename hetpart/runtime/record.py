@@ -7,10 +7,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hetpart.runtime.frame import Frame, Layout, Place
-    from hetpart.runtime.tasks import Task
+    from hetpart.runtime.tasks import TaskGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,9 @@ class TaskTimes:
     begin: float
     end: float
     predicted: float
+    """Seconds that it was to take."""
+    predicted_begin: float
+    """Seconds from the start of the run, at the pace that was predicted."""
     reads: tuple[Place, ...]
     makes: tuple[Place, ...]
     details: dict[str, Any]
@@ -68,14 +71,14 @@ class TaskTimes:
         return self.end - self.begin
 
 
-def told(layout: Layout, tasks: tuple[Task, ...], lanes: tuple[str, ...], record: RunRecord) -> list[TaskTimes]:
-    """The tasks of ``record`` by their begins."""
-    found = (_told(layout, tasks[done.task], lanes[tasks[done.task].lane], done) for done in record.done)
+def told(layout: Layout, graph: TaskGraph, begins: Sequence[float], record: RunRecord) -> list[TaskTimes]:
+    """The tasks of ``record`` by their begins; ``begins`` are the predicted ones of all in ``graph``."""
+    found = (_told(layout, graph, begins[done.task], done) for done in record.done)
     return sorted(found, key=lambda task: task.begin)
 
 
-def _told(layout: Layout, task: Task, lane: str, done: Done) -> TaskTimes:
-    plan = layout.plan
+def _told(layout: Layout, graph: TaskGraph, predicted_begin: float, done: Done) -> TaskTimes:
+    plan, task = layout.plan, graph.tasks[done.task]
     if task.is_copy:
         copy = plan.transfers[task.index]
         places = ((copy.value, copy.source),), ((copy.value, copy.target),)
@@ -88,5 +91,14 @@ def _told(layout: Layout, task: Task, lane: str, done: Done) -> TaskTimes:
         details = {"ops": len(part.ops), "first": part.ops[0], "last": part.ops[-1]}
         name, record = f"partition {part.id}", part
     return TaskTimes(
-        name, lane, task.is_copy, task.index, done.begin, done.end, layout.seconds(record), *places, details
+        name,
+        graph.lanes[task.lane],
+        task.is_copy,
+        task.index,
+        done.begin,
+        done.end,
+        layout.seconds(record),
+        predicted_begin,
+        *places,
+        details,
     )

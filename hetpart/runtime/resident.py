@@ -120,19 +120,20 @@ def without_copies(plan: Plan, states: tuple[State, ...]) -> Plan:
     old, new = {state.given.name for state in states}, {state.returned.name for state in states}
     read_there = {(name, p.device) for p in plan.partitions for name in p.inputs}
     gone = {state.old for state in states} | {state.new for state in states}
+    transfers = tuple(
+        copy
+        for copy in plan.transfers
+        if copy.value not in old | new or (copy.value in new and (copy.value, copy.target) in read_there)
+    )
     kept = replace(
         plan,
         inputs=tuple(spec for spec in plan.inputs if spec.name not in old),
         outputs=tuple(spec for spec in plan.outputs if spec.name not in new),
         values=(*plan.values, *(spec for state in states for spec in (state.given, state.returned))),
-        transfers=tuple(
-            copy
-            for copy in plan.transfers
-            if copy.value not in old | new or (copy.value in new and (copy.value, copy.target) in read_there)
-        ),
+        transfers=transfers,
         buffers=tuple(buffer for buffer in plan.buffers if (buffer.value, buffer.device) not in gone),
         homes={name: device for name, device in plan.homes.items() if name not in old | new},
-        timeline=None,
+        timeline=plan.timeline if transfers == plan.transfers else None,  # it tells of all of its copies, or of none
     )
     return _repacked(kept, plan, {use.device for use in plan.devices if use.device != host}, states)
 

@@ -240,10 +240,15 @@ class Scheduler:
         assert state is not None, f"the run is {self.run_state}: {signal} cannot happen to it"
         self.run_state = state
 
+    @property
+    def running(self) -> list[int]:
+        """Tasks under way."""
+        return [task for task, state in enumerate(self.states) if state is TaskState.RUNNING]
+
     def validate(self) -> None:
         """Assert what holds between any two events."""
         tasks, states = self.graph.tasks, self.states
-        running = [task for task, state in enumerate(states) if state is TaskState.RUNNING]
+        running = self.running
         assert self.left == sum(state in _OPEN for state in states)
         assert sorted(tasks[task].lane for task in running) == [lane for lane, busy in enumerate(self.busy) if busy]
         staged = [tasks[task].staged for task in running if tasks[task].staged]
@@ -273,13 +278,19 @@ _STARTED = (TaskState.READY, TaskState.RUNNING, TaskState.DONE)
 
 def makespan(graph: TaskGraph) -> float:
     """Seconds of a run in which every task takes what was predicted."""
-    scheduler, now = Scheduler(graph), 0.0
+    return max((begin + task.seconds for begin, task in zip(begins(graph), graph.tasks, strict=True)), default=0.0)
+
+
+def begins(graph: TaskGraph) -> list[float]:
+    """When every task of such a run starts, in seconds from its begin."""
+    scheduler, now, found = Scheduler(graph), 0.0, [0.0] * len(graph.tasks)
     running: list[tuple[float, int]] = []
     event: Event | None = Produced()
     while event is not None:
         for action in scheduler.handle(event):
             if isinstance(action, StartCopy | RunPartition):
+                found[action.task] = now
                 heappush(running, (now + graph.tasks[action.task].seconds, action.task))
         now, task = heappop(running) if running else (now, -1)
         event = Finished(task) if task >= 0 else None
-    return now
+    return found

@@ -33,6 +33,7 @@ from hetpart.runtime.recorded import RecordedSession
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
 from hetpart.runtime.sessions import SessionSettings
+from hetpart.runtime.sole import SoleSession
 from hetpart.runtime.states import States
 from hetpart.runtime.streaming import StreamedWeights
 
@@ -115,7 +116,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         self._described = Description.of(self.plan, self._sessions)
         self._options = sess_options
         self._record = RunRecord() if record is True else record or None
-        self._sole = None if self._record is not None else self._sole_session()
+        self._sole = self._sole_session() if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
         self._later: LaterRuns | None = None
@@ -123,7 +124,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
-    def _sole_session(self) -> onnxruntime.InferenceSession | None:
+    def _sole_session(self) -> SoleSession | None:
         """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
         if len(self._sessions) != 1 or self.plan.passthrough or self.plan.homes or self._layout.states:
             return None
@@ -131,7 +132,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         on_host = partition.device == self.plan.devices[HOST].device
         complete = set(partition.inputs) == {spec.name for spec in self.plan.inputs}
         known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
-        return self._sessions[0] if on_host and complete and known else None
+        return SoleSession(self._sessions[0], partition) if on_host and complete and known else None
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -174,7 +175,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         """As ``run``, from OrtValues to OrtValues: those that the plan keeps on an accelerator lie there."""
         if self._sole is not None:
             try:
-                return list(self._sole.run_with_ort_values(output_names, input_dict_ort_values, run_options))
+                return self._sole.run_with_ort_values(output_names, input_dict_ort_values, run_options)
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, output_names, input_dict_ort_values) from error
         results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)

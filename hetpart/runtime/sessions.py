@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 from hetpart.runtime.lent import lend
-from hetpart.runtime.loads import Loads, load_all
+from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
 _REPARTITION = "`hetpart partition` the model again"
-_CUDA_DRIVER = "libcuda.so.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +88,6 @@ def share_threads(threads: int) -> None:
             f"this process cannot share {threads} threads among sessions: {ort_message(error)}",
             hint="calibrate in a process of its own: `hetpart calibrate`",
         ) from error
-
-
-def cuda_answers(index: int) -> bool:
-    """Whether the CUDA driver is there and knows a device of this number. ONNX Runtime does not tell."""
-    count = ctypes.c_int(0)
-    try:
-        driver = ctypes.CDLL(_CUDA_DRIVER)
-    except OSError:
-        return False
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and index < count.value
 
 
 Given = Mapping[str, "onnxruntime.OrtValue"]
@@ -203,7 +191,7 @@ def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxrunt
     host, *accelerators = plan.devices
     use = next((use for use in accelerators if use.device in plan.used_devices), host)
     wanted = Provider.CPU if settings.emulate else Provider(use.provider)
-    return _session(str(path), wanted, use.device, session_options(settings, None))
+    return _stoppable_session(str(path), wanted, use.device, session_options(settings, None))
 
 
 def host_session(
@@ -212,7 +200,7 @@ def host_session(
     """A session of ``model``, as it stands, on the host."""
     options = session_options(SessionSettings(optimize=False), weights)
     lend(options, model, lent)
-    return _session(model, Provider.CPU, "", options)
+    return _stoppable_session(model, Provider.CPU, "", options)
 
 
 def annotated_session(
@@ -229,9 +217,16 @@ def annotated_session(
         options.add_session_config_entry(key, value)
     try:
         wanted = Provider.CPU if settings.emulate else Provider(use.provider)
-        return _session(one.models[0], wanted, use.device, options)
+        return _stoppable_session(one.models[0], wanted, use.device, options)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
+
+
+def _stoppable_session(
+    model: bytes | str, wanted: str, device: str, options: onnxruntime.SessionOptions
+) -> onnxruntime.InferenceSession:
+    """As ``_session``, which Ctrl-C ends."""
+    return load_one(options, partial(_session, model, wanted, device, options))
 
 
 def _session(

@@ -42,7 +42,10 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         self._memories = memories
         self._turn = turn
         self._blocks: dict[str, list[Block]] = {}
-        self._values: dict[str, Any] = {}
+        self._grown: dict[str, Any] = {}
+        """Contents of those that grow."""
+        self._front = 0
+        """Which of two blocks has the old content."""
         self._growing = [state for state in states if state.grows]
         self._sized = [state for state in states if not state.grows]
         self._turning = [state for state in self._sized if not state.in_place]
@@ -57,14 +60,14 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     def nbytes(self) -> int:
         """Bytes that all of them take, both blocks of those that have two."""
         grown = (state for state in self._states.values() if state.grows)
-        sizes = (tensor_bytes(s.given.dtype, self._values[s.given.name].shape()) for s in grown)
+        sizes = (tensor_bytes(s.given.dtype, self._grown[s.given.name].shape()) for s in grown)
         return sum(state.nbytes for state in self._states.values()) + sum(sizes)
 
     def reset(self) -> None:
         """Zeros everywhere; nothing in those that grow."""
         for state in self._growing:
             empty = [size or 0 for size in state.given.shape or ()]
-            self._values[state.given.name] = allocate(state.given, empty, self._memories[state.device])
+            self._grown[state.given.name] = allocate(state.given, empty, self._memories[state.device])
         for state in self._sized:
             self._clear(state)
 
@@ -94,17 +97,16 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     def lend(self, frame: Frame) -> None:
         """Let a run find the old content, and know where the new belongs, of those that are not ``fixed``."""
         for state in self._growing:
-            frame.arrays[state.old] = self._values[state.given.name]
+            frame.arrays[state.old] = self._grown[state.given.name]
         for state in self._turning:
             blocks = self._blocks[state.given.name]
-            frame.moving[state.old], frame.moving[state.new] = blocks[0].address, blocks[-1].address
+            frame.moving[state.old] = blocks[self._front].address
+            frame.moving[state.new] = blocks[1 - self._front].address
 
     def renew(self, frame: Frame) -> None:
-        """Take over what a run made, which has ended well."""
-        for state in self._growing:
-            self._values[state.given.name] = frame.arrays[state.new]
-        for state in self._turning:
-            self._blocks[state.given.name].reverse()
+        """Take over what a run made, which has ended well: of all states or, where Ctrl-C comes meanwhile, of none."""
+        grown = {state.given.name: frame.arrays[state.new] for state in self._growing}
+        self._grown, self._front = grown, 1 - self._front
 
     def apart(self, feeds: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """``feeds`` of inputs that are no states, and of those that are."""
@@ -124,12 +126,16 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         if state.grows:
             value = allocate(state.given, array.shape, self._memories[state.device])
             self._memories[state.device].copy_in(value.data_ptr(), array.ctypes.data, array.nbytes)
-            self._values[name] = value
+            self._grown[name] = value
         else:
             self._write(state, array)
 
+    def _block(self, state: State) -> Block:
+        """Where its content lies between two runs."""
+        return self._blocks[state.given.name][0 if state.in_place else self._front]
+
     def _write(self, state: State, array: np.ndarray[Any, Any]) -> None:
-        block = self._blocks[state.given.name][0]
+        block = self._block(state)
         self._memories[state.device].copy_in(block.address, array.ctypes.data, array.nbytes)
 
     def returned(self, names: Iterable[str] | None, *, boxed: bool) -> dict[str, Any]:
@@ -141,15 +147,15 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def free(self) -> None:
         """Let go of everything: there are no states any more."""
-        self._states, self._blocks, self._values = {}, {}, {}
+        self._states, self._blocks, self._grown = {}, {}, {}
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         """A copy of a state's content. Its turn is the caller's."""
         state = self._states[name]
         if state.grows:
-            return np.array(to_array(state.given, self._values[name], self._memories[state.device]))
+            return np.array(to_array(state.given, self._grown[name], self._memories[state.device]))
         array = fresh_array(state.given)
-        self._memories[state.device].copy_out(array.ctypes.data, self._blocks[name][0].address, array.nbytes)
+        self._memories[state.device].copy_out(array.ctypes.data, self._block(state).address, array.nbytes)
         return array
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import count, pairwise
+from itertools import count
 from typing import TYPE_CHECKING
 
 from hetpart.plan.model import ResidencyState
-from hetpart.plan.timeline import TaskKind
 from hetpart.plan.trace_events import Event, named, slice_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hetpart.plan.model import Plan
     from hetpart.runtime.frame import Layout, Place
     from hetpart.runtime.record import TaskTimes
 
@@ -40,7 +38,7 @@ def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: M
         *_arrows(tasks, threads, start),
         *_nodes(tasks, threads, nodes, start),
         *_counters(layout, tasks, start),
-        *_predicted(layout.plan, tasks, threads),
+        *_predicted(tasks, threads),
     ]
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
@@ -55,23 +53,9 @@ def _measured(tasks: Iterable[TaskTimes], threads: Mapping[str, int], start: flo
         yield event | {"args": {**task.details, "predicted_us": 1e6 * task.predicted}}
 
 
-def _predicted(plan: Plan, tasks: Sequence[TaskTimes], threads: Mapping[str, int]) -> Iterator[Event]:
-    """The plan's timeline where the run overlapped, else the same tasks one after another."""
-    names = {(task.is_copy, task.index): task for task in tasks}
-    if plan.timeline is not None and _overlap(tasks):
-        for task in plan.timeline.tasks:
-            own = names.get((task.kind is TaskKind.COPY, task.index))
-            if own is not None:
-                yield slice_event(_PREDICTED, threads[own.lane], own.name, task.start, task.seconds, _kind(own))
-        return
-    begin = 0.0
+def _predicted(tasks: Iterable[TaskTimes], threads: Mapping[str, int]) -> Iterator[Event]:
     for task in tasks:
-        yield slice_event(_PREDICTED, threads[task.lane], task.name, begin, task.predicted, _kind(task))
-        begin += task.predicted
-
-
-def _overlap(tasks: Sequence[TaskTimes]) -> bool:
-    return any(later.begin < earlier.end for earlier, later in pairwise(tasks))
+        yield slice_event(_PREDICTED, threads[task.lane], task.name, task.predicted_begin, task.predicted, _kind(task))
 
 
 def _arrows(tasks: Sequence[TaskTimes], threads: Mapping[str, int], start: float) -> Iterator[Event]:

@@ -8,11 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
+from hetpart.devices import Provider
 from hetpart.errors import ExecutionError
 from hetpart.runtime.cuda import CudaMemory as CudaMemory
 from hetpart.units import format_bytes
 
 ALIGNMENT = 256
+_PIECE_SECONDS = 0.25
 _LATE_SECONDS = 60e-6
 """A thread wakes about this much later than it asked to."""
 
@@ -25,6 +27,8 @@ class Memory(Protocol):
     device_id: int
     staging_bytes: int
     """Of host memory through which copies pass."""
+    piece_bytes: int
+    """Longer copies are made in pieces of so many: a run that is to stop waits for one."""
 
     def allocate(self, nbytes: int) -> Block:
         """A block of at least ``nbytes``, aligned; freed with its last reference."""
@@ -75,6 +79,7 @@ class HostMemory:
     device_type = "cpu"
     device_id = 0
     staging_bytes = 0
+    piece_bytes = 64 * 2**20
 
     def allocate(self, nbytes: int) -> HostBlock:
         """Untouched pages: they take room once they are written."""
@@ -101,6 +106,7 @@ class LinkedMemory(HostMemory):
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
+        self.piece_bytes = max(1, min(HostMemory.piece_bytes, int(_PIECE_SECONDS * bytes_per_second)))
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         """Return no earlier than the link would be done."""
@@ -109,3 +115,12 @@ class LinkedMemory(HostMemory):
         left = end - perf_counter() - _LATE_SECONDS
         if left > 0:
             sleep(left)
+
+
+def device_memory(device: str, provider: str, *, emulate: bool, link: float | None) -> Memory:
+    """The memory of a device: the host's where it is the host, or emulated, then behind ``link`` bytes/s or none."""
+    if emulate and link:
+        return LinkedMemory(link)
+    if emulate or provider == Provider.CPU:
+        return HostMemory()
+    return CudaMemory(int(device.partition(":")[2] or 0))

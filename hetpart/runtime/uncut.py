@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from hetpart.plan.fingerprint import verify_sources
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.interrupts import stoppable, stoppable_options
 from hetpart.runtime.refusals import ort_hint, ort_message
 from hetpart.runtime.sessions import SessionSettings, whole_session
 from hetpart.runtime.transport import HostMemory
@@ -63,9 +65,9 @@ def _results(uncut: Any, plan: Plan, feeds: Mapping[str, Any]) -> list[Any]:
     names = [spec.name for spec in plan.outputs]
     checked, borders = checked_feeds(plan.inputs, feeds), (*plan.inputs, *plan.outputs)
     if all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders):
-        return uncut.run(names, checked)
+        return stoppable(partial(uncut.run, names, checked), stoppable_options())
     # `run` neither takes nor gives the types that NumPy lacks.
     host = HostMemory()
     values = {spec.name: to_value(spec, checked[spec.name]) for spec in plan.inputs}
-    made = uncut.run_with_ort_values(names, values)
+    made = stoppable(partial(uncut.run_with_ort_values, names, values), stoppable_options())
     return [to_array(spec, value, host) for spec, value in zip(plan.outputs, made, strict=True)]

@@ -77,7 +77,7 @@ def test_annotations_are_what_onnxruntime_places_by(tmp_path: Path) -> None:
     """Rules that name a provider which is here are obeyed: those of the host alone are tried, on the CPU provider."""
     proto = model("two (float[4] x) => (float[4] y) { [neg] n = Neg(x) [abs] y = Abs(n) }")
     with cut(proto, ("abs",), mode="native") as session:
-        inner: Any = session._sole  # pyright: ignore[reportPrivateUsage]
+        inner: Any = session._sessions[0]  # pyright: ignore[reportPrivateUsage]
         settings = inner.get_session_options().get_session_config_entry("session.layer_assignment_settings")
         assert settings == "cuda(=hetpart_accelerator); cpu(=hetpart_host)"
         assert session.run(None, {"x": np.array([1, -2, 3, 0], np.float32)})[0].tolist() == [1, 2, 3, 0]

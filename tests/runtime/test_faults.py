@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -120,13 +120,3 @@ def test_a_partition_that_cannot_be_loaded_is_named_and_the_bundle_can_be_opened
                 hetpart.Session(bundle, emulate=True)
         with hetpart.Session(bundle, emulate=True, optimize=False) as session:
             assert_same(session.run(None, feed), plain(GROWS).run(None, feed))
-
-
-def test_a_plan_of_long_tasks_runs_on_lanes_so_that_ctrl_c_need_not_wait() -> None:
-    bundle = placed(GROWS, ("many", "far")).bundle()
-    for seconds, overlaps in ((1e-6, False), (1.0, True)):
-        parts = tuple(replace(part, seconds=seconds if part.id == 0 else 1e-6) for part in bundle.plan.partitions)
-        slow = replace(bundle, plan=replace(bundle.plan, partitions=parts, timeline=None))
-        with hetpart.Session(slow, emulate=True) as session:
-            session.run(None, {"x": X, "n": np.array([2])})
-            assert session.overlaps == overlaps

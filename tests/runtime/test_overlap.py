@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import hetpart
 from hetpart.errors import ExecutionError, InvalidOptionError
-from hetpart.runtime import perform
 from hetpart.runtime.transport import HostMemory, LinkedMemory
 from tests.runtime.graphs import feeds, models
 from tests.runtime.models import assert_same, cut, model, plain
@@ -149,12 +148,11 @@ def test_ctrl_c_stops_a_long_partition() -> None:
         session.run(None, slow_feed(3) | {"n": np.array(1)})
 
 
-def test_a_stop_reaches_a_long_copy_between_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_reaches_a_long_copy_between_its_pieces() -> None:
     """A copy that would take hours on its link, beside a partition that fails."""
     proto = model(
         "g (float[100000] x, int64[1] at) => (float[100000] z, float[1] q) { [a] z = Neg(x) [p] q = Gather(x, at) }"
     )
-    monkeypatch.setattr(perform, "_PIECE", 100)
     x = np.ones(100_000, np.float32)
     with cut(proto, ("a",), overlap=True, emulate_link=1000.0) as session:
         begin = monotonic()

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from click.testing import CliRunner
 
+import hetpart
 from hetpart.cli import main
 from tests.runtime.models import cut, model, placed
 
@@ -107,6 +108,32 @@ def test_states_are_counted_beside_values(tmp_path: Path) -> None:
     steps = [event["args"] for event in events if event["ph"] == "C" and event["name"].endswith("cuda:0")]
     assert {step["states"] for step in steps} == {8000}
     assert max(step["values"] for step in steps) == 4000
+
+
+TWO_STEPS = model("""steps (float[1000] x, float[1000] total) => (float[1000] total_out, float[1000] y, float[1000] z) {
+    [far] total_out = Add(total, x) [there] t = Exp(total_out) [out] z = Abs(t)
+    [here] h = Exp(x) [next] y = Neg(h)
+}""")
+
+
+@pytest.mark.parametrize("planned", [True, False], ids=["of the plan", "of the session"])
+def test_the_predicted_run_overlaps_where_the_run_does_with_states_too(tmp_path: Path, planned: bool) -> None:
+    """A link that is slow by far: what the host computes is predicted to happen during the copy of the input."""
+    there = ("far", "there", "out")
+    pins = [f"node:{name}={'cuda' if name in there else 'cpu'}" for name in (*there, "here", "next")]
+    states = {"total": "total_out"}
+    made = hetpart.partition(TWO_STEPS, hardware="emulated", pin=pins, state=states if planned else None)
+    options: dict[str, Any] = {"emulate": True, "overlap": True, "emulate_link": 1e6, "state": states}
+    with hetpart.Session(made.bundle(), record=True, **options) as session:
+        session.run(None, {"x": np.ones(1000, np.float32)})
+        session.write_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    slices = {event["name"]: event for event in _slices(events, 2, "partition", "copy")}
+    copies = [event for event in slices.values() if event["cat"] == "copy"]
+    assert sorted(event["name"] for event in copies) == ["copy x", "copy z"]
+    assert all(event["dur"] == pytest.approx(4000.0) for event in copies), "as long as on the link"
+    (host,) = (part for part in made.plan.partitions if part.device == "cpu")
+    assert slices[f"partition {host.id}"]["ts"] == slices["copy x"]["ts"] == 0
 
 
 @pytest.mark.parametrize("flags", [["-v"], ["-vv"], ["--trace", "t.json"], ["--trace", "t.json", "-v", "--native"]])
