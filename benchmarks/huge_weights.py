@@ -1,8 +1,9 @@
 """Planning a model with 100 GB of external weights: seconds, resident memory, and how much of the weights is read.
 
-    python -m benchmarks.huge_weights [--gigabytes 100] [--folder DIR]
+    python -m benchmarks.huge_weights [--model wide-and-deep] [--gigabytes 100] [--folder DIR]
 
-The model is Wide&Deep with tables in a sparse file, which takes the disk space of its small weights alone. The plan is
+The model is Wide&Deep, or DLRM whose largest table is so large; tables lie in a sparse file, which takes the disk space
+of the small weights alone. The plan is
 made in a fresh process, and run in another with its accelerator emulated. What the first reads is counted twice: bytes
 through ``read`` and its kin, and pages of the file that are in memory afterwards, which sees a mapping too. Reach: 3 s,
 500 MB resident, under 1 % of the weights read; a session loads in 2 s and takes 300 MB beyond the pages it touches.
@@ -16,11 +17,18 @@ import json
 import mmap
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from benchmarks.measure import Spread, emit, fresh_process, machine_facts, say
+
+if TYPE_CHECKING:
+    from hetpart import Plan
 
 REACH = {
     "seconds": 3.0,
@@ -34,8 +42,55 @@ BUDGET = "8GB"
 HARDWARE = "l4+generic-2core"
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How to write a model with so many gigabytes of tables, and what to feed it."""
+
+    build: Callable[[Path, float], Path]
+    feeds: Callable[[Plan, float, int], dict[str, Any]]
+    """Of a plan, the gigabytes and a seed: rows from all over the tables."""
+
+
+def _wide_and_deep(path: Path, gigabytes: float) -> Path:
+    from examples.wide_and_deep import DIM, build
+
+    return build(path, vocabulary=int(gigabytes * 1e9) // (4 * (DIM + 1)), sparse=True)
+
+
+def _ids(plan: Plan, gigabytes: float, seed: int) -> dict[str, Any]:
+    from hetpart.runtime.feeds import random_feeds
+
+    del gigabytes
+    return random_feeds(plan.inputs, seed)
+
+
+def _dlrm(path: Path, gigabytes: float) -> Path:
+    from benchmarks.models.dlrm import build
+
+    return build(path, largest=_largest(gigabytes), sparse=True)
+
+
+def _largest(gigabytes: float) -> int:
+    from benchmarks.models.dlrm import DIM
+
+    return int(gigabytes * 1e9) // (4 * DIM)
+
+
+def _rows_of_every_table(plan: Plan, gigabytes: float, seed: int) -> dict[str, Any]:
+    from benchmarks.models.dlrm import table_rows
+    from hetpart.runtime.feeds import random_feeds
+
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, rows, BATCH) for rows in table_rows(largest=_largest(gigabytes))]
+    return random_feeds(plan.inputs, seed) | {"ids": np.stack(columns, axis=1)}
+
+
+MODELS = {"wide-and-deep": Model(_wide_and_deep, _ids), "dlrm": Model(_dlrm, _rows_of_every_table)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=list(MODELS), default="wide-and-deep")
     parser.add_argument("--gigabytes", type=float, default=100)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the sparse file is made; by default for temporary files")
@@ -46,20 +101,20 @@ def main() -> None:
         print(json.dumps(_plan(arguments.child)))
         return
     if arguments.run:
-        print(json.dumps(_run(arguments.run)))
+        print(json.dumps(_run(arguments.run, MODELS[arguments.model], arguments.gigabytes)))
         return
     facts = machine_facts()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        emit("huge_weights", {"machine": facts, **_measure(Path(folder), arguments.gigabytes, arguments.processes)})
+        figures = _measure(Path(folder), arguments.model, arguments.gigabytes, arguments.processes)
+        emit("huge_weights", {"machine": facts, "model": arguments.model, **figures})
 
 
-def _measure(folder: Path, gigabytes: float, processes: int) -> dict[str, Any]:
-    from examples.wide_and_deep import DIM, build
-
-    say(f"huge_weights: a sparse file of {gigabytes:g} GB")
-    model = build(folder / "model.onnx", vocabulary=int(gigabytes * 1e9) // (4 * (DIM + 1)), sparse=True)
+def _measure(folder: Path, name: str, gigabytes: float, processes: int) -> dict[str, Any]:
+    say(f"huge_weights: {name}, a sparse file of {gigabytes:g} GB")
+    model = MODELS[name].build(folder / "model.onnx", gigabytes)
     data = model.with_name(model.name + ".data")
-    plans = [_planned(model, data) for _ in range(processes)]
+    chosen = ["--model", name, "--gigabytes", str(gigabytes)]
+    plans = [_planned(model, data, chosen) for _ in range(processes)]
     nbytes = data.stat().st_size
     figures = {
         "seconds": max(plan["seconds"] for plan in plans),
@@ -78,13 +133,13 @@ def _measure(folder: Path, gigabytes: float, processes: int) -> dict[str, Any]:
     }
 
 
-def _planned(model: Path, data: Path) -> dict[str, Any]:
+def _planned(model: Path, data: Path, chosen: list[str]) -> dict[str, Any]:
     _drop_from_memory(data)
     before = _bytes_in_memory(data)
     plan = fresh_process("benchmarks.huge_weights", "--child", str(model))
     paged = _bytes_in_memory(data) - before
     _drop_from_memory(data)
-    run = fresh_process("benchmarks.huge_weights", "--run", str(model.parent / "model.hetpart"))
+    run = fresh_process("benchmarks.huge_weights", "--run", str(model.parent / "model.hetpart"), *chosen)
     return {**plan, "paged_in_bytes": paged, **run}
 
 
@@ -126,17 +181,16 @@ def _plan(model: Path) -> dict[str, Any]:
     }
 
 
-def _run(bundle: Path) -> dict[str, Any]:
+def _run(bundle: Path, model: Model, gigabytes: float) -> dict[str, Any]:
     """Load a bundle and run it twice on other rows: the table's pages are in no memory at first."""
     import hetpart
-    from hetpart.runtime.feeds import random_feeds
 
     before, start = _anonymous(), perf_counter()
     with hetpart.Session(bundle, emulate=True) as session:
         loaded_at = perf_counter()
-        session.run(None, random_feeds(session.plan.inputs, 0))
+        session.run(None, model.feeds(session.plan, gigabytes, 0))
         first_at = perf_counter()
-        session.run(None, random_feeds(session.plan.inputs, 1))
+        session.run(None, model.feeds(session.plan, gigabytes, 1))
         ran_at = perf_counter()
         return {
             "load_seconds": loaded_at - start,

@@ -111,14 +111,18 @@ ZOO: Mapping[str, ZooModel] = {
 
 def prepare(name: str, folder: Path = DEFAULT_FOLDER) -> Path:
     """Path of the model in ``folder``; builds it first where it is absent. A build that fails leaves nothing."""
-    path = folder / f"{name}.onnx"
+    return built(ZOO[name], folder / f"{name}.onnx")
+
+
+def built(model: ZooModel, path: Path) -> Path:
+    """``path``; builds ``model`` there first where nothing is. A build that fails leaves nothing."""
     if path.exists():
         return path
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as unfinished:
-        ZOO[name].build(Path(unfinished) / path.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as unfinished:
+        model.build(Path(unfinished) / path.name)
         for file in sorted(Path(unfinished).iterdir(), key=lambda file: file.suffix == ".onnx"):
-            shutil.move(file, folder / file.name)  # the model last: where it stands, its weights do too
+            shutil.move(file, path.parent / file.name)  # the model last: where it stands, its weights do too
     return path
 
 

@@ -21,14 +21,24 @@ TOP = (512, 256, 1)
 VECTORS = len(CRITEO_KAGGLE) + 1
 
 
-def build(path: Path, *, rows_cap: int | None = None, seed: int = 0, sparse: bool = False) -> Path:
+def table_rows(rows_cap: int | None = None, largest: int | None = None) -> list[int]:
+    """Rows of every table: none has more than ``rows_cap``, and the largest has ``largest`` where that is given."""
+    rows = [min(size, rows_cap) if rows_cap else size for size in CRITEO_KAGGLE]
+    if largest:
+        rows[rows.index(max(rows))] = largest
+    return rows
+
+
+def build(
+    path: Path, *, rows_cap: int | None = None, largest: int | None = None, seed: int = 0, sparse: bool = False
+) -> Path:
     """Writes DLRM: ``dense`` [batch, 13] and ``ids`` int64 [batch, 26] → ``probability`` [batch, 1].
 
-    ``rows_cap`` shortens every table that has more rows.
+    ``rows_cap`` and ``largest`` are those of ``table_rows``.
     """
     weights = WeightFile.beside(path, seed, sparse=sparse)
     make = helper.make_node
-    rows = [min(size, rows_cap) if rows_cap else size for size in CRITEO_KAGGLE]
+    rows = table_rows(rows_cap, largest)
     columns = [f"ids/{table}" for table in range(len(rows))]
     vectors = [f"table.{table}/rows" for table in range(len(rows))]
     nodes = [make("Split", ["ids"], columns, name="/Split", axis=1, num_outputs=len(rows))]

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, ViTConfig, ViTModel, WhisperConfig
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+    ViTConfig,
+    ViTModel,
+    WhisperConfig,
+)
 from transformers import WhisperForConditionalGeneration as WhisperModel
 from transformers.cache_utils import Cache
 
@@ -181,6 +191,31 @@ def whisper(*, seed: int, **config: int) -> Traced:
     )
 
 
+class _T5(nn.Module):
+    """Encoder and decoder in one graph."""
+
+    def __init__(self, model: T5ForConditionalGeneration) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor) -> tuple[Tensor]:
+        return (self.model(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False).logits,)
+
+
+def t5(*, seed: int, **config: int) -> Traced:
+    """T5-small unless ``config`` says otherwise."""
+    torch.manual_seed(seed)
+    return Traced(
+        _T5(T5ForConditionalGeneration(T5Config(attn_implementation=EAGER, **config))),
+        {
+            "input_ids": torch.ones(2, 7, dtype=torch.int64),
+            "decoder_input_ids": torch.ones(2, 5, dtype=torch.int64),
+        },
+        {"input_ids": {0: "batch", 1: "seq"}, "decoder_input_ids": {0: "batch", 1: "target"}},
+        ("logits",),
+    )
+
+
 def vit(*, seed: int, **config: int) -> Traced:
     """ViT-base unless ``config`` says otherwise."""
     torch.manual_seed(seed)
@@ -194,4 +229,4 @@ def vit(*, seed: int, **config: int) -> Traced:
     )
 
 
-FAMILIES: Mapping[str, Callable[..., Traced]] = {"bert": bert, "gpt2": gpt2, "whisper": whisper, "vit": vit}
+FAMILIES: Mapping[str, Callable[..., Traced]] = {"bert": bert, "gpt2": gpt2, "whisper": whisper, "t5": t5, "vit": vit}
