@@ -77,11 +77,15 @@ class Buffers:
             yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(EVICTING_ELEMENTS))
 
 
-def _options(threads: int) -> Any:
-    """Several threads are shared by all probes: in a model, they are awake when the next kernel starts."""
-    if threads > 1:
+def _options(threads: int, *, alone: bool = False) -> Any:
+    """Several threads are shared by all probes: in a model, they are awake when the next kernel starts.
+
+    ``alone``: with threads of its own, so that the process remains as it is.
+    """
+    shared = threads > 1 and not alone
+    if shared:
         share_threads(threads)
-    return session_options(SessionSettings(threads=threads, shared=threads > 1), None)
+    return session_options(SessionSettings(threads=threads, shared=shared), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +213,11 @@ class _Lookups:
 class Profiled:
     """A session of one kernel of a kind that ONNX Runtime profiles: its time, without what reorders its operands."""
 
-    def __init__(self, model: bytes, threads: int, evict: Callable[[], object]) -> None:
-        """``evict`` pushes what lies in the core's own caches out of them."""
+    def __init__(self, model: bytes, threads: int, evict: Callable[[], object] | None = None) -> None:
+        """``evict`` pushes what lies in the core's own caches out of them; without it the session is the only probe."""
         self._evict = evict
         self._folder = tempfile.TemporaryDirectory()
-        options = _options(threads)
+        options = _options(threads, alone=evict is None)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(self._folder.name) / "profile")
         self._session = require_runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -222,7 +226,8 @@ class Profiled:
     def sample(self) -> None:
         """Run so that all lies in the last cache, then after other data passed through the core's own, and again."""
         self._session.run(None, self._feeds)
-        self._evict()
+        if self._evict is not None:
+            self._evict()
         self._session.run(None, self._feeds)
         self._session.run(None, self._feeds)
 

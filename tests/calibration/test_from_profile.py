@@ -257,6 +257,20 @@ def test_the_profile_tells_its_threads(own_folder):
         refit_from(path, 1)
 
 
+@pytest.mark.parametrize("rows", [1, 64])
+def test_threads_that_had_nothing_to_do_count(own_folder, rows):
+    """ONNX Runtime calls them all alike: a product of one row of eight wakes none of three."""
+    path = profiled(own_folder, products(rows, 8), threads=4)
+    assert read_profile(path).threads == 4
+
+
+def test_fitting_a_run_leaves_the_process_as_it_was(own_folder):
+    """Sessions of a process that shares threads must share them: those of a user's own would fail from then on."""
+    calibrated.save(made_up_calibration())
+    refit_from(profiled(own_folder, products(256, 512), threads=2))
+    profiled(own_folder, products(), threads=2)
+
+
 def test_without_a_calibration_it_says_to_make_one(own_folder):
     with pytest.raises(HetpartError, match="no calibration") as caught:
         refit_from(profiled(own_folder, products()))
