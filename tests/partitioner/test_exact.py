@@ -117,6 +117,22 @@ def test_fixed_groups_never_lose_what_is_better() -> None:
             assert relaxation.bound <= min(costs, default=np.inf) * (1 + 1e-9) + 1e-9, seed
 
 
+def test_a_program_of_too_many_rows_leaves_the_bound_of_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    looser = 0
+    for seed in range(60):
+        problem = in_any_order(random_problem(seed, most_ops=7), 0.35)
+        try:
+            known = solve(problem)
+        except NothingFitsError:
+            continue
+        with monkeypatch.context() as patched:
+            patched.setattr("hetpart.partitioner.bounds.exact.MOST_ROWS", 0)
+            found = solve(problem)
+        assert found.lower_bound <= min(costs_that_fit(problem)) * (1 + 1e-9), seed
+        looser += found.lower_bound < known.lower_bound * (1 - 1e-6)
+    assert looser > 5
+
+
 def test_what_is_proven_optimal_is_optimal() -> None:
     proven = 0
     for seed in range(300):

@@ -37,6 +37,8 @@ AIM_WITH_MOMENTS = 8e-3
 """The same where activations do: what order adds to them, which the program leaves out, is more than that."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
+MOST_ROWS = 20_000
+"""Rows of what is alive up to which it is solved: beyond, its first relaxation alone outlasts a user's patience."""
 MOST_TURNED = 2500
 """Groups up to which each is turned."""
 GROUP_NODES = 150_000
@@ -106,8 +108,11 @@ class Relaxation:
         if problem.budgets[ACCELERATOR] == NO_BUDGET or groups > MOST_GROUPS or clock.expired():
             return None
         program = Program.of(problem)
+        alive = rows(program)
+        if len(alive.rows.least) > MOST_ROWS:
+            return None
         turned = clock.expired if groups <= MOST_TURNED else _always
-        return cls(program, rows(program), margins(program, price, turned), clock, bound)
+        return cls(program, alive, margins(program, price, turned), clock, bound)
 
     def tighten(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
