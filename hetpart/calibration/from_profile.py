@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import msgspec
 
@@ -29,9 +30,14 @@ from hetpart.units import format_count
 
 LEAST_TOLD = 1e-5
 """A profile counts whole microseconds: kernels that take less, and should, tell nothing."""
+FARTHEST = 100.0
+"""A run that took so many times what was measured here, or so small a part, is of another machine or was edited."""
 PRACTICE = 100
 _KERNEL = "_kernel_time"
 _PROFILE_HINT = "a session with `enable_profiling` writes one, which is whole after `session.end_profiling()`"
+
+
+_Shapes = list[dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]]
 
 
 class _Arguments(msgspec.Struct):
@@ -41,15 +47,15 @@ class _Arguments(msgspec.Struct):
     provider: str = ""
     node_index: str = ""
     parameter_size: str = "0"
-    input_type_shape: list[dict[str, list[int]]] = msgspec.field(default_factory=list[dict[str, list[int]]])
-    output_type_shape: list[dict[str, list[int]]] = msgspec.field(default_factory=list[dict[str, list[int]]])
+    input_type_shape: _Shapes = msgspec.field(default_factory=_Shapes)
+    output_type_shape: _Shapes = msgspec.field(default_factory=_Shapes)
     thread_scheduling_stats: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Event(msgspec.Struct):
     cat: str = ""
     name: str = ""
-    dur: float = 0.0
+    dur: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     args: _Arguments = msgspec.field(default_factory=_Arguments)
 
 
@@ -109,7 +115,18 @@ def refit_from(path: Path, threads: int = 0) -> Refit:
             f"none of the {format_count(len(profile.kernels), 'kernel')} in {path} tells anything of a measured family",
             hint="profile a model of float32 products, convolutions or elementwise ops that take 10 µs or more each",
         )
+    _require_likely(path, refitted.families)
     return refitted
+
+
+def _require_likely(path: Path, fits: Sequence[FamilyFit]) -> None:
+    """Refuse what would spoil a calibration: no load makes a family so slow, nothing so fast."""
+    for fit in fits:
+        if not 1 / FARTHEST <= fit.factor <= FARTHEST:
+            raise InvalidOptionError(
+                f"{fit.family} took {fit.factor:.3g} times in {path} what was measured here",
+                hint="profile a run on this machine; `hetpart calibrate` measures it anew if it changed so much",
+            )
 
 
 def read_profile(path: Path) -> RunProfile:

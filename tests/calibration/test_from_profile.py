@@ -290,7 +290,9 @@ def test_threads_that_were_not_calibrated_are_named(own_folder):
         ('[{"cat": "Node", "name": "a_kernel_time"', "truncated"),
         ("{}", "Expected `array`"),
         ('[{"cat": "Node", "dur": "long"}]', r"Expected `float`, got `str` - at `\$\[0\].dur`"),
+        ('[{"cat": "Node", "dur": -5}]', "Expected `float` >= 0"),
         ('[{"args": {"input_type_shape": [["float"]]}}]', "Expected `object`"),
+        ('[{"args": {"output_type_shape": [{"float": [2, -1]}]}}]', "Expected `int` >= 0"),
         ("[]", "no kernel of the CPU provider"),
         ('[{"cat": "Session", "name": "model_run", "dur": 5, "args": {}}]', "no kernel of the CPU provider"),
         (
@@ -328,6 +330,18 @@ def test_a_profile_that_tells_nothing_saves_nothing(own_folder):
     assert shown.exit_code == 2
     assert "tells anything of a measured family" in shown.stderr
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("microseconds", [0, 1e300])
+def test_a_profile_that_no_run_here_left_saves_nothing(own_folder, microseconds):
+    file = calibrated.save(made_up_calibration())
+    before = file.read_bytes()
+    path = profiled(own_folder, products())
+    events = json.loads(path.read_text())
+    path.write_text(json.dumps([{**event, "dur": microseconds} for event in events]))
+    shown = CliRunner().invoke(main, ["calibrate", "--from-profile", str(path)])
+    assert (shown.exit_code, file.read_bytes()) == (2, before)
+    assert "what was measured here" in shown.stderr or "tells anything" in shown.stderr
 
 
 @pytest.mark.usefixtures("own_folder")
