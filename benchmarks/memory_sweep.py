@@ -97,7 +97,10 @@ def row(drawn: Drawn) -> Row | None:
 
     model = import_onnx(drawn.model, {}, runs_as_body).proto  # what a plan runs
     with tempfile.TemporaryDirectory() as folder:
-        measured = measured_peak(profiled_nodes(model, drawn.feeds, Path(folder)))
+        ran = profiled_nodes(model, drawn.feeds, Path(folder))
+    if not ran:  # constants alone
+        return None
+    measured = measured_peak(ran)
     predicted = predicted_peak(drawn.model)
     if max(measured, predicted) < LEAST:
         return None

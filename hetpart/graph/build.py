@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.estimates import estimated_nbytes
+from hetpart.graph.estimates import bounding, estimated_nbytes
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.listing import Kind, ListedNode, captured, listed_nodes
 from hetpart.graph.provenance import provenance_of
@@ -141,12 +141,10 @@ class GraphBuilder:
         inputs = tuple([self.value(name, outer_role) if name else None for name in listed.inputs])
         held = bodies_of(node) if listed.holds else ()
         outer = tuple([self.value(name, outer_role) for name in captured(held)])
-        read = [self.values[value] for value in (*inputs, *outer) if value is not None]
-        if listed.op_type == "SequenceAt":
-            read = [_largest(value) for value in read]
+        given = [None if value is None else self.values[value] for value in inputs]
+        read = [*bounding(listed.op_type, given), *(self.values[value] for value in outer)]
         bodies, limit = tuple([self._body(node, body) for body in held]), trip_limit(node, self.contents)
         if any(self._described(name).kind is ValueKind.SEQUENCE for name in listed.outputs):
-            given = [None if value is None else self.values[value] for value in inputs]
             parts = made_parts(Maker(node, given, self.contents, bodies, limit))
             self.parts.update((n, p) for n, p in zip(listed.outputs, parts, strict=False) if p is not None)
         outputs = [
@@ -221,8 +219,3 @@ def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, P
         builder.value(value.name, ValueRole.INPUT)
     inputs = [value.name for value in builder.values if value.role is ValueRole.INPUT]
     return builder.graph(inputs, [value.name for value in body.output], {})
-
-
-def _largest(value: Value) -> Value:
-    """The largest tensor of a sequence; what is none as it is."""
-    return replace(value, nbytes=max(value.parts)) if value.parts else value

@@ -3,12 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from hetpart.graph.ir import DTYPE_BITS, Shape, Value
 
+REDUCTIONS = frozenset({
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare",
+})  # fmt: skip
 UNKNOWN_BYTES = 64
 """Assumed of a value about which nothing is known, not even from its op's inputs."""
+
+
+AXES = 1
+"""Input of a reduction."""
+
+
+def bounding(op_type: str, inputs: Sequence[Value | None]) -> list[Value]:
+    """Values that no output of an op is larger than: its inputs, or less of them where their shapes tell.
+
+    A reduction along axes that only a run can tell takes one away at least, which may be the smallest: numbers may
+    repeat. Of a sequence one part is taken.
+    """
+    given = [value for value in inputs if value is not None]
+    if op_type == "SequenceAt":
+        return [_largest(value) for value in given]
+    return [_reduced(given), *given[AXES:]] if op_type in REDUCTIONS and len(given) > AXES else given
+
+
+def _largest(value: Value) -> Value:
+    """A sequence as what it holds at most in one part."""
+    return value if not value.parts else replace(value, nbytes=max(value.parts))
+
+
+def _reduced(inputs: Sequence[Value]) -> Value:
+    """What is left of the first input at most."""
+    whole, axes = inputs[0], inputs[AXES]
+    count = (axes.shape[0] or 0) if axes.shape is not None and len(axes.shape) == 1 else 0
+    sizes = sorted(size for size in whole.shape or () if size is not None)
+    if not whole.is_static or axes.content is not None or not count:
+        return whole
+    left = tuple(sizes[1:])
+    return replace(whole, shape=left, nbytes=prod(left) * DTYPE_BITS[whole.dtype] // 8)
 
 
 def estimated_nbytes(dtype: str, shape: Shape | None, inputs: Sequence[Value]) -> int:

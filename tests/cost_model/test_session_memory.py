@@ -69,6 +69,22 @@ def test_which_kernels_write_over_their_input(op_type: str, tmp_path: Path) -> N
     assert (taken == 0) == (op_type in IN_PLACE)
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_reduction_along_axes_that_a_run_tells_makes_less_than_it_reads(keepdims: int, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0]),
+        helper.make_node("ReduceL1", ["a", "axes"], ["b"], keepdims=keepdims),
+        helper.make_node("Erf", ["b"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [512, 512])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, [1])
+    graph = helper.make_graph(nodes, "reduction", [x, axes], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    feeds = {"x": np.ones((512, 512), np.float32), "axes": np.array([0], np.int64)}
+    assert predicted_peak(model) == measured_peak(profiled_nodes(model, feeds, tmp_path))
+
+
 @pytest.mark.parametrize("op_type", ["Gelu", "QuickGelu"])
 def test_activations_of_onnx_runtime_itself_keep_channels_in_blocks(op_type: str, tmp_path: Path) -> None:
     window = {"kernel_shape": [3, 3], "pads": [1] * 4}
