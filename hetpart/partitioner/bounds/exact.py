@@ -38,7 +38,9 @@ AIM_WITH_MOMENTS = 8e-3
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
 MOST_ROWS = 20_000
-"""Rows of what is alive up to which it is solved: beyond, its first relaxation alone outlasts a user's patience."""
+"""Rows of what is alive up to which it is solved in any case: beyond, its first relaxation alone takes up to 40 s."""
+AMPLE_SECONDS = 60.0
+"""Left, larger ones are begun too: less would be spent on what does not end in time and proves nothing."""
 MOST_TURNED = 2500
 """Groups up to which each is turned."""
 GROUP_NODES = 150_000
@@ -109,7 +111,7 @@ class Relaxation:
             return None
         program = Program.of(problem)
         alive = rows(program)
-        if len(alive.rows.least) > MOST_ROWS:
+        if len(alive.rows.least) > MOST_ROWS and clock.left < AMPLE_SECONDS:
             return None
         turned = clock.expired if groups <= MOST_TURNED else _always
         return cls(program, alive, margins(program, price, turned), clock, bound)
