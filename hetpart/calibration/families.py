@@ -41,7 +41,7 @@ from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED, WIDEST_
 Sizes = tuple[int, ...]
 MOST_FLOPS = 4e8
 """Larger convolutions, and products of a batch, take too long for a probe; their rate no longer changes."""
-MOST_PRODUCT_FLOPS = 5e9
+MOST_PRODUCT_FLOPS = 7e9
 """Larger products take too long. Their rate sinks where the left side no longer fits the core's own cache."""
 MOST_SORTED = 2**21
 """More elements of rows are sorted at the same rate."""
@@ -65,6 +65,8 @@ class Family:
     flops: Callable[..., float] | None = None
     """Operations of a call, or elements; those of too many are left out."""
     most_flops: float = MOST_FLOPS
+    slows: bool = False
+    """What no cache holds takes longer for its size: of those left out, the slowest of the smaller neighbours tells."""
     grows: bool = False
     """No call takes longer than a larger one, along any axis; where it was measured so, it was disturbed."""
 
@@ -117,7 +119,7 @@ _SPREAD, _REPEATED = (1024, 8192, 65_536, 524_288, 4_194_304), (1, 16, 64, 256, 
 _TABLES = (2**14, 2**20, 2**25, TABLE_BYTES)
 
 FAMILIES: Mapping[str, Family] = {
-    "gemm": Family((_ROWS, _INNER, _COLUMNS), gemm, flops=_product_flops, most_flops=MOST_PRODUCT_FLOPS),
+    "gemm": Family((_ROWS, _INNER, _COLUMNS), gemm, flops=_product_flops, most_flops=MOST_PRODUCT_FLOPS, slows=True),
     "batched_gemm": Family(
         ((1, FEWEST_TOGETHER, *_BATCHED), _BATCHED, _BATCHED),
         batched_gemm,

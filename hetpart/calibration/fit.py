@@ -64,6 +64,8 @@ def _from_smaller(family: Family, sizes: Sizes, known: Mapping[Sizes, float]) ->
     They need not along another: rows of a table that is twice as large do not take twice as long.
     """
     grown = [(other, known[other] * times) for other, times in _smaller(family, sizes) if other in known]
+    if family.slows:
+        return max(seconds for _, seconds in grown)
     by_first = [seconds for other, seconds in grown if other[1:] == sizes[1:]]
     return by_first[0] if by_first else sum(seconds for _, seconds in grown) / len(grown)
 
