@@ -37,6 +37,8 @@ class Known:
     """Results of nodes by their kind and the contents they read."""
     made: dict[Hashable, tuple[Made, ...]] = field(default_factory=dict[Any, Any])
     """Types of their outputs by kind and marks."""
+    content_types: dict[Hashable, onnx.TypeProto] = field(default_factory=dict[Any, onnx.TypeProto])
+    """Types of what is evaluated."""
 
 
 @dataclass(slots=True)

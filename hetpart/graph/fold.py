@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from hetpart.graph.listing import ListedNode
 
-_INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+_INTEGERS = "biu"
+"""Kinds of NumPy types, booleans among them."""
 _EVALUATED = frozenset(
     {
         "Abs", "Add", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
@@ -98,11 +99,21 @@ def _add_node(facts: Facts, listed: ListedNode, declared: Mapping[str, onnx.Type
 
 def _add_content(facts: Facts, name: str, content: NDArray[Any]) -> None:
     facts.contents[name] = content
-    facts.types[name] = tensor_type(onnx.helper.np_dtype_to_tensor_dtype(content.dtype), content.shape)
+    facts.types[name] = _type_of_content(facts.known, content)
     if name not in facts.returned:
         facts.constant.add(name)
         if _is_integer(content):
             facts.folded.add(name)
+
+
+def _type_of_content(known: Known, content: NDArray[Any]) -> onnx.TypeProto:
+    """Its type, the same for all of one form."""
+    form = content.dtype, content.shape
+    found = known.content_types.get(form)
+    if found is None:
+        data_type = onnx.helper.np_dtype_to_tensor_dtype(content.dtype)
+        found = known.content_types[form] = tensor_type(data_type, content.shape)
+    return found
 
 
 def _known_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:
@@ -187,7 +198,7 @@ def _quotient(dividend: NDArray[Any] | None, divisor: NDArray[Any] | None) -> ND
 
 
 def _is_integer(content: NDArray[Any]) -> bool:
-    return content.dtype.name in _INTEGERS
+    return content.dtype.kind in _INTEGERS
 
 
 def _output_types(
