@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 - the options of the command
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         results, seconds = _measure(session, fed, repeat)
-        made, predicted, resident = session.last_copies(), _predicted(session), resident_bytes()
+        made, predicted, resident = session.last_copies(), session.predicted_seconds, resident_bytes()
         _tell(session, trace)
     verdict = None
     if check:
@@ -207,11 +207,6 @@ def _report(  # noqa: PLR0913 - one record from its parts
         check=verdict,
         files=() if output is None else write_arrays(results, output),
     )
-
-
-def _predicted(session: Session) -> float:
-    plan = session.plan
-    return plan.timeline.seconds if plan.timeline and session.overlaps else plan.prediction.seconds
 
 
 def _output_spec(name: str, value: Any) -> OutputSpec:

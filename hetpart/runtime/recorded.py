@@ -38,6 +38,14 @@ class RecordedSession:
         """Whether devices and copies work at the same time in its runs; it is known from the first one on."""
         return self._executor is not None and self._executor.overlaps
 
+    @property
+    def predicted_seconds(self) -> float:
+        """What a run was predicted to take, over the link that it is made over; known from the first one on."""
+        plan, executor = self._layout.plan, self._executor
+        if executor is not None and (self._layout.link is not None or (executor.overlaps and plan.timeline is None)):
+            return executor.predicted_seconds  # neither the link nor such states are the plan's
+        return plan.timeline.seconds if plan.timeline and self.overlaps else plan.prediction.seconds
+
     def last_copies(self) -> tuple[tuple[str, int], ...]:
         """Direction (``cpu->cuda:0``) and bytes of every copy between devices that the last run made."""
         made = () if self._executor is None else self._executor.copied

@@ -55,6 +55,15 @@ def test_a_run_is_counted_compared_and_written(path: Path, bundle: Path, tmp_pat
     assert told == ["loading the partitions", *opened, "running", "running the uncut model"]
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_over_an_emulated_link_copies_are_predicted_at_its_rate(bundle: Path, overlap: bool) -> None:
+    """Six copies of a chain, which nothing hides."""
+    report, plan = run(bundle, feeds=FEED, emulate_link=1e6, overlap=overlap), hetpart.load_plan(bundle)
+    copied = sum(copy.nbytes for copy in plan.transfers) / 1e6
+    assert report.predicted_seconds == pytest.approx(copied + sum(part.seconds for part in plan.partitions))
+    assert report.min_seconds >= copied
+
+
 def test_exact_results_are_equal_to_the_bit(bundle: Path) -> None:
     verdict = run(bundle, random_seed=3, check=True, exact=True).check
     assert verdict is not None
