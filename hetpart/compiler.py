@@ -158,9 +158,11 @@ class PartitionedModel:
         return device_map(required(self.exported, "device_map"), self.plan, self.graph)
 
     def _models(self) -> list[onnx.ModelProto]:
+        from hetpart.cost_model.session.widened import widened_names
         from hetpart.plan.cut_models import cut_models
 
-        return list(cut_models(self.imported.proto, self.plan))
+        proto = self.imported.proto
+        return list(cut_models(proto, self.plan, widened_names(self.graph, proto)))
 
     def bundle(self, weights: Mapping[str, Any] | None = None) -> Bundle:
         """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged.

@@ -20,6 +20,7 @@ from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
 from hetpart.devices import HOST, Device, Machine, Provider
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, Value, ValueKind
 from hetpart.units import format_count
 
@@ -151,7 +152,7 @@ def _price(
     )
     missing = support.missing
     seconds = tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)])
-    unknown = "" if formula is not None else f"no cost formula for {op.op_type}: "
+    unknown = "" if formula is not None else f"{_runner(op)}no cost formula for {op.op_type}: "
     return OpCost(
         op=op.id,
         work=_changed_work(work, op, graph, fusions, machine.devices[seconds.index(min(seconds))].provider),
@@ -163,6 +164,10 @@ def _price(
         host_inputs=support.host_inputs,
         host_outputs=support.host_outputs,
     )
+
+
+def _runner(op: Op) -> str:
+    return "PyTorch runs it; " if op.domain == CALL_DOMAIN else ""
 
 
 def _named(find: Callable[[Op, Graph], Iterator[Op]], graph: Graph) -> tuple[str, ...]:

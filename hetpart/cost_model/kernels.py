@@ -13,12 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict, cast
 
+from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
 from hetpart.devices import Provider
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
 
 FACTS = Path(__file__).parent / "kernels.json"
-CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32"}}
-"""What ONNX Runtime casts to where a provider has no kernel for half precision."""
+CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32", "bfloat16": "float32"}}
+"""What is cast to where a provider has no kernel for half precision: float16 by ONNX Runtime, else by the runtime."""
 GATED: Mapping[tuple[Provider, str], str] = {(Provider.CPU, "HardSwish"): "HardSigmoid"}
 """Ops without a kernel that become two there: one makes a gate of the input, a Mul multiplies the input by it."""
 LIFTED = frozenset({("", "Constant")})
@@ -92,6 +94,8 @@ def missing_kernel(provider: Provider, op: Op, graph: Graph) -> str | None:
     """Why ``provider`` cannot run ``op``, in words; None where it can."""
     if (op.domain, op.op_type) in LIFTED:
         return None
+    if op.domain == CALL_DOMAIN:
+        return missing_in_pytorch(provider, op)
     return _missing_of(provider, op, graph) or _missing_inside(provider, op)
 
 

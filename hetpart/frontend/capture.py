@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -23,9 +23,12 @@ from torch.utils import _pytree as pytree
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.dimensions import export_dimensions
 from hetpart.frontend.example import Example
+from hetpart.frontend.pins import CUSTOM_KEY
 
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
 _LONGEST_REASON = 300
+_UNSET = -123.0
+"""What a buffer holds before it is filled; no frequency, position or mask is that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +114,18 @@ def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch
     shapes = export_dimensions(example.dynamic_shapes)
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
     with symbolic_config.patch(backed_size_oblivious=True), quiet(), torch.no_grad(), traceback.preserve_node_meta():
-        return torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
+        program = torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
+    _forget_others(program)
+    return program
+
+
+def _forget_others(program: torch.export.ExportedProgram) -> None:
+    """Drop the notes on nodes that are not hetpart's: Dynamo's own, on those of branches, end a later translation."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            notes = node.meta.pop("custom", None) or {}
+            if CUSTOM_KEY in notes:
+                node.meta["custom"] = {CUSTOM_KEY: notes[CUSTOM_KEY]}
 
 
 def _refusal(name: str, example: Example, error: Exception) -> Exception:
@@ -155,10 +169,30 @@ def _with_host_weights(module: torch.nn.Module, mode: FakeTensorMode) -> torch.n
     tensors = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
     held = copy.deepcopy(module, dict(tensors))
     made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_meta(tensor)}
+    fill: Any = getattr(module, "_init_weights", None)
     for owner in held.modules():
+        made |= {} if fill is None else _filled(owner, fill)
         for table in (cast("dict[str, Any]", owner._parameters), cast("dict[str, Any]", owner._buffers)):
             table.update({name: made.get(id(tensor), tensor) for name, tensor in table.items()})
     return held
+
+
+def _filled(owner: torch.nn.Module, fill: Callable[[torch.nn.Module], object]) -> dict[int, torch.Tensor]:
+    """The buffers of ``owner`` that no file keeps, by what was in their place, filled as `transformers` fills them.
+
+    They follow from the configuration, as the frequencies of rotary embeddings do; what loads a checkpoint computes
+    them so. Where ``fill`` says nothing of one it stays without content.
+    """
+    table = cast("dict[str, Any]", owner._buffers)
+    lacking = {name: tensor for name, tensor in table.items() if name in owner._non_persistent_buffers_set}
+    lacking = {name: tensor for name, tensor in lacking.items() if tensor is not None and _is_meta(tensor)}
+    if not lacking:
+        return {}
+    other = copy.copy(owner)
+    other._buffers = table | {name: torch.full_like(held, _UNSET, device="cpu") for name, held in lacking.items()}
+    fill(other)
+    found = {name: cast("torch.Tensor", other._buffers[name]) for name in lacking}
+    return {id(lacking[name]): tensor for name, tensor in found.items() if not bool((tensor == _UNSET).any())}
 
 
 def _weight_on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -49,6 +50,7 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     held = settle_weights(made.model, found.name, {} if stored is None else stored.extents, found.tied)
     _note(made.model, pinned_paths(found.module))
     known = dimensions_of(done.given, example.dynamic_shapes)
+    found = replace(found, notes=(*found.notes, *done.notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held)
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
-_CUSTOM_KEY = "hetpart.pin"
+CUSTOM_KEY = "hetpart.pin"
+"""Of PyTorch's own notes on FX nodes."""
 _HINT = 'write hetpart.pin(model.encoder, "cpu"), or `with hetpart.pin("cpu"):` around code'
 _pinned: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
@@ -114,7 +115,7 @@ def _annotated(device: str) -> Any:
             "pins on code need torch.fx.traceback.annotate, which this PyTorch lacks",
             hint="pip install --upgrade torch, or pin the module: hetpart.pin(model.fc1, 'cpu')",
         )
-    return annotate({_CUSTOM_KEY: device})
+    return annotate({CUSTOM_KEY: device})
 
 
 def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
@@ -127,8 +128,8 @@ def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
 
 def device_of(custom: object, path: str, pinned: dict[str, str]) -> str:
     """Where an op is pinned that has the note ``custom`` and lies in the module ``path``; ``""`` for nowhere."""
-    if isinstance(custom, dict) and _CUSTOM_KEY in custom:
-        return str(cast("dict[str, object]", custom)[_CUSTOM_KEY])
+    if isinstance(custom, dict) and CUSTOM_KEY in custom:
+        return str(cast("dict[str, object]", custom)[CUSTOM_KEY])
     names = path.split(".") if path else []
     prefixes = (".".join(names[:length]) for length in range(len(names), -1, -1))
     return next((pinned[prefix] for prefix in prefixes if prefix in pinned), "")

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of
+from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,13 +61,16 @@ class Translated:
     """What says how the program is called, what it returns and what it changes."""
     given: torch.export.ExportedProgram
     """What went to the exporter: all that the program computes is among its results."""
+    notes: tuple[str, ...]
+    """What the user should know of it."""
 
 
 def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     """``program`` in ONNX operators.
 
     Raises:
-        InvalidModelError: an operator has no translation, or the program changes its own weights or buffers.
+        InvalidModelError: the program changes its own weights or buffers, or an operator without translation is where
+            PyTorch cannot run it.
     """
     called = _without_wrong(program)
     given = _with_all_returned(called, name)
@@ -80,17 +84,26 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         given = _with_all_returned(called, name)
         made = _in_onnx(given, name)
     _require_whole(made, given, name)
-    return Translated(made, called, given)
+    return Translated(made, called, given, tell_calls(made, name))
 
 
 def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
-    try:
-        with quiet(), traceback.preserve_node_meta():
-            made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
-    except Exception as error:  # torch.onnx raises what its translations raise
-        raise _refusal(name, error) from error
-    assert made is not None
-    return made
+    """The exporter's own translation, and a node that PyTorch runs for every operator that it has none of."""
+    left: Translations = {}
+    while True:
+        try:
+            with quiet(), traceback.preserve_node_meta():
+                made = torch.onnx.export(
+                    program, dynamo=True, optimize=False, verbose=False, custom_translation_table=left
+                )
+        except Exception as error:  # torch.onnx raises what its translations raise
+            target = failed_at(list(_causes(error)))
+            if target is None or target in left:
+                raise _refusal(name, error) from error
+            left[target] = left_to_pytorch(target, program)
+        else:
+            assert made is not None
+            return made
 
 
 def _decomposed(made: ONNXProgram) -> torch.export.ExportedProgram:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from hetpart.graph.body_types import control_flow_types
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.contents import EVALUATED_LIMIT, constant_content, content_of, fingerprint
 from hetpart.graph.contrib_types import contrib_types
 from hetpart.graph.facts import NO_TYPE, Facts, Known, Made
@@ -136,7 +137,7 @@ def _known_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:
 
 
 def _is_plain(listed: ListedNode) -> bool:
-    return listed.op_type not in _RANDOM and not listed.holds
+    return listed.op_type not in _RANDOM and listed.domain != CALL_DOMAIN and not listed.holds
 
 
 def _is_constant(facts: Facts, listed: ListedNode) -> bool:

@@ -9,6 +9,7 @@ import onnx
 
 from hetpart.graph import rewrite
 from hetpart.graph.build import GraphBuilder
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.constants import settle_constants
 from hetpart.graph.expand import Expander
 from hetpart.graph.fold import evaluate
@@ -18,7 +19,7 @@ from hetpart.graph.ir import Graph, Op, Shape, ValueRole
 from hetpart.graph.legality import name_nodes, require_legal, sorted_nodes
 from hetpart.graph.listing import Listing, listed_nodes
 from hetpart.graph.load import LoadedModel, load
-from hetpart.graph.shapes import bind_dimensions
+from hetpart.graph.shapes import bind_dimensions, bind_results
 from hetpart.graph.types import shape_of
 from hetpart.graph.unsequence import unsequence
 
@@ -72,6 +73,8 @@ def import_onnx(
     loaded, nodes, notes = _legal(load(model))
     notes += loaded.notes
     bound = bind_dimensions(loaded.proto, {**loaded.sizes, **(dimensions or {})})
+    called = {name for node in loaded.proto.graph.node if node.domain == CALL_DOMAIN for name in node.output}
+    bind_results(loaded.proto, called, bound)
     notes += _example_sizes(loaded, dimensions or {})
     returned = tuple(value.name for value in loaded.proto.graph.output)
     if rewrite.detach_weights(loaded.proto):

@@ -16,6 +16,7 @@ from hetpart.units import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -148,3 +149,12 @@ def _value(tree: ast.expr, bindings: Mapping[str, int]) -> int | None:
             return _ARITHMETIC[type(op)](a, b)
         case _:
             return None
+
+
+def bind_results(model: onnx.ModelProto, results: AbstractSet[str], bindings: Mapping[str, int]) -> None:
+    """Write ``bindings`` into what the file declares of ``results``: values of ops that no inference knows."""
+    for value in (*model.graph.value_info, *model.graph.output):
+        for dim in value.type.tensor_type.shape.dim if value.name in results else ():
+            size = _evaluate(dim.dim_param, bindings) if dim.dim_param else None
+            if size is not None and 0 <= size <= _LARGEST:
+                dim.dim_value = size

@@ -14,6 +14,7 @@ from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.partitioner.problem import (
     NO_BUDGET,
     NO_FORM,
@@ -84,8 +85,14 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         session_seconds=np.array([device.session_seconds for device in machine.devices]),
         session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
         reuse=_reuse(graph, costs, values),
+        apart=_apart(graph),
     )
     return Formulation(problem, values, weights)
+
+
+def _apart(graph: Graph) -> NDArray[np.bool_] | None:
+    called = np.array([op.domain == CALL_DOMAIN for op in graph.ops], np.bool_)
+    return called if called.any() else None
 
 
 def _scratch_bytes(graph: Graph, costs: Costs) -> NDArray[np.int64]:

@@ -142,6 +142,8 @@ class PlacementProblem:
     value_kept: NDArray[np.int8] | None = None
     """(V,) Device on which the caller gives a graph input, holding it through the run, and on which it wants an output,
     or ``WHERE_USED``; None where all is handed over on the host."""
+    apart: NDArray[np.bool_] | None = None
+    """(N,) Ops that ONNX Runtime does not run, whose partitions hold no others; None where there are none."""
 
     @property
     def ops(self) -> int:

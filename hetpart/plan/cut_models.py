@@ -12,6 +12,7 @@ from hetpart.plan.streamed import streamed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     import onnx
     import onnx_ir
@@ -22,16 +23,21 @@ _LOWEST_IR_VERSION = 8
 """Older files must list initializers as graph inputs; ours never do."""
 _HIGHEST_IR_VERSION = 13
 """The newest that ONNX Runtime 1.31 reads; what newer files may say besides, an op of a newer opset needs."""
+WIDENED = "hetpart.widened"
+"""Metadata of nodes in bfloat16 that the processor has no kernel for: there they compute in float32."""
 _DEVICE_KEY, _SECONDS_KEY = "hetpart.device", "hetpart.seconds"
 """Metadata of nodes, which Netron shows: where a node runs, and how long it is predicted to take there."""
 
 
-def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
+def cut_models(
+    proto: onnx.ModelProto, plan: Plan, widened: AbstractSet[str] = frozenset()
+) -> Iterator[onnx.ModelProto]:
     """The model of every partition, in the plan's order.
 
     Args:
         proto: What the plan was made from: ``ImportedModel.proto``.
         plan: Its partitions name ops and values of ``proto``.
+        widened: Names of the ops that compute in float32 where the processor runs them.
     """
     import onnx_ir as ir
 
@@ -44,7 +50,7 @@ def cut_models(proto: onnx.ModelProto, plan: Plan) -> Iterator[onnx.ModelProto]:
         ) from error
     seconds = {one.op: one.seconds[one.device] for one in plan.decisions if one.device in one.seconds}
     for partition in plan.partitions:
-        yield _extract(whole, partition, seconds)
+        yield _extract(whole, partition, seconds, widened)
 
 
 def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None:
@@ -59,7 +65,9 @@ def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None
     return _proto(whole, graph)
 
 
-def _extract(whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, float]) -> onnx.ModelProto:
+def _extract(
+    whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, float], widened: AbstractSet[str]
+) -> onnx.ModelProto:
     import onnx_ir as ir
 
     graph = ir.convenience.extract(whole.graph, inputs=list(partition.inputs), outputs=list(partition.outputs))
@@ -70,6 +78,8 @@ def _extract(whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, f
         predicted = seconds.get(node.name or "")
         if predicted is not None:  # what is made of weights alone is no op
             node.metadata_props[_SECONDS_KEY] = f"{predicted:.6g}"
+        if node.name in widened:
+            node.metadata_props[WIDENED] = "float32"
     for name in partition.inputs:  # a streamed weight is an input and no weight
         graph.initializers.pop(name, None)
     return _proto(whole, graph)

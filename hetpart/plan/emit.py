@@ -13,6 +13,7 @@ import onnx
 
 from hetpart.devices import HOST
 from hetpart.errors import HetpartError, InvalidBundleError
+from hetpart.graph.calls import is_called
 from hetpart.graph.types import element_type
 from hetpart.plan.bundle import STREAMED_FILE
 from hetpart.plan.streamed import streamed_weights
@@ -37,6 +38,7 @@ _HOST_LAYER, _ACCELERATOR_LAYER = "hetpart_host", "hetpart_accelerator"
 
 def whole_model(bundle: Bundle) -> onnx.ModelProto:
     """The model that the partitions were cut from, its dimensions bound, every node annotated with where it belongs."""
+    _require_no_calls(bundle)
     parts = [onnx.load_model_from_string(model) for model in bundle.models]
     plan, whole = bundle.plan, onnx.ModelProto()
     if bundle.streamed is not None:
@@ -57,6 +59,15 @@ def whole_model(bundle: Bundle) -> onnx.ModelProto:
     whole.graph.output.extend(_described(spec, known) for spec in plan.outputs)
     whole.graph.name = whole.graph.name.rpartition("/")[0]
     return whole
+
+
+def _require_no_calls(bundle: Bundle) -> None:
+    called = [part for part, model in zip(bundle.plan.partitions, bundle.models, strict=True) if is_called(model)]
+    if called:
+        raise HetpartError(
+            f"{called[0].ops[0]!r} runs in PyTorch, and ONNX Runtime alone cannot run the plan",
+            hint="run the bundle with hetpart.Session, a session a partition",
+        )
 
 
 def _join(whole: onnx.ModelProto, part: onnx.ModelProto) -> None:
@@ -123,6 +134,7 @@ def emit_stages(bundle: Bundle, folder: Path) -> list[Path]:
     Raises:
         InvalidBundleError: something is there already.
     """
+    _require_no_calls(bundle)
     _require_free([folder])
     folder.mkdir(parents=True)
     try:

@@ -13,9 +13,8 @@ from hetpart.runtime.dtypes import session_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnxruntime
-
     from hetpart.plan.model import Plan, ValueSpec
+    from hetpart.runtime.sessions import PartSession
 
 _UNVERSIONED = 2**63 - 1
 """What ONNX Runtime gives for a model without a version."""
@@ -60,7 +59,7 @@ class Description:
     """``onnxruntime.OrtEpDevice``, where the provider that reads an input tells of one."""
 
     @classmethod
-    def of(cls, plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> Description:
+    def of(cls, plan: Plan, sessions: Sequence[PartSession]) -> Description:
         """As the plan's sessions tell."""
         known, there = _borders(sessions), _handed_over(plan, sessions)
         used = {session.get_providers()[0] for session in sessions}
@@ -79,7 +78,7 @@ class Description:
         )
 
 
-def _handed_over(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> tuple[dict[str, Any], ...]:
+def _handed_over(plan: Plan, sessions: Sequence[PartSession]) -> tuple[dict[str, Any], ...]:
     """Memories of inputs, of outputs, and devices of inputs, by the partitions where the plan hands them over."""
     found: tuple[dict[str, Any], ...] = {}, {}, {}
     for partition, session in zip(plan.partitions, sessions, strict=True):
@@ -101,7 +100,7 @@ def _host_memory() -> Any:
     return onnxruntime.OrtMemoryInfo("Cpu", kind, 0, purpose)
 
 
-def _borders(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[str, NodeArg]:
+def _borders(sessions: Sequence[PartSession]) -> dict[str, NodeArg]:
     """Every value at a partition's border, as ONNX Runtime describes it there."""
     found = [arg for session in sessions for arg in (*session.get_inputs(), *session.get_outputs())]
     return {arg.name: NodeArg(arg.name, arg.type, arg.shape) for arg in found}
@@ -112,7 +111,7 @@ def _node_arg(spec: ValueSpec) -> NodeArg:
     return NodeArg(spec.name, session_type(spec.dtype), list(spec.shape or ()))
 
 
-def _metadata(session: onnxruntime.InferenceSession) -> ModelMetadata:
+def _metadata(session: PartSession) -> ModelMetadata:
     """The whole model's, which every part repeats; the part's number follows the graph's name."""
     told = session.get_modelmeta()
     return ModelMetadata(

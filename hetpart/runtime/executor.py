@@ -21,9 +21,8 @@ from hetpart.runtime.scheduler import begins, makespan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import onnxruntime
-
     from hetpart.plan.model import Transfer, ValueSpec
+    from hetpart.runtime.sessions import PartSession
     from hetpart.runtime.states import States
     from hetpart.runtime.tasks import Task, TaskGraph
 
@@ -44,7 +43,7 @@ class Executor:
     def __init__(
         self,
         layout: Layout,
-        sessions: Sequence[onnxruntime.InferenceSession],
+        sessions: Sequence[PartSession],
         *,
         overlap: bool | None = None,
         states: States | None = None,

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import Plan
+    from hetpart.runtime.sessions import PartSession
 
 
 class ForwardedCalls:
     """What is asked of every partition's session."""
 
     plan: Plan
-    _sessions: list[onnxruntime.InferenceSession]
+    _sessions: Sequence[PartSession]
 
     def end_profiling(self) -> str:
         """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from hetpart.devices import HOST
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
+from hetpart.runtime.called import CalledSession
 from hetpart.runtime.direct import DirectSession, bind_input, bind_output
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.runtime.resident import State
+    from hetpart.runtime.sessions import PartSession
 
 Place = tuple[str, str]
 """A value and the device it lies on."""
@@ -136,9 +138,7 @@ class Frame:
     the device that the output is kept on."""
 
     @classmethod
-    def of(
-        cls, layout: Layout, sessions: list[onnxruntime.InferenceSession], fixed: Mapping[Place, int] = NO_PLACES
-    ) -> Frame:
+    def of(cls, layout: Layout, sessions: list[PartSession], fixed: Mapping[Place, int] = NO_PLACES) -> Frame:
         """Memory for ``layout``; ``fixed`` are the addresses of what somebody else keeps in its place."""
         blocks = {device: memory.allocate(layout.arena_bytes(device)) for device, memory in layout.memories.items()}
         addresses = {place: blocks[place[1]].address + offset for place, offset in layout.offsets.items()}
@@ -204,7 +204,7 @@ class Stage:
     """A partition, its session, and what of its binding each run must renew."""
 
     partition: Partition
-    session: DirectSession
+    session: DirectSession | CalledSession
     binding: onnxruntime.IOBinding | None
     """``None`` where it exchanges Python objects."""
     renewed_inputs: list[Place]
@@ -225,15 +225,15 @@ class Stage:
         cls,
         layout: Layout,
         partition: Partition,
-        session: onnxruntime.InferenceSession,
+        session: PartSession,
         addresses: Mapping[Place, int],
     ) -> Stage:
         inputs = [layout.place(partition, name) for name in partition.inputs]
         outputs = [layout.place(partition, name) for name in partition.outputs]
         stage = cls(
             partition,
-            DirectSession(session),
-            None if layout.is_python(partition) else session.io_binding(),
+            session if isinstance(session, CalledSession) else DirectSession(session),
+            None if isinstance(session, CalledSession) or layout.is_python(partition) else session.io_binding(),
             [place for place in inputs if place not in addresses and layout.is_sized(place)],
             [place for place in inputs if place not in addresses and not layout.is_sized(place)],
             [place for place in outputs if place not in addresses and layout.is_sized(place)],

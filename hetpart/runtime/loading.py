@@ -14,10 +14,8 @@ from hetpart.runtime.sessions import open_sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import onnxruntime
-
     from hetpart.plan.bundle import Bundle
-    from hetpart.runtime.sessions import SessionSettings
+    from hetpart.runtime.sessions import PartSession, SessionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Loaded:
 
     bundle: Bundle
     """In native mode one of a single partition."""
-    sessions: list[onnxruntime.InferenceSession]
+    sessions: Sequence[PartSession]
     weights: Sequence[Mapping[str, Any]]
     """What the sessions read where it lies: it must outlive them."""
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from hetpart.errors import ExecutionError, HetpartError
 from hetpart.plan.model import Partition, ValueForm
+from hetpart.runtime.called import CalledSession, run_called
+from hetpart.runtime.direct import DirectSession
 from hetpart.runtime.dlpack import is_ort_value
 from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
@@ -82,10 +84,12 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
         ExecutionError: it failed; it is named, and so is the op where ONNX Runtime tells.
     """
     try:
-        if stage.binding is None:
-            _run_python(frame, stage, run_options)
+        if isinstance(stage.session, CalledSession):
+            run_called(frame, stage, stage.session)
+        elif stage.binding is None:
+            _run_python(frame, stage, stage.session, run_options)
         else:
-            _run_bound(frame, stage, run_options)
+            _run_bound(frame, stage, stage.session, run_options)
     except ExecutionError:
         raise
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
@@ -105,7 +109,7 @@ def _ops(partition: Partition) -> str:
     return f"{format_count(len(partition.ops), 'op')}, {partition.ops[0]!r} to {partition.ops[-1]!r}"
 
 
-def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
+def _run_bound(frame: Frame, stage: Stage, session: DirectSession, run_options: Any) -> None:
     binding = stage.binding
     assert binding is not None
     layout = frame.layout
@@ -116,7 +120,7 @@ def _run_bound(frame: Frame, stage: Stage, run_options: Any) -> None:
     for place in stage.renewed_outputs:
         stage.renew_output(layout, place, frame.new_address(place))
     try:
-        stage.session.run_with_iobinding(binding, run_options)
+        session.run_with_iobinding(binding, run_options)
         if stage.allocated_outputs:
             made = binding.get_outputs()
             for position, place in stage.allocated_outputs:
@@ -135,10 +139,10 @@ def _bind_loose(frame: Frame, stage: Stage, place: Place) -> None:
         stage.lent.append(place)
 
 
-def _run_python(frame: Frame, stage: Stage, run_options: Any) -> None:
+def _run_python(frame: Frame, stage: Stage, session: DirectSession, run_options: Any) -> None:
     layout, partition = frame.layout, stage.partition
     feeds = {name: _python_value(frame, layout.place(partition, name)) for name in partition.inputs}
-    made = stage.session.run(list(partition.outputs), feeds, run_options)
+    made = session.run(list(partition.outputs), feeds, run_options)
     for name, value in zip(partition.outputs, made, strict=True):
         _keep_python(frame, layout.place(partition, name), value)
 

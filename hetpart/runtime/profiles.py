@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import Partition, Plan
+    from hetpart.runtime.sessions import PartSession
 
 
 def profiling_options(folder: Path) -> onnxruntime.SessionOptions:
@@ -26,24 +27,28 @@ def profiling_options(folder: Path) -> onnxruntime.SessionOptions:
     return options
 
 
-def merged_profile(plan: Plan, sessions: Sequence[onnxruntime.InferenceSession]) -> str:
+def merged_profile(plan: Plan, sessions: Sequence[PartSession]) -> str:
     """End the profiles of ``sessions``, and write them into one file, a process for every partition; its name.
 
     Its time begins with the first of them. Where there is one partition, its own file is it.
     """
-    starts = [session.get_profiling_start_time_ns() for session in sessions]
-    files = [Path(name) for name in (session.end_profiling() for session in sessions) if name]
-    if len(files) < 2:
-        return str(files[0]) if files else ""
+    told = [
+        (partition, session.get_profiling_start_time_ns(), session.end_profiling())
+        for partition, session in zip(plan.partitions, sessions, strict=True)
+    ]
+    parts = [(partition, start, Path(name)) for partition, start, name in told if name]
+    if len(parts) < 2:
+        return str(parts[0][2]) if parts else ""
+    earliest = min(start for _, start, _ in parts)
     events = [
         event
-        for partition, file, start in zip(plan.partitions, files, starts, strict=True)
-        for event in _renumbered(partition, json.loads(file.read_text()), (start - min(starts)) / 1000)
+        for partition, start, file in parts
+        for event in _renumbered(partition, json.loads(file.read_text()), (start - earliest) / 1000)
     ]
-    first = files[0]
-    merged = first.with_name(first.name.replace(plan.partitions[0].file.removesuffix(".onnx") + "_", "", 1))
+    one, _, first = parts[0]
+    merged = first.with_name(first.name.replace(one.file.removesuffix(".onnx") + "_", "", 1))
     merged.write_text(json.dumps(events))
-    for file in files:
+    for _, _, file in parts:
         file.unlink()
     return str(merged)
 
@@ -56,7 +61,7 @@ def _renumbered(partition: Partition, events: list[dict[str, Any]], later: float
         yield {**event, "pid": partition.id, "ts": event["ts"] + later}
 
 
-def node_events(sessions: Sequence[onnxruntime.InferenceSession]) -> dict[int, list[dict[str, Any]]]:
+def node_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any]]]:
     """End the profiles of ``sessions``: the events of nodes by the session's place, in ``perf_counter``'s microseconds.
 
     Their files are removed. Where no profile was asked for there are none.

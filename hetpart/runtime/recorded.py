@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    import onnxruntime
-
     from hetpart.plan.bench import HeldMemory
     from hetpart.plan.bundle import Bundle
     from hetpart.runtime.executor import Executor
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.held import ValueWatch
     from hetpart.runtime.record import TaskTimes
+    from hetpart.runtime.sessions import PartSession
 
 
 class RecordedSession:
@@ -30,7 +29,7 @@ class RecordedSession:
 
     _executor: Executor | None
     _layout: Layout
-    _sessions: list[onnxruntime.InferenceSession]
+    _sessions: Sequence[PartSession]
     _weights: Sequence[Mapping[str, Any]]
 
     @property

@@ -16,6 +16,7 @@ from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm
 from hetpart.runtime.binding import IOBinding
+from hetpart.runtime.called import CalledSession
 from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.dtypes import is_builtin
@@ -126,7 +127,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
 
     def _sole_session(self) -> SoleSession | None:
         """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
-        if len(self._sessions) != 1 or self.plan.passthrough or self.plan.homes or self._layout.states:
+        apart = self.plan.passthrough or self.plan.homes or self._layout.states
+        if len(self._sessions) != 1 or apart or isinstance(self._sessions[0], CalledSession):
             return None
         partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
         on_host = partition.device == self.plan.devices[HOST].device

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.graph.calls import is_called
+from hetpart.runtime.called import called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
+from hetpart.runtime.widened import in_float32, is_widened
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
     from hetpart.plan.bundle import Bundle
     from hetpart.plan.model import DeviceUse, Partition, Plan
+    from hetpart.runtime.called import CalledSession
+
+    PartSession = onnxruntime.InferenceSession | CalledSession
 
 _ERROR, _FATAL = 3, 4
 """ONNX Runtime's log severities. What goes wrong in a run it raises; why CUDA does not start it only logs."""
@@ -100,8 +106,10 @@ def open_sessions(
     given: Sequence[Given],
     lent: Given = MappingProxyType({}),
     progress: Callable[[str], None] | None = None,
-) -> list[onnxruntime.InferenceSession]:
+) -> list[PartSession]:
     """A session for every partition, in the plan's order, as many opened at once as there are cores.
+
+    A partition that PyTorch runs gets one that stands for it.
 
     Args:
         bundle: The partitions.
@@ -115,13 +123,18 @@ def open_sessions(
         ExecutionError: ONNX Runtime refuses a partition.
     """
 
-    def opened(place: int, loads: Loads) -> onnxruntime.InferenceSession:
-        partition = bundle.plan.partitions[place]
+    def opened(place: int, loads: Loads) -> PartSession:
+        partition, model = bundle.plan.partitions[place], bundle.models[place]
+        if is_called(model):
+            provider = bundle.plan.device(partition.device).provider
+            return called_session(partition, model, bundle.weights, provider, emulate=settings.emulate)
         options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
         lend(options, bundle.models[place], lent)
         loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
-        return open_session(partition, bundle.models[place], listed, options, given[place])
+        if listed[0] == Provider.CPU and is_widened(model):
+            model = in_float32(model)
+        return open_session(partition, model, listed, options, given[place])
 
     return load_all(len(bundle.plan.partitions), opened, progress)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.export.experimental import _export_forward_backward
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import hetpart
-from hetpart.errors import InvalidModelError
 from tests.pytorch.test_partition import assert_equal
 
 EMULATED = "emulated"
@@ -82,12 +80,3 @@ def test_a_program_with_its_backward_pass_returns_loss_and_gradients() -> None:
     loss.backward()
     gradients = [parameter.grad for parameter in module.parameters()]
     assert_equal(list(made), [loss.detach(), *gradients])
-
-
-def test_an_operator_without_translation_is_named() -> None:
-    class Odd(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.linalg.eigvalsh(x)
-
-    with pytest.raises(InvalidModelError, match=r"aten\._linalg_eigh.*no translation"):
-        hetpart.partition(Odd(), args=(torch.eye(3),))

@@ -19,7 +19,7 @@ from hetpart.cost_model.session.scratch.table import at_once
 from hetpart.cost_model.session.sequences import sequences_held
 from hetpart.cost_model.session.simplify import Simplified, simplified
 from hetpart.cost_model.session.transposes.orders import Order, written_order
-from hetpart.cost_model.session.widened import HALF, as_floats, half_body, widened
+from hetpart.cost_model.session.widened import HALVES, as_floats, half_body, widened
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
@@ -256,7 +256,7 @@ class Building:
             self._append(numbers.renumbered(kernel, self._ids((op,))), len(self.graph.ops) + op.id)
 
     def _is_half(self, value: int) -> bool:
-        return self.graph.values[value].dtype == HALF
+        return self.graph.values[value].dtype in HALVES
 
     def _number(self, value: int) -> int:
         """Of the form of a value that kernels in float32 read."""

@@ -8,7 +8,7 @@ from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS
 from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS, SUMS
 from hetpart.cost_model.session.reuse import Kernel
-from hetpart.cost_model.session.widened import HALF
+from hetpart.cost_model.session.widened import HALVES
 from hetpart.graph.ir import Graph
 
 AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
@@ -57,4 +57,4 @@ def _between(kernel: Kernel, graph: Graph) -> str:
 def _is_blocked(number: int, graph: Graph) -> bool:
     """Whether it is that of a value in blocks, or with channels last; the others below zero are in float32."""
     lowered, value = divmod(-1 - number, len(graph.values))
-    return number < 0 and lowered != GATES and (lowered == WIDE_BLOCKS) == (graph.values[value].dtype == HALF)
+    return number < 0 and lowered != GATES and (lowered == WIDE_BLOCKS) == (graph.values[value].dtype in HALVES)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hetpart.cost_model.kernels import is_function, lacks_half
-from hetpart.graph.ir import Graph, Op
+from hetpart.graph.ir import Graph, Op, Value
 
-HALF, SINGLE = "float16", "float32"
+if TYPE_CHECKING:
+    import onnx
+
+HALVES, SINGLE = frozenset({"float16", "bfloat16"}), "float32"
 
 
 def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
@@ -46,7 +50,7 @@ def half_body(op: Op, graph: Graph) -> Graph | None:
 
 def as_floats(graph: Graph) -> Graph:
     """``graph`` in float32 where it is in half precision."""
-    values = tuple([replace(v, dtype=SINGLE, nbytes=2 * v.nbytes) if v.dtype == HALF else v for v in graph.values])
+    values = tuple([replace(v, dtype=SINGLE, nbytes=2 * v.nbytes) if v.dtype in HALVES else v for v in graph.values])
     return replace(graph, values=values)
 
 
@@ -65,4 +69,32 @@ def _narrows(cast: Op, graph: Graph) -> bool:
 
 
 def _is_half(value: int, graph: Graph) -> bool:
-    return graph.values[value].dtype == HALF
+    return graph.values[value].dtype in HALVES
+
+
+def widened_names(graph: Graph, model: onnx.ModelProto) -> frozenset[str]:
+    """Names of the nodes of ``model`` in bfloat16 that the CPU provider has no kernel for, those on weights alone too.
+
+    ONNX Runtime widens float16 alone.
+    """
+    ops = {op.name: op for op in graph.ops}
+    values = {value.name: value for value in graph.values}
+    found: set[str] = set()
+    for node in model.graph.node:
+        named = [values[name] for name in (*node.input, *node.output) if name in values]
+        if any(value.dtype == "bfloat16" for value in named):
+            op = ops.get(node.name) or _of_weights(node, values, graph)
+            found |= {node.name} if lacks_half(op, graph) else set()
+    return frozenset(found)
+
+
+def _of_weights(node: onnx.NodeProto, values: Mapping[str, Value], graph: Graph) -> Op:
+    """A node that is no op of the graph, as what it makes is constant, as one."""
+    inputs, outputs = (
+        tuple([values[name].id if name in values else None for name in names]) for names in (node.input, node.output)
+    )
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return Op(
+        id=-1, name=node.name, domain=domain, op_type=node.op_type, version=graph.opset if not domain else 1,
+        inputs=inputs, outputs=outputs, captures=(), attributes={}, scope="", bodies=(),
+    )  # fmt: skip

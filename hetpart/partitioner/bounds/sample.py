@@ -34,6 +34,7 @@ def sampled(problem: PlacementProblem, ops: int) -> PlacementProblem:
         seconds=problem.seconds[:, chosen],
         groups=np.unique(problem.groups[chosen], return_inverse=True)[1].astype(np.int32),
         scratch_bytes=problem.scratch_bytes[chosen],
+        apart=None if problem.apart is None else problem.apart[chosen],
         value_producer=number[problem.value_producer[values]].astype(np.int32),
         value_left_on_host=problem.value_left_on_host[values],
         value_returned=problem.value_returned[values],

@@ -42,14 +42,17 @@ def cut(problem: PlacementProblem, placement: Placement, edges: Sweeps | None = 
 
     An op's stage is the largest number of device changes on a path that leads to it (or, swept backwards, away from
     it). Stages never fall along an edge, and between two devices they rise, so (stage, device) pairs have no cycle.
+    Ops that are run apart count as on a device of their own.
     """
     if problem.ops == 0:
         return Cut(np.zeros(0, np.int32), np.zeros(0, np.int8))
     edges = dependencies(problem) if edges is None else edges
-    earliest = edges.forwards.changes(placement)
-    latest = edges.backwards.changes(placement)
-    candidates = (_number(earliest, placement), _number(latest.max() - latest, placement))
-    return min(candidates, key=lambda found: found.partitions)
+    places = placement if problem.apart is None else placement + np.int8(len(problem.devices)) * problem.apart
+    earliest = edges.forwards.changes(places)
+    latest = edges.backwards.changes(places)
+    candidates = (_number(earliest, places), _number(latest.max() - latest, places))
+    found = min(candidates, key=lambda found: found.partitions)
+    return Cut(found.partition, (found.devices % len(problem.devices)).astype(np.int8))
 
 
 def _number(stages: NDArray[np.int32], placement: Placement) -> Cut:

@@ -136,6 +136,7 @@ def _expanded(
         seconds=seconds,
         groups=groups,
         scratch_bytes=scratch,
+        apart=_among(problem.apart, ops, total),
         value_producer=np.concatenate([producer, holders]).astype(np.int32),
         value_left_on_host=np.concatenate([problem.value_left_on_host, no]),
         value_returned=np.concatenate([problem.value_returned, no]),
@@ -151,6 +152,14 @@ def _expanded(
     )
     shares = _rows(problem.weight_uses, weights, here=True)
     return _with_shares(_weights_counted_once(found, weights), weights, _renamed(shares, ops))
+
+
+def _among(marked: NDArray[np.bool_] | None, ops: NDArray[np.int64], total: int) -> NDArray[np.bool_] | None:
+    if marked is None:
+        return None
+    found = np.zeros(total, np.bool_)
+    found[ops] = marked
+    return found
 
 
 def _weights_counted_once(problem: PlacementProblem, weights: NDArray[np.int64]) -> PlacementProblem:

@@ -1,0 +1,161 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownLambdaType=false
+"""Calls of PyTorch's operators as text, written when a program is translated and read where a partition makes them.
+
+A call is JSON: ``{"op": "aten::_linalg_eigh", "args": [{"input": 0}, "L", true], "kwargs": {}}``. What is no JSON is an
+object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; or a
+type, device, layout or memory format by its name. Reading one runs nothing but operators that PyTorch knows by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from hetpart.errors import ExecutionError, InvalidBundleError
+
+_KINDS = ("cpu", "cuda")
+_SHIPPED = frozenset({"aten", "prims", "prim"})
+"""Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
+_FUNCTIONAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+"""Keys of kernels for every device."""
+_BY_NAME = {
+    "dtype": torch.dtype,
+    "layout": torch.layout,
+    "memory_format": torch.memory_format,
+}
+"""Kinds of arguments that are attributes of the module ``torch``."""
+
+
+def target_named(name: str) -> OpOverload | None:
+    """The operator that is called ``ns::op`` or ``ns::op.overload``; ``None`` where PyTorch knows none."""
+    namespace, _, rest = name.partition("::")
+    packet_name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), packet_name, None) if packet_name else None
+    found = getattr(packet, overload or "default", None)
+    return found if isinstance(found, OpOverload) else None
+
+
+def runs_on(target: OpOverload) -> tuple[str, ...]:
+    """The kinds of device that ``target`` has a kernel for; of PyTorch's own operators it is assumed to have all."""
+    if target.namespace in _SHIPPED or any(_has_kernel(target, key) for key in _FUNCTIONAL):
+        return _KINDS
+    return tuple(kind for kind in _KINDS if _has_kernel(target, kind.upper())) or _KINDS
+
+
+def _has_kernel(target: OpOverload, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
+
+
+def written(node: Node) -> str:
+    """The call that ``node`` makes.
+
+    Raises:
+        TypeError: an argument is of a kind that has no text.
+    """
+    assert isinstance(node.target, OpOverload)
+    numbers = iter(range(2**31))
+    args = [_written(argument, numbers) for argument in node.args]
+    kwargs = {name: _written(argument, numbers) for name, argument in node.kwargs.items()}
+    return json.dumps({"op": node.target.name(), "args": args, "kwargs": kwargs})
+
+
+def _written(argument: Any, numbers: Iterator[int]) -> Any:
+    if isinstance(argument, Node):
+        return _input(argument.meta["val"], numbers)
+    if isinstance(argument, list | tuple):
+        return [_written(part, numbers) for part in argument]
+    if argument is None or isinstance(argument, bool | int | float | str):
+        return argument
+    if isinstance(argument, torch.device):
+        return {"device": argument.type}
+    for kind, known in _BY_NAME.items():
+        if isinstance(argument, known):
+            return {kind: str(argument).removeprefix("torch.")}
+    raise TypeError(f"an argument of type {type(argument).__name__}")
+
+
+def _input(value: Any, numbers: Iterator[int]) -> Any:
+    """Inputs are numbered in the order in which the exporter's translations are given them."""
+    if isinstance(value, list | tuple):
+        return [_input(part, numbers) for part in cast("Sequence[Any]", value)]
+    if isinstance(value, torch.Tensor):
+        return {"complex" if value.is_complex() else "tensor": next(numbers)}
+    return {"number": next(numbers)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call that can be made."""
+
+    target: OpOverload
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def read(cls, text: str) -> Call:
+        """Of its text.
+
+        Raises:
+            InvalidBundleError: it is none, or opens files.
+            ExecutionError: PyTorch knows no such operator.
+        """
+        try:
+            found: Any = json.loads(text)
+            name, args, kwargs = str(found["op"]), list(found["args"]), dict(found["kwargs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidBundleError(
+                f"{text[:80]!r} is no call of a PyTorch operator", hint="`hetpart partition` the model again"
+            ) from error
+        target = target_named(name)
+        if target is None:
+            raise ExecutionError(
+                f"PyTorch {torch.__version__} knows no operator {name}",
+                hint="import the module that defines it before the bundle is opened",
+            )
+        if any(argument.name == "filename" for argument in target._schema.arguments):
+            raise InvalidBundleError(
+                f"the bundle calls {name}, which opens files", hint="no model needs that: ask where it comes from"
+            )
+        return cls(target, args, kwargs)
+
+    def __call__(self, inputs: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+        """What the operator returns, tensor by tensor; complex ones as pairs of real numbers, as ONNX has them."""
+
+        def given(argument: Any) -> Any:
+            if isinstance(argument, list):
+                return [given(part) for part in cast("list[Any]", argument)]
+            if isinstance(argument, dict):
+                ((kind, what),) = cast("dict[str, Any]", argument).items()
+                return _GIVEN[kind](what, inputs, device)
+            return argument
+
+        args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
+        with torch.no_grad():
+            made: Any = self.target(*args, **kwargs)
+        return [_plain(result) for result in (made if isinstance(made, list | tuple) else (made,))]
+
+
+def _plain(result: Any) -> torch.Tensor:
+    tensor = torch.as_tensor(result)
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _named(name: str, inputs: Sequence[torch.Tensor], device: torch.device) -> Any:
+    del inputs, device
+    return getattr(torch, name)
+
+
+_GIVEN: Mapping[str, Callable[[Any, Sequence[torch.Tensor], torch.device], Any]] = {
+    "tensor": lambda number, inputs, _: inputs[number],
+    "complex": lambda number, inputs, _: torch.view_as_complex(inputs[number].contiguous()),
+    "number": lambda number, inputs, _: inputs[number].item(),
+    # A program names the device that it was traced on, and a plan decides where the call is made.
+    "device": lambda _, __, device: device,
+    **dict.fromkeys(_BY_NAME, _named),
+}

@@ -1,0 +1,114 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Operators without a translation to ONNX, left as nodes of hetpart's own that PyTorch runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import onnx_ir as ir
+import torch
+from onnxscript import evaluator
+from torch._ops import OpOverload
+
+from hetpart.errors import InvalidModelError
+from hetpart.frontend.calls import runs_on, written
+from hetpart.graph.calls import CALL, CALL_DOMAIN, RUNS_ON
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+    from torch.onnx import ONNXProgram
+
+_AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+)\.(\w+)\.(\w+)\]", re.DOTALL)
+"""How the exporter says at which node it failed."""
+Translations = dict[Any, Callable[..., Any]]
+"""By operator, as ``torch.onnx.export`` takes them."""
+
+
+def failed_at(causes: Sequence[BaseException]) -> OpOverload | None:
+    """The operator whose node the exporter could not translate; ``None`` where it was none or something else."""
+    found = next((match for cause in causes if (match := _AT_NODE.search(str(cause)))), None)
+    if found is None:
+        return None
+    packet = getattr(getattr(torch.ops, found[1]), found[2], None)
+    target = getattr(packet, found[3], None)
+    return target if isinstance(target, OpOverload) else None
+
+
+def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -> Callable[..., Any]:
+    """A translation of ``target`` to one node that says nothing of what it computes."""
+    is_list = str(target._schema.returns[0].type) == "List[Tensor]" if len(target._schema.returns) == 1 else False
+    number = _listed(target, program) if is_list else len(target._schema.returns)
+
+    def leave(*args: Any, **kwargs: Any) -> Any:
+        given = list(_values([*args, *kwargs.values()]))
+        node = ir.Node(CALL_DOMAIN, str(target), given, num_outputs=number, version=1)
+        recorder: Any = evaluator.default()
+        recorder.nodes.append(node)
+        return list(node.outputs) if is_list or number > 1 else node.outputs[0]
+
+    leave.__name__ = str(target).replace(".", "_")
+    return leave
+
+
+def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> int:
+    """How many tensors are in the list that ``target`` returns."""
+    lengths = {len(node.meta["val"]) for node in program.graph.nodes if node.target is target}
+    if len(lengths) != 1:
+        raise InvalidModelError(
+            f"{target} has no translation to ONNX, and returns lists of {sorted(lengths) or 'unknown'} tensors",
+            hint="write that part in other operators, or leave it out of what is partitioned",
+        )
+    return lengths.pop()
+
+
+def _values(arguments: Any) -> Iterator[ir.Value]:
+    """The tensors and numbers among the arguments that a run computes."""
+    for argument in arguments:
+        if isinstance(argument, ir.Value):
+            yield argument
+        elif isinstance(argument, list | tuple):
+            yield from _values(cast("Sequence[Any]", argument))
+
+
+def tell_calls(made: ONNXProgram, name: str) -> tuple[str, ...]:
+    """Write to every node that PyTorch runs which call it stands for; returns what the user should know.
+
+    Raises:
+        InvalidModelError: one is in a branch or a loop, or its arguments cannot be written.
+    """
+    _require_outside(made, name)
+    numbers: dict[str, int] = {}
+    for node in made.model.graph:
+        if node.domain == CALL_DOMAIN:
+            _tell(node, name)
+            numbers[node.op_type] = numbers.get(node.op_type, 0) + 1
+    listed = ", ".join(f"{operator} ×{number}" if number > 1 else operator for operator, number in numbers.items())
+    return (f"PyTorch runs what has no translation to ONNX: {listed}",) if numbers else ()
+
+
+def _tell(node: ir.Node, name: str) -> None:
+    traced: Node = node.meta["node"]
+    try:
+        call = written(traced)
+    except TypeError as refused:
+        raise InvalidModelError(
+            f"{name} uses {node.op_type}, which has no translation to ONNX, with {refused}",
+            hint="write that part in other operators, or leave it out of what is partitioned",
+        ) from refused
+    assert isinstance(traced.target, OpOverload)
+    node.attributes[CALL] = ir.AttrString(CALL, call)
+    node.attributes[RUNS_ON] = ir.AttrStrings(RUNS_ON, list(runs_on(traced.target)))
+
+
+def _require_outside(made: ONNXProgram, name: str) -> None:
+    model = made.model
+    graphs: list[Any] = [model.graph, *(function.graph for function in model.functions.values())]
+    nodes = (node for graph in graphs for node in ir.traversal.RecursiveGraphIterator(graph))
+    inner = [node.op_type for node in nodes if node.domain == CALL_DOMAIN and node.graph is not model.graph]
+    if inner:
+        raise InvalidModelError(
+            f"{name} uses {inner[0]} inside a branch or a loop, and it has no translation to ONNX",
+            hint="take it out of the branch, or write it in other operators",
+        )

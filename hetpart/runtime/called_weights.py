@@ -1,0 +1,59 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""Weights of a partition that PyTorch runs: from their file, mapped into memory, or made of others by ONNX Runtime."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import torch
+
+from hetpart.graph.calls import CALL_DOMAIN
+from hetpart.graph.types import dtype_name, nbytes_of
+from hetpart.plan.weights import reference_of
+from hetpart.runtime.called_tensors import dtype_of
+from hetpart.runtime.sessions import host_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def constants(proto: onnx.ModelProto, weights: Path | None) -> dict[str, torch.Tensor]:
+    """What the calls in ``proto`` read that is neither given to the partition nor made by them, by name."""
+    calls = [node for node in proto.graph.node if node.domain == CALL_DOMAIN]
+    given = {value.name for value in proto.graph.input} | {name for node in calls for name in node.output}
+    wanted = dict.fromkeys(name for node in calls for name in node.input if name and name not in given)
+    held = {tensor.name: tensor for tensor in proto.graph.initializer}
+    found = {name: _mapped(held[name], weights) for name in wanted if name in held and _is_in_file(held[name])}
+    return found | _computed(proto, [name for name in wanted if name not in found], weights)
+
+
+def _is_in_file(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def _mapped(tensor: onnx.TensorProto, weights: Path | None) -> torch.Tensor:
+    """The weight where it lies. Writing to it, which no operator should, would change a copy of the page."""
+    assert weights is not None
+    reference, dtype = reference_of(tensor), dtype_name(tensor.data_type)
+    nbytes, offset = nbytes_of(dtype, tensor.dims), int(reference.get("offset", "0"))
+    if not prod(tensor.dims):
+        return torch.empty(list(tensor.dims), dtype=dtype_of(dtype))
+    raw = np.memmap(weights / reference["location"], np.uint8, "c", offset, (nbytes,))
+    return torch.from_numpy(raw).view(dtype_of(dtype)).view(list(tensor.dims))
+
+
+def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None) -> dict[str, torch.Tensor]:
+    """Small weights, and those that ops make of weights alone."""
+    if not names:
+        return {}
+    others = onnx.ModelProto()
+    others.CopyFrom(proto)
+    for field in ("node", "input", "output", "value_info"):
+        others.graph.ClearField(field)
+    others.graph.node.extend(node for node in proto.graph.node if node.domain != CALL_DOMAIN)
+    others.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    made = host_session(others.SerializeToString(), weights).run_with_ort_values(names, {})
+    return {name: torch.from_dlpack(value) for name, value in zip(names, made, strict=True)}
