@@ -109,20 +109,23 @@ class Net:
             self.add("Transpose", before, value, perm=order)
 
     def in_order(self) -> Iterator[tuple[int, Op]]:
-        """Every op behind those it reads from, as few as can be moved."""
-        done: set[int] = set()
-        for start in sorted(self.ops):
-            stack = [start]
-            while stack:
-                key = stack[-1]
-                waiting = [k for k in map(self.maker, self.ops[key].uses) if k is not None and k not in done]
-                if key in done or not waiting:
-                    stack.pop()
-                    if key not in done:
-                        done.add(key)
-                        yield key, self.ops[key]
-                else:
-                    stack += waiting
+        """Every op behind those it reads from: depth first from the ends, the last first, as ONNX Runtime does."""
+        before = {key: self._before(op) for key, op in self.ops.items()}
+        inner = {key for keys in before.values() for key in keys}
+        stack = [(key, False) for key in sorted(self.ops) if key not in inner]
+        seen: set[int] = set()
+        while stack:
+            key, leaving = stack.pop()
+            if leaving:
+                yield key, self.ops[key]
+            elif key not in seen:
+                seen.add(key)
+                stack.append((key, True))
+                stack += [(maker, False) for maker in before[key] if maker not in seen]
+
+    def _before(self, op: Op) -> list[int]:
+        """Keys of the ops that it reads from."""
+        return sorted({maker for maker in map(self.maker, op.uses) if maker is not None})
 
     def graph(self, name: str, like: Graph) -> tuple[Graph, tuple[int, ...]]:
         """The ops as a graph of their own, and the key of each."""
