@@ -110,6 +110,28 @@ def test_states_are_counted_beside_values(tmp_path: Path) -> None:
     assert max(step["values"] for step in steps) == 4000
 
 
+@pytest.mark.parametrize("accelerated", PLACEMENTS)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_perfetto_drops_no_event(tmp_path: Path, accelerated: tuple[str, ...], overlap: bool) -> None:
+    """Its importer of this format drops slices of a thread that do not nest, and arrows that lead nowhere or back."""
+    events = _traced(tmp_path, accelerated, overlap=overlap)
+    assert {event["ph"] for event in events} <= {"X", "M", "s", "f", "C"}
+    assert all(event["ts"] >= 0 and isinstance(event["pid"], int) for event in events if event["ph"] != "M")
+    assert all(value >= 0 for event in events if event["ph"] == "C" for value in event["args"].values())
+    slices = [event for event in events if event["ph"] == "X"]
+    for thread in {(event["pid"], event["tid"]) for event in slices}:
+        mine = [event for event in slices if (event["pid"], event["tid"]) == thread]
+        ends: list[float] = []
+        for event in sorted(mine, key=lambda event: (event["ts"], -event["dur"])):
+            while ends and ends[-1] <= event["ts"] + 1e-3:
+                ends.pop()
+            ends.append(event["ts"] + event["dur"])
+            assert ends == sorted(ends, reverse=True)
+    leaves, arrives = ({e["id"]: e["ts"] for e in events if e["ph"] == phase} for phase in "sf")
+    assert leaves.keys() == arrives.keys()
+    assert all(leaves[number] <= arrives[number] for number in leaves)
+
+
 TWO_STEPS = model("""steps (float[1000] x, float[1000] total) => (float[1000] total_out, float[1000] y, float[1000] z) {
     [far] total_out = Add(total, x) [there] t = Exp(total_out) [out] z = Abs(t)
     [here] h = Exp(x) [next] y = Neg(h)
