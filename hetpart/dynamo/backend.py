@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hetpart.dynamo.graph import CompiledGraph
 from hetpart.dynamo.halves import halved
@@ -55,7 +56,8 @@ def hetpart(
     compiler = partial(_compiled, name=name, sources=_sources(graph_module), options=asked, ledger=ledger_of(options))
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
-    return compiled(graph_module, example_inputs)
+    with sdpa_kernel(SDPBackend.MATH):  # in products and a softmax: its kernels have no ONNX operator of their own
+        return compiled(graph_module, example_inputs)
 
 
 def _sources(graph_module: GraphModule) -> list[str]:

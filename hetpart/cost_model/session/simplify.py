@@ -36,10 +36,13 @@ class Simplified:
         gone = {op.id: op for op in self.ops if op.id in folded and returned.isdisjoint(op.results)}
         if not gone:
             return self
-        into = {
-            op.results[0]: next(v for v in op.uses if not graph.values[v].is_constant) for op in gone.values()
-        }  # fmt: skip
+        into = {op.results[0]: _flows_in(op, graph) for op in gone.values()}
         return Simplified(tuple(op for op in self.ops if op.id not in gone), {**self.same, **into})
+
+
+def _flows_in(op: Op, graph: Graph) -> int:
+    """What it reads that is no constant; the first where all are, as weights are that a body captures."""
+    return next((value for value in op.uses if not graph.values[value].is_constant), op.uses[0])
 
 
 def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Simplified:

@@ -1,0 +1,40 @@
+"""Of ``benchmarks/torch_models.py`` what takes a road of its own: attention with a bias, experts, grouped heads, bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+import torch
+
+import hetpart
+from benchmarks.models.pytorch_models import built
+from benchmarks.torch_models import HARDWARE, compiled, difference, planned
+from tests.pytorch.conftest import one_registry  # noqa: F401 - a fixture
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Generator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_a_model_partitioned_at_half_its_footprint_does_as_eager_pytorch() -> None:
+    called = built("T5")
+    exported = hetpart.export(called.module, args=called.args, kwargs=called.kwargs)
+    whole = hetpart.partition(exported, hardware=HARDWARE)
+    plans: list[hetpart.PartitionedModel] = []
+    made = planned(exported, called, whole.plan.footprint_bytes // 2, plans)
+    worst, equal = difference(made, called.result())
+    assert equal, worst
+    assert {decision.device for decision in plans[0].plan.decisions} == {"cpu", "cuda:0"}
+
+
+@pytest.mark.parametrize("name", ["Mixtral, decoding", "torch.cond"])
+def test_a_compiled_model_does_as_eager_pytorch(name: str) -> None:
+    called = built(name)
+    plans: list[hetpart.PartitionedModel] = []
+    worst, equal = difference(compiled(called, 200_000, plans), called.result())
+    assert equal, worst
+    assert len(plans) == 1
