@@ -1,4 +1,4 @@
-"""Of ``benchmarks/torch_models.py`` what takes a road of its own: attention with a bias, experts, grouped heads, bodies."""
+"""Of ``benchmarks/torch_models.py``: attention with a bias, experts and grouped heads, bodies that capture weights."""
 
 from __future__ import annotations
 
