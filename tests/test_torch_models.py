@@ -25,10 +25,11 @@ def test_a_model_partitioned_at_half_its_footprint_does_as_eager_pytorch() -> No
     exported = hetpart.export(called.module, args=called.args, kwargs=called.kwargs)
     whole = hetpart.partition(exported, hardware=HARDWARE)
     plans: list[hetpart.PartitionedModel] = []
-    made = planned(exported, called, whole.plan.footprint_bytes // 2, plans)
+    budget = whole.plan.footprint_bytes // 2
+    made = planned(exported, called, budget, plans)
     worst, equal = difference(made, called.result())
     assert equal, worst
-    assert {decision.device for decision in plans[0].plan.decisions} == {"cpu", "cuda:0"}
+    assert plans[0].plan.devices[1].peak_bytes <= budget
 
 
 @pytest.mark.parametrize("name", ["Mixtral, decoding", "torch.cond"])
