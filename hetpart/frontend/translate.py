@@ -92,8 +92,8 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
     left: Translations = {}
     while True:
         try:
-            # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie otherwise:
-            # the views that were traced of them fail.
+            # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
+            # otherwise: the views that were traced of them fail.
             with quiet(), traceback.preserve_node_meta(), torch.no_grad():
                 made = torch.onnx.export(
                     program, dynamo=True, optimize=False, verbose=False, custom_translation_table=left
