@@ -8,12 +8,12 @@ caller's, whatever made it leave, and ``Lanes.close`` ends theirs.
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from weakref import finalize
 
 from hetpart.errors import ExecutionError
+from hetpart.runtime.apart import Desk
 from hetpart.runtime.events import (
     Action,
     Cancelled,
@@ -37,7 +37,7 @@ _GLANCE_SECONDS = 0.5
 
 Job = tuple["Run", int] | None
 """A run and a task of it; ``None`` sends a thread home."""
-Jobs = SimpleQueue[Job]
+Jobs = Desk[Job]
 
 
 class Run:
@@ -151,7 +151,7 @@ class Run:
     def _hand_on(self, task: int) -> None:
         """To the thread that had work last: its caches and its share of the heap are warm."""
         self._active += 1
-        self._idle.pop().put((self, task))
+        self._idle.pop().put_beside((self, task))
 
     def _leave(self, own: Jobs) -> None:
         self._idle.append(own)
@@ -179,7 +179,7 @@ class Lanes:
         self._hire()
 
     def _hire(self) -> None:
-        crew: list[Jobs] = [SimpleQueue() for _ in self.graph.lanes] or [SimpleQueue()]
+        crew: list[Jobs] = [Desk() for _ in self.graph.lanes] or [Desk()]
         self._first = crew[0]
         """Of the thread that begins runs."""
         self._threads = [
@@ -242,6 +242,7 @@ class Lanes:
 
 
 def _work(crew: Sequence[Jobs], own: Jobs) -> None:
+    own.sit()
     while (job := own.get()) is not None:
         run, task = job
         run.enter(task, crew, own)
