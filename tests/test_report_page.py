@@ -83,7 +83,7 @@ def test_report_finds_the_model_and_shows_the_run_and_the_curve(made: Made) -> N
     assert said.endswith(f"\nWritten to {made['all.html']}\n")
     reader = page(made["all.html"])
     assert "HPG004 unused-initializer" in reader.words("findings")
-    assert "Measured " in reader.words("timeline")
+    assert "accelerators emulated on the CPU. Predicted" in reader.words("timeline")
     assert "The curve as a table" in reader.words("budget")
     assert "no roofs are drawn" not in reader.words("roofline")
 

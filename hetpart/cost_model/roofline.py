@@ -29,6 +29,8 @@ class Estimate:
     bound: Bound
     intensity: float
     """Flops per byte the op moves there."""
+    bytes_moved: int
+    """Read and written there, without what fusion saves."""
     balance: float
     """Flops per byte above which it would be compute-bound there."""
     scattered: bool = False
@@ -65,6 +67,7 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
         seconds=overhead + roof,
         bound=Bound.LAUNCH if overhead >= roof else slower,
         intensity=work.intensity,
+        bytes_moved=work.bytes_moved,
         balance=computing / streaming,
         scattered=scattered > streamed,
     )

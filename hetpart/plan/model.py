@@ -161,6 +161,7 @@ class Decision:
     """Predicted seconds on each device that has a kernel for it."""
     flops: float
     bytes_moved: int
+    """Read and written on its device, without what fusion saves there."""
     weight_bytes: int
     pinned: bool = False
 

@@ -45,6 +45,8 @@ class MeasuredRun:
     """One run of a plan, by the starts of its tasks."""
 
     tasks: tuple[MeasuredTask, ...]
+    emulated: bool = False
+    """Whether the CPU played the accelerators."""
 
     @property
     def seconds(self) -> float:
@@ -62,8 +64,13 @@ class _Event(msgspec.Struct):
     args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
+class _Facts(msgspec.Struct):
+    emulated: bool = False
+
+
 class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
+    facts: _Facts = msgspec.field(name="otherData", default_factory=_Facts)
 
 
 def read_trace(path: Path, plan: Plan) -> MeasuredRun:
@@ -73,14 +80,14 @@ def read_trace(path: Path, plan: Plan) -> MeasuredRun:
         InvalidOptionError: the file is not there, is no trace of ours, or one of another plan.
     """
     try:
-        events = msgspec.json.decode(path.read_bytes(), type=_Trace).events
+        trace = msgspec.json.decode(path.read_bytes(), type=_Trace)
     except OSError as error:
         raise _refused(path, f"cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
         raise _refused(path, f"is no trace: {error}") from error
-    tasks = tuple(sorted(_tasks(events), key=lambda task: (task.start, task.lane)))
+    tasks = tuple(sorted(_tasks(trace.events), key=lambda task: (task.start, task.lane)))
     _require_own(path, tasks, plan)
-    return MeasuredRun(tasks)
+    return MeasuredRun(tasks, trace.facts.emulated)
 
 
 def _tasks(events: Sequence[_Event]) -> Iterator[MeasuredTask]:

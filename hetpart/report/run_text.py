@@ -9,9 +9,9 @@ from rich.text import Text
 
 from hetpart.plan.run import CheckResult, RunReport
 from hetpart.report.layout import heading, labelled, line, name, percent, table
+from hetpart.report.sentences import ran_as_planned
 from hetpart.units import format_bytes, format_count, format_seconds
 
-_EMULATED = "emulated"
 _MOST_OUTPUTS = 20
 _NO_MATCH = ", which is not what ran: plan with --hardware emulated to compare"
 
@@ -56,7 +56,7 @@ def _measured(report: RunReport) -> str:
 
 def _predicted(report: RunReport) -> Text:
     predicted = format_seconds(report.predicted_seconds)
-    if report.emulated and not report.machine.startswith(_EMULATED):
+    if not ran_as_planned(report.machine, emulated=report.emulated):
         return Text.assemble(predicted, " on ", name(report.machine or "the machine planned for"), _NO_MATCH)
     if not report.predicted_seconds or not report.median_seconds:
         return Text(predicted)

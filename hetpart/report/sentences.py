@@ -16,11 +16,17 @@ from hetpart.units import format_bytes, format_count, format_seconds
 PROVEN_GAP = 1e-6
 _NOTICEABLE_RATIO = 1.005
 _TYPES_SHOWN = 3
+_EMULATED = "emulated"
 _PRICE_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _LABELS = {
     "all-cpu": "all that may on the CPU",
     "all-accelerator": "all that may on the accelerator",
 }
+
+
+def ran_as_planned(machine: str, *, emulated: bool) -> bool:
+    """Whether a run was on what its plan is for: accelerators that the CPU plays are those of no other machine."""
+    return not emulated or machine.startswith(_EMULATED)
 
 
 def model_facts(plan: Plan) -> str:

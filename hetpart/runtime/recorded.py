@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class RecordedSession:
     """A session whose runs can be looked at afterwards."""
 
+    emulate: bool
     _executor: Executor | None
     _layout: Layout
     _sessions: Sequence[PartSession]
@@ -81,4 +82,5 @@ class RecordedSession:
             path: The file.
             nodes: What ``end_node_profiles`` gave, where it was called already.
         """
-        write_trace(Path(path), self._layout, self.times(), self.end_node_profiles() if nodes is None else nodes)
+        found = self.end_node_profiles() if nodes is None else nodes
+        write_trace(Path(path), self._layout, self.times(), found, emulated=self.emulate)

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from hetpart.runtime.record import TaskTimes
 
 _MEASURED, _PREDICTED = 1, 2
-_PROCESSES = {_MEASURED: "measured", _PREDICTED: "predicted"}
+_EMULATED = "measured, accelerators emulated on the CPU"
 
 
-def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: Mapping[int, Sequence[Event]]) -> None:
+def write_trace(
+    path: Path,
+    layout: Layout,
+    tasks: Sequence[TaskTimes],
+    nodes: Mapping[int, Sequence[Event]],
+    *,
+    emulated: bool = False,
+) -> None:
     """Write ``tasks`` of one run to ``path``.
 
     Args:
@@ -28,19 +35,20 @@ def write_trace(path: Path, layout: Layout, tasks: Sequence[TaskTimes], nodes: M
         layout: Of the plan that ran.
         tasks: By their begins.
         nodes: ONNX Runtime's events of every partition, by its place, in microseconds of ``perf_counter``.
+        emulated: Whether the CPU played the accelerators; the trace says so, in words and in ``otherData``.
     """
     start = min((task.begin for task in tasks), default=0.0)
     lanes = list(dict.fromkeys(task.lane for task in sorted(tasks, key=lambda task: (task.is_copy, task.lane))))
     threads = {lane: number for number, lane in enumerate(lanes, 1)}
     events = [
-        *named(_PROCESSES, threads),
+        *named({_MEASURED: _EMULATED if emulated else "measured", _PREDICTED: "predicted"}, threads),
         *_measured(tasks, threads, start),
         *_arrows(tasks, threads, start),
         *_nodes(tasks, threads, nodes, start),
         *_counters(layout, tasks, start),
         *_predicted(tasks, threads),
     ]
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"emulated": emulated}}))
 
 
 def _kind(task: TaskTimes) -> str:

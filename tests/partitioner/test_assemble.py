@@ -177,6 +177,20 @@ def test_reasons_name_what_an_op_is_fused_with() -> None:
             assert "fused with mm, which is pinned here" in decision.reason
 
 
+def test_bytes_and_intensity_are_those_that_the_reason_speaks_of() -> None:
+    """What fusion saves on the op's own device is in neither."""
+    proto = model("""g (float[512,512] x, float[512,512] w) => (float[512,512] z) {
+        [mm] a = MatMul(x, w) [bias] c = Add(a, b) [mm2] z = MatMul(c, w)
+    }""")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(512, np.float32), "b"))
+    partitioned = hetpart.partition(proto, hardware="l4+generic-2core", placement="all-accelerator")
+    unfused = [cost.work.bytes_moved for cost in partitioned.costs.ops]
+    assert [decision.bytes_moved for decision in partitioned.plan.decisions] != unfused
+    bound = [decision for decision in partitioned.plan.decisions if "memory-bound on cuda:0" in decision.reason]
+    assert bound
+    assert all(f"(intensity {decision.intensity:.3g} " in decision.reason for decision in bound)
+
+
 def test_a_budget_of_nothing_places_all_on_the_host() -> None:
     partitioned = hetpart.partition(COSTLY, hardware="emulated", budget=0)
     assert_consistent(partitioned)

@@ -34,7 +34,9 @@ def _traced(tmp_path: Path, accelerated: tuple[str, ...], **options: Any) -> lis
             session.run(None, FEED)
         session.write_trace(tmp_path / "trace.json")
     assert list(tmp_path.iterdir()) == [tmp_path / "trace.json"]
-    return json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace["otherData"] == {"emulated": True}
+    return trace["traceEvents"]
 
 
 def _slices(events: list[dict[str, Any]], process: int, *kinds: str) -> list[dict[str, Any]]:

@@ -22,7 +22,8 @@ def decisions(assembly: Assembly) -> tuple[Decision, ...]:
 
 def _decision(assembly: Assembly, op_id: int) -> Decision:
     op, cost = assembly.graph.ops[op_id], assembly.costs.ops[op_id]
-    device = assembly.device_names[int(assembly.solution.placement[op_id])]
+    place = int(assembly.solution.placement[op_id])
+    device = assembly.device_names[place]
     weights = [assembly.graph.values[value] for value in op.uses if assembly.graph.values[value].is_constant]
     pinned = op_id in assembly.pins
     return Decision(
@@ -38,7 +39,7 @@ def _decision(assembly: Assembly, op_id: int) -> Decision:
             if np.isfinite(seconds)
         },
         flops=cost.work.flops,
-        bytes_moved=cost.work.bytes_moved,
+        bytes_moved=cost.estimates[place].bytes_moved,
         weight_bytes=sum(weight.nbytes for weight in weights),
         pinned=pinned,
     )

@@ -16,6 +16,7 @@ from hetpart.report.page.drawing import WIDTH, Axis, Frame, box, drawing, tag, t
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.lanes import Lane, Stretch, Timed, lanes
 from hetpart.report.page.parts import Drawing, Fold, Grid, Key, Section, Words, device_cell, hue_of, mark_of
+from hetpart.report.sentences import ran_as_planned
 from hetpart.units import format_count, format_seconds
 
 _LEFT, _ROW, _HEAD, _FOOT = 150.0, 30.0, 30.0, 34.0
@@ -42,7 +43,7 @@ def timeline(evidence: Evidence) -> Section:
     if not planned.tasks:
         return Section("timeline", "Timeline", "", (Words("There is nothing to run."),))
     blocks = list(_blocks(planned, run))
-    said = Words(_NO_RUN, "dim") if run is None else Words(_errors(planned, run))
+    said = Words(_NO_RUN, "dim") if run is None else Words(_errors(plan, planned, run))
     remark = "devices and copies at work at the same time" if planned.overlapped else "one after another"
     return Section("timeline", "Timeline", remark, (_drawn(plan, blocks), said, Fold(_BUSY, (_busy(plan, blocks),))))
 
@@ -54,7 +55,7 @@ def _blocks(planned: PredictedRun, run: MeasuredRun | None) -> Iterator[_Block]:
     common = longest if longest < _FAR * shortest else 0.0
     yield _block("predicted", planned.tasks, common or planned.seconds)
     if run is not None:
-        yield _block("measured", run.tasks, common or run.seconds)
+        yield _block(_MEASURED_EMULATED if run.emulated else "measured", run.tasks, common or run.seconds)
 
 
 def _block(word: str, tasks: Sequence[Timed], whole: float) -> _Block:
@@ -62,6 +63,7 @@ def _block(word: str, tasks: Sequence[Timed], whole: float) -> _Block:
     return _Block(word, tuple(lanes(tasks, apart)), Axis(0, whole or 1.0, _LEFT, WIDTH - 14))
 
 
+_MEASURED_EMULATED = "measured, accelerators emulated on the CPU"
 _BUSY = "How long every lane works"
 _NO_RUN = (
     "Nothing was measured for this page: hetpart run BUNDLE --random --repeat 5 --trace trace.json, "
@@ -69,8 +71,15 @@ _NO_RUN = (
 )
 
 
-def _errors(planned: PredictedRun, run: MeasuredRun) -> str:
+def _errors(plan: Plan, planned: PredictedRun, run: MeasuredRun) -> str:
     predicted, measured = planned.seconds, run.seconds
+    if not ran_as_planned(plan.machine.name, emulated=run.emulated):
+        machine = printable(plan.machine.name)
+        return (
+            f"Measured {format_seconds(measured)} with accelerators emulated on the CPU. "
+            f"Predicted {format_seconds(predicted)} on {machine}, "
+            "which is not what ran: plan with --hardware emulated to compare."
+        )
     if not measured or not predicted:
         return f"The run took {format_seconds(measured)}."
     side = "above" if predicted > measured else "below"

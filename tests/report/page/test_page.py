@@ -17,7 +17,7 @@ from hetpart.report.page.ops import FIRST, MOST_BYTES
 from hetpart.report.page.partition_edges import PartitionGraph
 from hetpart.report.text import render as as_text
 from hetpart.units import format_bytes, format_seconds
-from tests.report.page.pages import FULL, HOSTILE, PLAN, hostile, large
+from tests.report.page.pages import FULL, HOSTILE, PLAN, RUN, hostile, large
 
 SECTIONS = (
     "verdict", "partitions", "memory", "timeline", "roofline", "budget", "ops", "baselines", "certificate", "findings",
@@ -150,6 +150,16 @@ def test_the_timeline_shows_predicted_and_measured_lanes(page: Reader) -> None:
     assert "predicted" in words
     assert "Measured 660 µs, predicted 602 µs: 8.7 % below." in words
     assert "Nothing was measured" in read(render(Evidence(PLAN))).words("timeline")
+
+
+def test_a_run_with_emulated_accelerators_is_not_held_against_the_machine_planned_for() -> None:
+    run, emulated = replace(RUN, emulated=True), replace(PLAN.machine, name="emulated+generic-2core")
+    words = read(render(Evidence(PLAN, run=run))).words("timeline")
+    assert "measured, accelerators emulated on the CPU" in words
+    assert f"Predicted 602 µs on {PLAN.machine.name}, which is not what ran" in words
+    assert "below" not in words
+    same = read(render(Evidence(replace(PLAN, machine=emulated), run=run))).words("timeline")
+    assert "Measured 660 µs, predicted 602 µs: 8.7 % below." in same
 
 
 def test_the_curve_is_drawn_where_it_is_known(page: Reader) -> None:
