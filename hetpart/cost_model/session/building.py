@@ -164,12 +164,7 @@ class Building:
         for value in dict.fromkeys(reads):
             self.need_plain(value)
         computed = computing(members)
-        made = tuple(
-            made_by(computed, value, self.graph, self.simple, self.lane.provider)
-            for op in ends(members)
-            for value in op.results
-        )
-        scratch = self._scratch(members)
+        made, scratch = self._made_plain(members, computed), self._scratch(members)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
         kernel = Kernel(
             reads,
@@ -206,6 +201,14 @@ class Building:
         kernel = Kernel((-1 - source, *others), made, scratch, self._ids(computing(members)))
         self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
 
+    def _made_plain(self, members: tuple[Op, ...], computed: tuple[Op, ...]) -> tuple[Made, ...]:
+        """What the kernel that computes ``computed`` of them makes."""
+        return tuple(
+            made_by(computed, value, self.graph, self.simple, self.lane.provider)
+            for op in ends(members)
+            for value in op.results
+        )
+
     def _scratch(self, members: tuple[Op, ...]) -> Scratch:
         """What the kernel of ``members`` takes; one that adds a vector before a Gelu keeps the sum."""
         held = next((held for op in members if (held := self.lane.scratch.get(op.id))), NO_SCRATCH)
@@ -230,12 +233,7 @@ class Building:
         for value in dict.fromkeys(reads):
             (self._need_wide if self._is_half(value) else self.need_plain)(value)
         computed = computing(members)
-        made = tuple(
-            made_by(computed, value, self.graph, self.simple, self.lane.provider)
-            for op in ends(members)
-            for value in op.results
-        )
-        scratch = self._scratch(members)
+        made, scratch = self._made_plain(members, computed), self._scratch(members)
         index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
         kernel = Kernel(
             tuple(self._number(value) for value in reads),
