@@ -177,6 +177,12 @@ def test_pooling_visits_each_window(kernel):
     assert _work(graph).flops == 8 * 36 * kernel[0] * kernel[1]
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+def test_a_selection_costs_by_how_many_are_kept_not_by_how_often(axis):
+    few = single("TopK", [((4096, 64), F32), ((1,), "int64")], (4096, 2), axis=axis)
+    assert _work(few).flops == 2 * 4096 * 64
+
+
 def test_lstm_uses_each_weight_once_a_token():
     steps, batch, size, hidden = 7, 3, 10, 20
     inputs = [((steps, batch, size), F32), ((1, 4 * hidden, size), F32), ((1, 4 * hidden, hidden), F32)]

@@ -86,21 +86,22 @@ def grouped(tokens: int, kept: int, **options: int) -> Any:
     return made
 
 
-def projecting(*rest: str) -> Any:
+def projecting(*rest: str, heads: int = HEADS, tokens: int = TOKENS, size: int = SIZE) -> Any:
+    width = heads * size
     weights: Weights = {
-        "w": np.zeros((WIDTH, 3 * WIDTH), np.float32),
-        "b": np.zeros(3 * WIDTH, np.float32),
-        "mask": np.ones((BATCH, TOKENS), np.int32),
+        "w": np.zeros((width, 3 * width), np.float32),
+        "b": np.zeros(3 * width, np.float32),
+        "mask": np.ones((BATCH, tokens), np.int32),
     }
     names = ["w", "b", *rest]
-    node = helper.make_node("Attention", ["x", *names], ["out"], domain=CONTRIB, num_heads=HEADS)
-    shape = (BATCH, TOKENS, WIDTH)
+    node = helper.make_node("Attention", ["x", *names], ["out"], domain=CONTRIB, num_heads=heads)
+    shape = (BATCH, tokens, width)
     return between(node, {"x": shape}, shape, {name: weights[name] for name in names})
 
 
-def standard(**options: int) -> Any:
+def standard(width: int = WIDTH, tokens: int = TOKENS, **options: int) -> Any:
     node = helper.make_node("Attention", ["q", "k", "v"], ["out"], **options)
-    shape = (BATCH, TOKENS, WIDTH) if options.get("q_num_heads") else (BATCH, HEADS, TOKENS, SIZE)
+    shape = (BATCH, tokens, width) if options.get("q_num_heads") else (BATCH, HEADS, tokens, SIZE)
     return between(node, dict.fromkeys("qkv", shape), shape, {}, opset=23)
 
 
@@ -251,8 +252,10 @@ CASES: dict[str, Any] = {
     "GroupQueryAttention, rotated": grouped(64, 128, do_rotary=1),
     "Attention that projects": projecting(),
     "Attention that projects, masked": projecting("mask"),
+    "Attention that projects a mebibyte of scores": projecting(heads=8, tokens=128, size=32),
     "Attention by head": standard(),
     "Attention by token, causal": standard(is_causal=1, q_num_heads=HEADS, kv_num_heads=HEADS),
+    "Attention by token, causal, a mebibyte of scores": standard(256, 128, is_causal=1, q_num_heads=8, kv_num_heads=8),
     "QLinearMatMul": quantized_product("QLinearMatMul", "", ("q", "s", "z", "w", "s", "wz", "s", "z"), (4, 96, 384)),
     "QGemm": quantized_product("QGemm", CONTRIB, ("q", "s", "z", "w", "s", "wz", "", "s", "z")),
     "QLinearAveragePool": quantized(

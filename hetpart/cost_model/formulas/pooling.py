@@ -74,9 +74,9 @@ def _sampled_bytes(o: Operands) -> int:
 
 @flops("TopK")
 def _top_k(o: Operands) -> float:
-    """A heap of ``k``: each element is compared, and a few sink."""
-    shape = o.output_shape()
-    kept = max(shape, default=1)
+    """A heap of ``k``, the size of the output along ``axis``: each element is compared, and a few sink."""
+    shape, axis = o.output_shape(), o.integer("axis", -1)
+    kept = shape[axis] if -len(shape) <= axis < len(shape) else 1
     return o.numel(0) * (1 + log2(max(2, kept)))
 
 

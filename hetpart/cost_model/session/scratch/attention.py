@@ -46,7 +46,7 @@ def _all_scores(o: Operands, _: int) -> Scratch:
 
 @scratch("Attention")
 def _standard(o: Operands, _: int) -> Scratch:
-    """The scores, in half precision beside them in float32, and a mask that is no sum yet, or is made."""
+    """The scores, then a mask that is no sum yet, or is made; in half precision the scores in float32 too."""
     mask, first = o.input(MASK), o.input(0)
     causal = bool(o.integer("is_causal", 0))
     width = element_bytes(first) if first is not None else FLOAT_BYTES
@@ -55,7 +55,7 @@ def _standard(o: Operands, _: int) -> Scratch:
         own = mask.numel * width
     elif mask is None and causal and o.input(KEY_LENGTHS) is None:
         own = _queries(o) * scores(o) / max(1, _pairs(o)) * width
-    return at_once(own, _score_bytes(o), scores(o) * FLOAT_BYTES if width < FLOAT_BYTES else 0)
+    return at_once(_score_bytes(o), own, scores(o) * FLOAT_BYTES if width < FLOAT_BYTES else 0)
 
 
 def _queries(o: Operands) -> int:
@@ -158,7 +158,7 @@ def _projecting(o: Operands, _: int) -> Scratch:
     mask = FLOAT_BYTES * batch * rows * scores(o) // max(1, batch * heads * tokens) if masks or causal else 0
     projected = FLOAT_BYTES * batch * tokens * (o.shape(1) or (1,))[-1]
     return at_once(
-        projected, mask, _score_bytes_of_floats(o), prod(o.output_shape()) * FLOAT_BYTES, POINTERS * batch * heads
+        projected, mask, _score_bytes_of_floats(o), POINTERS * batch * heads, prod(o.output_shape()) * FLOAT_BYTES
     )
 
 
