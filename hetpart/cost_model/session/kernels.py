@@ -40,7 +40,7 @@ def session_kernels(
         return in_order(built.kernels, built.index)
     told, own = Told(graph, moved), moved.graph
     built = _built(own, _all_of(own, returned), find_fusions(own), _with_scratch(lane, told), returned)
-    return tuple(map(told.kernel, in_order(built.kernels, [told.index(number) for number in built.index])))
+    return tuple(map(told.kernel, in_order(built.kernels, told.indices(built.index))))
 
 
 def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:

@@ -20,24 +20,30 @@ class Net:
         self.captured = frozenset(simple.value(v) for op in simple.ops for v in op.captures)
         self._next = len(graph.ops)
         self._maker: dict[int, int] = {}
+        self._uses: dict[int, tuple[int, ...]] = {}
         self._readers: dict[int, dict[int, None]] = {}
+        renamed = simple.same.keys()
         for op in simple.ops:
-            inputs = tuple([None if v is None else simple.value(v) for v in op.inputs])
-            self.set(op.id, replace(op, inputs=inputs, captures=tuple(map(simple.value, op.captures))))
+            self.set(op.id, op if renamed.isdisjoint(op.uses) else _as_made(op, simple))
 
     def set(self, key: int, op: Op) -> None:
         """Have ``op`` stand at ``key``."""
         self._forget(key)
         self.ops[key] = op
-        for value in op.uses:
+        self._uses[key] = uses = op.uses
+        for value in uses:
             self._readers.setdefault(value, {})[key] = None
-        self._maker.update(dict.fromkeys(op.results, key))
+        for value in op.outputs:
+            if value is not None:
+                self._maker[value] = key
 
     def _forget(self, key: int) -> None:
         old = self.ops.pop(key, None)
-        for value in () if old is None else old.uses:
+        if old is None:
+            return
+        for value in self._uses.pop(key):
             self._readers[value].pop(key, None)
-        for value in () if old is None else old.results:
+        for value in old.results:
             if self._maker.get(value) == key:
                 del self._maker[value]
 
@@ -110,7 +116,7 @@ class Net:
 
     def in_order(self) -> Iterator[tuple[int, Op]]:
         """Every op behind those it reads from: depth first from the ends, the last first, as ONNX Runtime does."""
-        before = {key: self._before(op) for key, op in self.ops.items()}
+        before = {key: self._before(key) for key in self.ops}
         inner = {key for keys in before.values() for key in keys}
         stack = [(key, False) for key in sorted(self.ops) if key not in inner]
         seen: set[int] = set()
@@ -123,19 +129,31 @@ class Net:
                 stack.append((key, True))
                 stack += [(maker, False) for maker in before[key] if maker not in seen]
 
-    def _before(self, op: Op) -> list[int]:
-        """Keys of the ops that it reads from."""
-        return sorted({maker for maker in map(self.maker, op.uses) if maker is not None})
+    def _before(self, key: int) -> list[int]:
+        """Keys of the ops that one reads from."""
+        makers = self._maker
+        return sorted({makers[value] for value in self._uses[key] if value in makers})
 
     def graph(self, name: str, like: Graph) -> tuple[Graph, tuple[int, ...]]:
-        """The ops as a graph of their own, and the key of each."""
+        """The ops as a graph of their own, and the key of each.
+
+        A value that none of them touches stands there as it was: only those that are used know who makes them.
+        """
         listed = list(self.in_order())
         number = {key: place for place, (key, _) in enumerate(listed)}
-        makers = {value: number[key] for value, key in self._maker.items()}
-        values = tuple([_made_by(value, makers.get(value.id)) for value in self.values])
+        for value in {*self._maker, *self.returned, *(v for uses in self._uses.values() for v in uses)}:
+            maker = self._maker.get(value)
+            self.values[value] = _made_by(self.values[value], None if maker is None else number[maker])
         ops = tuple([replace(op, id=number[key]) for key, op in listed])
         ends = tuple(sorted(self.returned))
-        return replace(like, name=name, ops=ops, values=values, outputs=ends), tuple(key for key, _ in listed)
+        graph = replace(like, name=name, ops=ops, values=tuple(self.values), outputs=ends)
+        return graph, tuple(key for key, _ in listed)
+
+
+def _as_made(op: Op, simple: Simplified) -> Op:
+    """``op`` reading what is made where it reads what stands for that."""
+    inputs = tuple([None if v is None else simple.value(v) for v in op.inputs])
+    return replace(op, inputs=inputs, captures=tuple(map(simple.value, op.captures)))
 
 
 def _made_by(value: Value, maker: int | None) -> Value:

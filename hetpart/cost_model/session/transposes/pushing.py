@@ -7,7 +7,6 @@ that meets another joins it, or both go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -53,9 +52,9 @@ def pushed(graph: Graph, simple: Simplified, returned: frozenset[int]) -> Pushed
 def _is_likely(simple: Simplified) -> bool:
     """Whether some op that could let a Transpose through reads one."""
     turned = {op.results[0] for op in simple.ops if _is_transpose(op)}
+    turned |= {value for value in (simple.same if turned else ()) if simple.value(value) in turned}
     return bool(turned) and any(
-        not op.domain and op.op_type in PASSAGES and any(simple.value(v) in turned for v in op.uses)
-        for op in simple.ops
+        op.op_type in PASSAGES and not op.domain and not turned.isdisjoint(op.uses) for op in simple.ops
     )
 
 
@@ -65,27 +64,54 @@ def _is_transpose(op: Op) -> bool:
 
 def _round(net: Net) -> bool:
     """Whether anything was pushed."""
-    listed = list(net.in_order())
-    towards = _leading_to_transposes(listed)
+    towards = _leading_to_transposes(net)
+    if not any(_may_push(net, key, towards) for key in _behind_transposes(net)):
+        return False
     changed = False
-    for key, _ in listed:
+    for key, _ in list(net.in_order()):
         op = net.ops.get(key)
         turns = () if op is None else [(p, order) for p, v in enumerate(op.inputs) if (order := net.order_of(v))]
         changed |= any(_pushes(net, key, position, order, towards) for position, order in turns)
     return changed
 
 
-def _leading_to_transposes(listed: Sequence[tuple[int, Op]]) -> set[int]:
+def _transposes(net: Net) -> list[Op]:
+    return [op for op in net.ops.values() if _is_transpose(op)]
+
+
+def _behind_transposes(net: Net) -> list[int]:
+    """Keys of the ops that read what a Transpose makes."""
+    return [key for op in _transposes(net) for key in net.readers(op.results[0])]
+
+
+def _may_push(net: Net, key: int, towards: AbstractSet[int]) -> bool:
+    """Whether it pays to push some Transpose before the op behind it, if the op lets it through."""
+    op = net.ops[key]
+    turns = [(p, order) for p, v in enumerate(op.inputs) if (order := net.order_of(v))]
+    passage = passage_of(op)
+    if _is_transpose(op) or passage is None:
+        return _is_transpose(op) and bool(turns)
+    return any(p in passage.inputs(op) and _pays(net, op, passage, order, towards) for p, order in turns)
+
+
+def _leading_to_transposes(net: Net) -> set[int]:
     """Values behind which, past ops that let it through, a Transpose stands."""
+    waiting = [value for op in _transposes(net) for value in op.uses]
     found: set[int] = set()
-    for _, op in reversed(listed):
-        if _is_transpose(op):
-            found.update(op.uses)
-        elif not found.isdisjoint(op.results):
-            passage = passage_of(op)
-            reads = [op.inputs[i] for i in passage.inputs(op)] if passage is not None and passage.turns else []
-            found.update(value for value in reads if value is not None)
+    while waiting:
+        value = waiting.pop()
+        maker = None if value in found else net.maker(value)
+        found.add(value)
+        if maker is not None:
+            waiting += _turned_with(net.ops[maker])
     return found
+
+
+def _turned_with(op: Op) -> list[int]:
+    """What is turned before ``op`` where what it makes is turned."""
+    passage = None if _is_transpose(op) else passage_of(op)
+    reads = [op.inputs[i] for i in passage.inputs(op)] if passage is not None and passage.turns else []
+    return [value for value in reads if value is not None]
 
 
 def _pushes(net: Net, key: int, position: int, order: Order, towards: AbstractSet[int]) -> bool:

@@ -28,12 +28,16 @@ class Told:
         places = (place for place in range(len(self.pushed.keys)) if not self.is_changed(place))
         return {place: scratch[key] for place in places if (key := self.pushed.keys[place]) in scratch}
 
-    def index(self, number: int) -> int:
-        """ONNX Runtime's number of a kernel: ops that were put in come behind those of the model."""
+    def indices(self, numbers: Sequence[int]) -> list[int]:
+        """ONNX Runtime's numbers of kernels: ops that were put in come behind those of the model."""
         count, keys = len(self.pushed.graph.ops), self.pushed.keys
-        behind = min(number // count, len(FORMS))
-        place = number - behind * count
-        return behind * (1 + max(*keys, len(self.graph.ops))) + (keys[place] if behind < len(FORMS) else place)
+        above = 1 + max(*keys, len(self.graph.ops))
+        behind = [min(number // count, len(FORMS)) for number in numbers]
+        places = [number - form * count for number, form in zip(numbers, behind, strict=True)]
+        return [
+            form * above + (keys[place] if form < len(FORMS) else place)
+            for form, place in zip(behind, places, strict=True)
+        ]
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """``kernel`` with numbers of ops and values that ``graph`` has; ops that were put in are not named."""
