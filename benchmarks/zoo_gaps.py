@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetpart import PartitionedModel
 
 SHARES = (25, 50, 75)
-HARDWARE = ("l4+generic-2core", "emulated")
+HARDWARE = ("l4+generic-2core", "emulated+generic-2core")
 REACH = {"gap": 0.01, "seconds": 10.0}
 BEYOND = "1000TB"
 """A budget that leaves everything on the accelerator."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetpart.partitioner.bounds import by_partitions
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
@@ -50,3 +51,14 @@ def test_the_neediest_op_leaves_weights_less_room() -> None:
     found = bounds(replace(problem, streaming=streaming))
     assert found[0] > found[1] + 0.5
     assert found[0] <= cheapest(replace(problem, streaming=streaming)) + ROUNDING
+
+
+def test_levels_take_no_searches_from_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many levels as ops and few ranges, numbers alone say more than twice what the price says."""
+    monkeypatch.setattr(by_partitions, "MOST_RANGES", 4)
+    problem = chain([(20.0, 1.0)] * 5, list(range(40, 45)), copy=0.1, nbytes=1, budget=140)
+    streaming = Streaming(np.full(5, 2.0), problem.weight_bytes, asked=True)
+    sessions = replace(problem, scratch_bytes=np.arange(5), session_bytes=np.array([0, 25]), streaming=streaming)
+    found, priced = bounds(sessions)
+    assert found > 2 * priced
+    assert found <= cheapest(sessions) + ROUNDING

@@ -4,7 +4,8 @@ In n partitions, those of two that follow each other are there at once: with n e
 bytes that are streamed at least; with n odd, of (n + 1)/2. So few partitions hold much of what streams, and many hold
 their sessions' bytes. Numbers from p to q hold at least p sessions and what q would stream at once: that is a price
 search. So are levels from one to another, whose weights leave room for the lower. Where the bound of a range of numbers
-and levels is the least and too low, the range is halved.
+and levels is the least and too low, the range is halved. Few ranges may be searched, and whether numbers or levels
+raise the bound sooner depends on the problem: so once numbers are halved before levels, and once levels before numbers.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scores.streaming import ThreeStates
 
 SEARCHED_OPS = 200_000
-"""Ops that ranges are searched on, all together."""
+"""Ops that ranges are searched on, all together, in either order."""
 MOST_RANGES = 64
+"""In either order."""
 
 
 def bound_by_partitions(
@@ -49,16 +51,16 @@ def bound_by_partitions(
     session, budget = int(within.session_bytes[ACCELERATOR]), int(within.budgets[ACCELERATOR])
     most = int(within.legal()[ACCELERATOR].sum())
     most = min(most, budget // session) if session else most
+    count = min(MOST_RANGES, SEARCHED_OPS // max(1, within.ops))
+    if most < LEAST_PARTITIONS or not count or expired():
+        return -np.inf
     ranges = _Ranges(states, within, Levels.of(states))
-    left = [_Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1)]
-    for _ in range(min(MOST_RANGES, SEARCHED_OPS // max(1, within.ops))):
-        least = left[0]
-        if most < LEAST_PARTITIONS or least.bound >= enough or least.single or expired():
-            break
-        heappop(left)
-        for part in least.halves() if least.bound > -np.inf else (least,):
-            heappush(left, replace(part, bound=max(part.bound, ranges.bound(part))))
-    return left[0].bound
+    whole = ranges.bounded(_Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
+    bound = whole.bound
+    # Where sessions take nothing, the upper half of numbers is no dearer than all of them.
+    for by_level in (False, True) if session else (True,):
+        bound = max(bound, ranges.raised(whole, count - 1, by_level, lambda found: found >= enough or expired()))
+    return bound
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,17 +75,16 @@ class _Range:
     """Which level."""
     highest: int
 
-    @property
-    def single(self) -> bool:
-        return self.bound > -np.inf and self.fewest == self.most and self.lowest == self.highest
-
-    def halves(self) -> tuple[_Range, _Range]:
-        """By level as long as there are several, then by number of partitions."""
-        if self.lowest < self.highest:
+    def halves(self, by_level: bool) -> tuple[_Range, ...]:
+        """By level as long as there are several and then by number of partitions, or the other way round."""
+        levels, numbers = self.lowest < self.highest, self.fewest < self.most
+        if levels and (by_level or not numbers):
             middle = (self.lowest + self.highest) // 2
             return replace(self, highest=middle), replace(self, lowest=middle + 1)
-        middle = min(self.most - 1, isqrt(self.fewest * self.most))
-        return replace(self, most=middle), replace(self, fewest=middle + 1)
+        if numbers:
+            middle = min(self.most - 1, isqrt(self.fewest * self.most))
+            return replace(self, most=middle), replace(self, fewest=middle + 1)
+        return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,13 +97,25 @@ class _Ranges:
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", self.of.known())
 
-    def bound(self, part: _Range) -> float:
-        """Of its placements: by what streams at once, and by what the neediest needs, whichever says more."""
+    def raised(self, whole: _Range, count: int, by_level: bool, enough: Callable[[float], bool]) -> float:
+        """The bound of ``whole`` after at most so many of its ranges are halved."""
+        left = [whole]
+        for _ in range(count):
+            halves = left[0].halves(by_level)
+            if not halves or enough(left[0].bound):
+                break
+            heappop(left)
+            for half in halves:
+                heappush(left, self.bounded(half))
+        return left[0].bound
+
+    def bounded(self, part: _Range) -> _Range:
+        """With a bound of its own: by what streams at once, and by what the neediest needs, whichever says more."""
         low, high = int(self.levels[part.lowest]), int(self.levels[part.highest])
         sessions = part.fewest * int(self.within.session_bytes[ACCELERATOR])
         share = float(ring(np.array([part.most]))[0]) * (1 - ROUNDING)
-        by_share = self._searched(sessions, high, share)
-        return max(by_share, self._searched(sessions + low, high, 0.0)) if low else by_share
+        bound = max(part.bound, self._searched(sessions, high, share))
+        return replace(part, bound=max(bound, self._searched(sessions + low, high, 0.0)) if low else bound)
 
     def _searched(self, reserved: int, high: int, share: float) -> float:
         found = self.of.within(self.within, reserved, high)
