@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 import hetpart
 from hetpart.cli import main
-from hetpart.errors import MismatchError
+from hetpart.errors import DeviceUnavailableError, MismatchError
 from hetpart.plan.bench import BenchReport
 from hetpart.report.bench_text import bench_parts
 from hetpart.report.layout import plain
-from hetpart.runtime import native
+from hetpart.runtime import demands, native
 from hetpart.runtime.feeds import random_feeds
 from hetpart.whatif import bench as benching
 from hetpart.whatif.bench import How, bench, native_ways
@@ -91,6 +91,25 @@ def test_onnxruntime_fills_the_budget_by_its_own_rule_where_there_is_a_cuda_devi
         "one annotated session"
     ]
     assert "CUDA" in left_out["ONNX Runtime's own budget"]
+
+
+def test_its_budget_is_of_the_accelerator_also_where_the_plan_uses_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = hetpart.partition(path, hardware="l4", shape="batch=2", placement="all-cpu").bundle()
+    used: list[str] = []
+    real = native.annotated_session
+
+    def spied(one: Any, use: Any, settings: Any, entries: dict[str, str]) -> Any:
+        used.append(use.device)
+        return real(one, use, settings, entries)
+
+    monkeypatch.setattr(native, "annotated_session", spied)
+    hetpart.Session(bundle, emulate=True, mode="own-budget").close()
+    assert used == ["cuda:0"]
+    monkeypatch.setattr(demands, "cuda_answers", lambda _: False)
+    with pytest.raises(DeviceUnavailableError, match="CUDA"):
+        hetpart.Session(bundle, mode="own-budget")
 
 
 @pytest.mark.parametrize(("budget", "setting"), [("3MB", "2929,"), ("4096000", "4000,")])

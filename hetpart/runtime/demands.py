@@ -33,8 +33,8 @@ def checked_providers(plan: Plan, given: ProviderOption, *, emulate: bool) -> di
     return chosen
 
 
-def require_devices(plan: Plan, *, emulate: bool, cuda_graph: bool = False) -> None:
-    """Every accelerator of the plan answers here.
+def require_devices(plan: Plan, *, emulate: bool, cuda_graph: bool = False, every: bool = False) -> None:
+    """Every accelerator that the plan uses answers here; of those that it could use too where ``every`` is set.
 
     Raises:
         DeviceUnavailableError: one does not.
@@ -42,7 +42,7 @@ def require_devices(plan: Plan, *, emulate: bool, cuda_graph: bool = False) -> N
     if cuda_graph:
         require_cuda_graphs(plan, emulate=emulate)
     host = plan.devices[HOST].device
-    needed = [name for name in plan.used_devices if name != host]
+    needed = [name for name in ([use.device for use in plan.devices] if every else plan.used_devices) if name != host]
     if not needed or emulate:
         return
     use = plan.device(needed[0])

@@ -23,8 +23,15 @@ class ForwardedCalls:
     plan: Plan
     _sessions: Sequence[PartSession]
 
+    def _require_open(self) -> None: ...
+
     def end_profiling(self) -> str:
-        """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for."""
+        """The file with the profiles of all partitions, in Chrome's trace format; ``""`` where none was asked for.
+
+        Raises:
+            ExecutionError: the session is closed.
+        """
+        self._require_open()
         return merged_profile(self.plan, self._sessions)
 
     def get_profiling_start_time_ns(self) -> int:

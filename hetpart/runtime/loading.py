@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetpart.errors import InvalidOptionError
 from hetpart.runtime.lent import lent_weights
 from hetpart.runtime.mapped import mapped_weights
 from hetpart.runtime.native import native_bundle, open_native
@@ -31,6 +32,23 @@ class Loaded:
 
 MODES = ("partitions", "native", "own-budget")
 """How a plan is run: a session a partition; one of all, by annotations; one that fills the budget by its own rule."""
+_VERIFIED = ("sampled", "full")
+"""How much of the weight files is hashed."""
+
+
+def require_known(*, mode: str, verify: str, threads: int | None) -> None:
+    """A session can be opened so.
+
+    Raises:
+        InvalidOptionError: there is no such mode or way to verify, or a number of threads below 0.
+    """
+    for option, given, known in (("mode", mode, MODES), ("verify", verify, _VERIFIED)):
+        if given not in known:
+            raise InvalidOptionError(f"{option}={given!r} is none", hint=f"it is one of {', '.join(map(repr, known))}")
+    if threads is not None and threads < 0:
+        raise InvalidOptionError(
+            f"threads={threads} is none", hint="give a number from 0, which leaves it to the machine"
+        )
 
 
 def load(bundle: Bundle, settings: SessionSettings, *, mode: str, progress: Callable[[str], None] | None) -> Loaded:

@@ -88,6 +88,6 @@ def open_native(
 
     if not bundle.plan.partitions:
         return []
-    used = [use for use in bundle.plan.devices[1:] if use.device in bundle.plan.used_devices]
+    used = [use for use in bundle.plan.devices[1:] if own_rule or use.device in bundle.plan.used_devices]
     use = used[0] if used else bundle.plan.devices[HOST]
     return [annotated_session(one, use, settings, (budget_options if own_rule else annotated_options)(bundle))]

@@ -25,7 +25,7 @@ from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterRuns
-from hetpart.runtime.loading import load
+from hetpart.runtime.loading import load, require_known
 from hetpart.runtime.options import asked_threads, refuse_providers
 from hetpart.runtime.perform import value_result
 from hetpart.runtime.providers import ProviderOption
@@ -33,7 +33,7 @@ from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
 from hetpart.runtime.refusals import ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
-from hetpart.runtime.sessions import SessionSettings
+from hetpart.runtime.sessions import SessionSettings, session_options
 from hetpart.runtime.sole import SoleSession
 from hetpart.runtime.states import States
 from hetpart.runtime.streaming import StreamedWeights
@@ -73,6 +73,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
         InvalidBundleError: The bundle is incomplete, or its weights changed.
+        InvalidOptionError: An option has no such value.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a session
@@ -94,8 +95,9 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         record: bool | RunRecord = False,
     ) -> None:
         refuse_providers(sess_options)
+        require_known(mode=mode, verify=verify, threads=threads)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
-        require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph)
+        require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")
         self.emulate, native = emulate, mode != "partitions"
         self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads
         alone = native or len(opened.plan.partitions) < 2
@@ -115,7 +117,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
-        self._options = sess_options
+        self._options = session_options(settings, None) if sess_options is None else sess_options
         self._record = RunRecord() if record is True else record or None
         self._sole = self._sole_session() if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
@@ -211,6 +213,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run on what is bound; ``iobinding.get_outputs()`` has the results."""
+        self._require_open()
         if self._sole is not None:
             try:
                 self._sole.run_with_iobinding(iobinding, run_options)
@@ -267,8 +270,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         with self._turn:
             self._states.reset()
 
-    def get_session_options(self) -> onnxruntime.SessionOptions | None:
-        """The options that the session was given."""
+    def get_session_options(self) -> onnxruntime.SessionOptions:
+        """The options that the session was given, or those that it gave itself."""
         return self._options
 
     def close(self) -> None:

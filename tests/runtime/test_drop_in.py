@@ -23,7 +23,7 @@ from onnxruntime import OrtValue
 import hetpart
 from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.runtime.binding import IOBinding
-from tests.runtime.models import assert_same, cut, model, plain
+from tests.runtime.models import assert_same, cut, model, placed, plain
 
 ARITHMETIC = model("""arithmetic (float[2,3] x, float[2,3] y) => (float[2,3] z, float[2,3] w, float[2,3] v) {
     [add] z = Add(x, y)
@@ -394,6 +394,21 @@ def test_session_options_reach_every_partition(level: Any, kernels: set[str], tm
     assert {node.op_type for node in onnx.load(written).graph.node} == kernels
 
 
+def test_a_session_tells_of_the_options_it_gave_itself() -> None:
+    with hetpart.Session(placed(ARITHMETIC, ()).bundle(), threads=3, optimize=False) as session:
+        told = session.get_session_options()
+    assert told.intra_op_num_threads == 3
+    assert told.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [({"mode": "nativ"}, "'native'"), ({"verify": "all"}, "'full'"), ({"threads": -1}, "from 0")]
+)
+def test_options_without_a_meaning_are_refused(option: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        hetpart.Session(placed(ARITHMETIC, ()).bundle(), **option)
+
+
 def test_options_that_name_providers_are_refused() -> None:
     options = onnxruntime.SessionOptions()
     options.add_provider("CPUExecutionProvider", {})
@@ -406,6 +421,7 @@ def test_nothing_is_left_of_a_closed_session(accelerated: tuple[str, ...]) -> No
     threads = active_count()
     session = cut(ARITHMETIC, accelerated, overlap=True)
     _later(session, None, FEED)
+    binding = session.io_binding()
     inner = [weakref.ref(one) for one in session._sessions]
     session.close()
     gc.collect()
@@ -415,7 +431,9 @@ def test_nothing_is_left_of_a_closed_session(accelerated: tuple[str, ...]) -> No
         lambda: session.run(None, FEED),
         lambda: session.run_async(None, FEED, print),
         lambda: session.run_with_ort_values(None, {n: OrtValue.ortvalue_from_numpy(a) for n, a in FEED.items()}),
+        lambda: session.run_with_iobinding(binding),
         session.io_binding,
+        session.end_profiling,
     ]
     for call in calls:
         with pytest.raises(ExecutionError, match="closed"):
