@@ -6,7 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -300,6 +302,17 @@ def test_a_bad_plan_is_found_bad(placement: str, rule: str, zoo_model: Callable[
         zoo_model("bert-tiny"), plan=planned.plan, hardware="l4+epyc", shape="batch=1,seq=16", select=rule
     )
     assert {finding.rule for finding in found} == {rule}
+
+
+@pytest.mark.parametrize(("price", "gap", "found"), [(0.0, 0.0, 0), (0.0, 0.5, 1), (1e-9, 0.0, 1)])
+def test_copies_that_pay_are_none_that_go_back_and_forth(
+    price: float, gap: float, found: int, zoo_model: Callable[[str], Path]
+) -> None:
+    """Neither more memory nor another placement would spare them."""
+    where: dict[str, Any] = {"hardware": "l4+epyc", "shape": {"batch": 1, "seq": 16}}
+    plan = hetpart.partition(zoo_model("bert-tiny"), budget="1GB", placement="random:3", **where).plan
+    told = replace(plan, certificate=replace(plan.certificate, price=price, gap=gap))
+    assert len(hetpart.lint(zoo_model("bert-tiny"), plan=told, select="ping-pong-copy", **where)) == found
 
 
 @pytest.mark.parametrize("rule", ["baseline-better", "cpu-island", "peak-from-one-value"])
