@@ -135,6 +135,10 @@ def _folder(path: Path, real: Path, proto: onnx.ModelProto) -> Path:
     return real.parent if places == {True} else path.parent
 
 
+_TOO_DEEP = "MaxDepth"
+"""Of what protobuf says where messages lie deeper inside messages than it reads."""
+
+
 def _no_model(path: Path, error: Exception) -> InvalidModelError:
     """What the file is instead: the beginning of a model, or of something else."""
     size = path.stat().st_size
@@ -145,6 +149,11 @@ def _no_model(path: Path, error: Exception) -> InvalidModelError:
         return InvalidModelError(
             f"{path} is cut short: it ends after {size:,} bytes, and at least {error.missing:,} more belong to it",
             hint="download or export it again",
+        )
+    if kind is None and _TOO_DEEP in str(error):
+        return InvalidModelError(
+            f"{path} of {size:,} bytes nests messages deeper than protobuf reads, 100 at most: bodies inside bodies",
+            hint="export it with fewer branches and loops inside one another, some 30 at most",
         )
     problem = f"it is {kind}" if kind else error if isinstance(error, WireError) else "it holds no ModelProto"
     return InvalidModelError(
