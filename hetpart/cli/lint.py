@@ -146,8 +146,8 @@ def _refuse_absent(problems: Sequence[UnknownDimensionError | None]) -> None:
     for problem in problems:
         absent &= problem.dimensions if problem else set()
     if absent:
-        listed = ", ".join(map(repr, sorted(absent)))
-        raise InvalidOptionError(f"{listed} is no dimension of any model given", hint=first.hint)
+        listed = " or ".join(map(repr, sorted(absent)))
+        raise InvalidOptionError(f"no model given has a dimension {listed}", hint=first.hint)
 
 
 def _refuse(unreadable: Sequence[Finding]) -> None:
