@@ -89,13 +89,13 @@ class Samples:
         """
         states = self._readings() if single is None else self._scaled(single)
         streamed, cool, warm, far = states.streamed, states.cool, states.warm, states.far
-        tables = _whole_tables(cool, single and single._readings().cool, self.threads) | {
+        tables = _whole_tables(cool, self.threads) | {
             STREAMED: streamed.table("gemm"),
             FAR_LOOKUPS: far.table(GATHER_SHARED),
         }
         return KernelRates(
             tables=tables,
-            warm_tables=_whole_tables(warm, single and single._readings().warm, self.threads),
+            warm_tables=_whole_tables(warm, self.threads),
             weights_table=warm.keeping(),
             session_seconds=cool.session,
             hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
@@ -168,10 +168,10 @@ def _gained(cool: Readings, warm: Readings, warm_alone: Readings) -> dict[Key, d
     }
 
 
-def _whole_tables(readings: Readings, alone: Readings | None, threads: int) -> dict[str, RateTable]:
+def _whole_tables(readings: Readings, threads: int) -> dict[str, RateTable]:
     """Of all families of one state. Groups of a convolution run side by side, each on one thread of those."""
     tables = readings.tables()
-    single = tables if alone is None else alone.tables()
+    single = readings.whole or tables
     grouped = {name: single[whole].times(1 / threads) for name, whole in GROUPED.items()}
     return tables | grouped | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
 

@@ -349,3 +349,10 @@ def test_models_that_break_a_rule_exit_with_one() -> None:
     assert isinstance(proto, onnx.ModelProto)
     onnx.save(proto, "twice.onnx")
     assert run("m.onnx", "twice.onnx", "--select", "HPG009").exit_code == 1
+
+
+def test_a_plan_that_tells_no_options_is_held_against_the_rules(zoo_model: Callable[[str], Path]) -> None:
+    where: dict[str, Any] = {"hardware": "l4+epyc", "shape": {"batch": 1, "seq": 16}}
+    plan = hetpart.partition(zoo_model("bert-tiny"), budget="1GB", placement="random:3", **where).plan
+    bare = replace(plan, options={}, certificate=replace(plan.certificate, price=0.0, gap=0.0))
+    assert hetpart.lint(zoo_model("bert-tiny"), plan=bare, select="ping-pong-copy", **where) == []

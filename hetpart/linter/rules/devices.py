@@ -117,7 +117,7 @@ def ping_pong_copy(subject: Subject) -> Iterator[Mark]:
 def _pays(plan: Plan) -> bool:
     """Whether the copies are worth what they take: more memory or fewer constraints would not spare them."""
     found = plan.certificate
-    return not found.price and not plan.options["pin"] and found.gap <= NOTICED
+    return not found.price and not plan.options.get("pin") and found.gap <= NOTICED
 
 
 @rule(
