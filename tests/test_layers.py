@@ -27,6 +27,7 @@ LAYERS = (
     ("compiler", "terminal"),
     ("whatif", "dynamo"),
     ("calibration",),
+    ("training",),
     ("cli",),
     ("__main__",),
 )

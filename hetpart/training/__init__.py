@@ -1,0 +1,1 @@
+"""A training step as a graph: its optimizers, embeddings, state and checkpoints."""

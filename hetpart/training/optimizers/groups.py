@@ -1,0 +1,101 @@
+"""Which optimizer, with which rate and decay and on which device, updates which parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, cast
+
+from torch import Tensor
+
+from hetpart.errors import InvalidOptionError
+from hetpart.training.optimizers.protocol import Optimizer, RowOptimizer
+
+Filter: TypeAlias = str | tuple[str, ...] | Callable[[str, Tensor], bool]
+"""Patterns of names as the shell has them (``*.bias``), or a function of name and parameter."""
+Target: TypeAlias = Literal["auto", "cpu", "cuda"]
+AnyOptimizer: TypeAlias = Optimizer | RowOptimizer
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters that ``match`` and what is particular to them; what is None is the default optimizer's."""
+
+    match: Filter
+    optimizer: AnyOptimizer | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    target: Target = "auto"
+    """Where the updates run; ``auto`` leaves that to the placement."""
+
+    def holds(self, name: str, parameter: Tensor) -> bool:
+        if callable(self.match):
+            return self.match(name, parameter)
+        patterns = (self.match,) if isinstance(self.match, str) else self.match
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    def choose(self, default: AnyOptimizer) -> AnyOptimizer:
+        """The optimizer of the group.
+
+        Raises:
+            InvalidOptionError: it has no field that the group sets.
+        """
+        optimizer = self.optimizer or default
+        fields = {"lr": self.lr, "weight_decay": self.weight_decay}
+        changed = {name: number for name, number in fields.items() if number is not None}
+        missing = [name for name in changed if not hasattr(optimizer, name)]
+        if missing:
+            raise InvalidOptionError(
+                f"group {self.match!r} sets {missing[0]}, which {type(optimizer).__name__} does not have",
+                hint=f"leave {missing[0]} out, or give the group another optimizer",
+            )
+        return cast("AnyOptimizer", replace(cast("Any", optimizer), **changed)) if changed else optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A parameter is of the first group that holds it, else of the default."""
+
+    default: AnyOptimizer
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What updates one parameter."""
+
+    optimizer: AnyOptimizer
+    target: Target = "auto"
+    group: int | None = None
+    """Index in ``Groups.groups``; None for the default."""
+
+
+def assign(optimizer: AnyOptimizer | Groups, parameters: Mapping[str, Tensor]) -> dict[str, Assignment]:
+    """One assignment per parameter, in the order of ``parameters``.
+
+    Raises:
+        InvalidOptionError: a group holds no parameter, or sets what its optimizer does not have.
+    """
+    rules = optimizer if isinstance(optimizer, Groups) else Groups(optimizer)
+    chosen = {name: _assignment(rules, name, parameter) for name, parameter in parameters.items()}
+    used = {assignment.group for assignment in chosen.values()}
+    for index, group in enumerate(rules.groups):
+        if index not in used:
+            raise InvalidOptionError(
+                f"group {index} ({group.match!r}) holds none of the {len(parameters)} parameters",
+                hint=f"the first group that matches takes a parameter; they are named {_some(list(parameters))}",
+            )
+    return chosen
+
+
+def _assignment(rules: Groups, name: str, parameter: Tensor) -> Assignment:
+    for index, group in enumerate(rules.groups):
+        if group.holds(name, parameter):
+            return Assignment(group.choose(rules.default), group.target, index)
+    return Assignment(rules.default)
+
+
+def _some(names: list[str], shown: int = 5) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
