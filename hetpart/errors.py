@@ -71,3 +71,7 @@ class InfeasibleError(HetpartError):
     def __init__(self, message: str, *, required_bytes: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.required_bytes = required_bytes
+
+
+class HetpartWarning(UserWarning):
+    """Something that was asked for has no effect, and nothing is wrong with the rest."""

@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind
 from hetpart.dynamo.halves import laid_out
 from hetpart.dynamo.plans import Planner
 from hetpart.dynamo.sets import WeightSets
+from hetpart.frontend.pins import pinned_weights, pinned_without_weights
 from hetpart.pytorch.call import owned, shared, tensor_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CompiledGraph:
         self._halves, self._traced, self._running = halves, traced, options.running
         self._inputs = _inputs(exported.program)
         self._axes = _open_axes(exported)
-        self._sets = WeightSets(Planner(exported, options, ledger), ledger, self._opened)
+        self._sets = WeightSets(Planner(exported, options, ledger), ledger, self._opened, self._pinned)
 
     def __call__(self, args: list[Any]) -> Any:
         """The graph's results for ``args``, its arguments."""
@@ -56,6 +57,9 @@ class CompiledGraph:
         made = _made(self._sets.of(weights).session(weights, sizes), given)
         tensors = [laid_out(*pair) for pair in zip(made, self._halves.made, strict=True)]
         return self._halves.tail(*(args[place] for place in self._halves.kept), *tensors)
+
+    def _pinned(self, weights: Sequence[torch.Tensor]) -> dict[str, str]:
+        return pinned_without_weights(self._traced.modules) | pinned_weights(self._traced.names, weights)
 
     def _opened(self, planned: PartitionedModel, weights: Sequence[torch.Tensor]) -> Session:
         held = {**dict(zip(self._traced.names, weights, strict=True)), **self._traced.constants}

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from hetpart.dynamo.patterns import Patterns
 
 if TYPE_CHECKING:
     from hetpart.plan.model import Plan
@@ -15,10 +18,12 @@ _SAID_BY_BUDGET = ("budget", "host_budget", "headroom")
 
 
 class Ledger:
-    """Bytes of every budget that plans in use take: those of one ``options`` of ``torch.compile`` share its budget."""
+    """What the graphs of one ``options`` of ``torch.compile`` share: the bytes of its budgets, and its patterns."""
 
-    def __init__(self, options: object = None) -> None:
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self._options = options  # held, so that no other object is known by its id
+        self.patterns = Patterns()
+        weakref.finalize(self, self.patterns.tell)
         self._budgets: dict[str, int] = {}
         self._taken: Counter[str] = Counter()
         self._turn = RLock()  # what dies while it is held leaves it
@@ -46,9 +51,13 @@ class Ledger:
             self._taken += Counter()  # what is zero is none
 
 
-_ledgers: dict[int, Ledger] = {}
+_ledgers: WeakValueDictionary[int, Ledger] = WeakValueDictionary()
+"""By the identity of ``options``, which a ledger holds. One that no compiled graph uses has nothing to remember."""
 
 
-def ledger_of(options: object) -> Ledger:
+def ledger_of(options: Mapping[str, Any] | None) -> Ledger:
     """The ledger of the ``options`` object of a call of ``torch.compile``."""
-    return _ledgers.setdefault(id(options), Ledger(options))
+    found = _ledgers.get(id(options))
+    if found is None:
+        found = _ledgers[id(options)] = Ledger(options)
+    return found

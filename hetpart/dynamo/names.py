@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 
 _PARTS = re.compile(r"\['([^']*)'\]|\[(\d+)\]|(\w+)")
-_NOT_THE_USERS = frozenset({"L", "G", "self", "_modules", "_parameters", "_buffers"})
-"""Frames, what a module calls itself, and where it keeps what it owns."""
+_FRAMES = ("L", "G")
+_ITSELF = ("self", "fn")
+"""What a module calls itself, and what PyTorch calls one whose own code it leaves out."""
+_TABLES = frozenset({"_modules", "_parameters", "_buffers"})
+"""Where a module keeps what it owns."""
 
 
 def dotted(source: str) -> str:
     """``encoder.fc1.weight`` for ``L['self']._modules['encoder']._modules['fc1']._parameters['weight']``."""
-    parts = ("".join(found) for found in _PARTS.findall(source))
-    return ".".join(part for part in parts if part not in _NOT_THE_USERS)
+    parts = ["".join(found) for found in _PARTS.findall(source)]
+    for own in (_FRAMES, _ITSELF):
+        parts = parts[1:] if parts and parts[0] in own else parts
+    return ".".join(part for part in parts if part not in _TABLES)

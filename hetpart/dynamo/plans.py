@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hetpart.compiler import partition
-from hetpart.config import parse_pins
 from hetpart.errors import InfeasibleError
-from hetpart.partitioner.pins import matches
+from hetpart.frontend.exported import pinned_as
 from hetpart.pricing import load
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _KEPT = ("hardware", "threads", "overlap", "stream")
 """Options that do not speak of where ops are."""
+_WITH_PATTERNS = ("pin", "colocate")
 _OPEN = "?"
 
 
@@ -40,24 +41,27 @@ class Planner:
         """Sizes that differ from call to call, by name, as they were in the trace."""
         return self._exported.loaded.sizes
 
-    def solved(self, sizes: Mapping[str, int]) -> PartitionedModel:
+    def solved(self, sizes: Mapping[str, int], pinned: dict[str, str]) -> PartitionedModel:
         """The plan for calls of ``sizes``, within what is left of the budget.
+
+        Args:
+            sizes: By name.
+            pinned: By path, the devices of modules that ``hetpart.pin`` marks.
 
         Raises:
             InfeasibleError: nothing fits.
         """
-        planning = self._ledger.left(self._options.planning)
-        if "pin" in planning:
-            planning["pin"] = self._pins_of_this_graph(planning["pin"])
-        planned = partition(self._exported, shape=sizes, **planning)
+        planning, notes = self._ledger.left(self._options.planning), ()
+        if not planning.keys().isdisjoint(_WITH_PATTERNS):
+            planning, notes = self._ledger.patterns.divided(planning, load(self._exported))
+        planned = partition(self._noted(pinned, notes), shape=sizes, **planning)
         if self._options.on_plan is not None:
             self._options.on_plan(planned)
         return planned
 
-    def _pins_of_this_graph(self, pins: Any) -> list[str]:
-        """Those that match an op: others may be of other graphs of the model."""
-        ops = load(self._exported).ops
-        return [pin.text for pin in parse_pins(pins) if any(matches(pin, op) for op in ops)]
+    def _noted(self, pinned: dict[str, str], notes: tuple[str, ...]) -> ExportedModel:
+        marked = pinned_as(self._exported, pinned)
+        return replace(marked, loaded=replace(marked.loaded, notes=(*marked.loaded.notes, *notes)))
 
     def at(self, planned: PartitionedModel, sizes: Mapping[str, int]) -> PartitionedModel | None:
         """The same placement for calls of ``sizes``; ``None`` where it does not fit the budget then."""

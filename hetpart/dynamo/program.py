@@ -46,6 +46,8 @@ class GraphProgram:
     """Of its weights."""
     constants: Mapping[str, torch.Tensor]
     """By name: what the code itself holds."""
+    modules: Mapping[str, int]
+    """By path, the identity of the module that Dynamo found there."""
 
 
 def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int]) -> GraphProgram:
@@ -58,6 +60,7 @@ def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int
     """
     graph, constants = head.graph, _lifted(head)
     _read_sizes_of_tensors(graph)
+    modules = _modules(graph)
     for node in graph.nodes:
         _settle_origin(node)
     arguments = list(enumerate(_arguments(graph, constants)))
@@ -76,9 +79,8 @@ def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int
     calls = _calls([node.name for _, node in used if node not in held], len(signature.output_specs))
     state = {name: node.meta["val"] for node, name in held.items()}
     program = torch.export.ExportedProgram(head, graph, signature, state, {}, calls, constants=dict(constants))
-    return GraphProgram(
-        program, fed, [place for place, node in used if node in held], list(held.values()), dict(constants)
-    )
+    weighted = [place for place, node in used if node in held]
+    return GraphProgram(program, fed, weighted, list(held.values()), dict(constants), modules)
 
 
 def _returned(graph: Graph) -> list[str]:
@@ -126,6 +128,13 @@ def _read_sizes_of_tensors(graph: Graph) -> None:
 
 def _sizes(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(tensor.shape)
+
+
+def _modules(graph: Graph) -> dict[str, int]:
+    """Dynamo's notes have the identity of a module, and behind an ``@`` which call of it this is."""
+    stacks = [node.meta.get("nn_module_stack") or {} for node in graph.nodes]
+    found = {(dotted(path), str(key).partition("@")[0]) for stack in stacks for key, (path, _) in stack.items()}
+    return {path: int(key) for path, key in sorted(found) if key.isdigit()}
 
 
 def _settle_origin(node: Node) -> None:

@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
 Open = Callable[["PartitionedModel", Sequence[torch.Tensor]], "Session"]
 """Opens the session of a plan over weights."""
+PinnedPaths = Callable[[Sequence[torch.Tensor]], dict[str, str]]
+"""Which modules of the graph are pinned where, of those that weights are of."""
 
 
 class WeightSet:
     """A plan, and its session over the weights of one module."""
 
-    def __init__(self, planner: Planner, ledger: Ledger, opened: Open) -> None:
-        self._planner, self._ledger, self._open = planner, ledger, opened
+    def __init__(self, planner: Planner, ledger: Ledger, opened: Open, pinned: dict[str, str]) -> None:
+        self._planner, self._ledger, self._open, self._pinned = planner, ledger, opened, pinned
         self._sizes = dict(planner.sizes)
-        self._settle(planner.solved(self._sizes))
+        self._settle(planner.solved(self._sizes, pinned))
         self._session: Session | None = None
         self._stamps: Stamps | None = None
 
@@ -44,6 +46,7 @@ class WeightSet:
 
     def session(self, weights: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Session:
         """The session for a call of ``sizes``, opened again where the weights were changed since."""
+        self._ledger.patterns.called(weighted=bool(weights), again=self._session is not None)
         if any(size > self._sizes[name] for name, size in sizes.items()):
             self._grow(sizes)
         if self._session is None or self._stamps is None or not self._stamps.hold(weights):
@@ -68,10 +71,10 @@ class WeightSet:
             return
         self._close()
         try:
-            self._settle(self._planner.solved(larger))
+            self._settle(self._planner.solved(larger, self._pinned))
         except InfeasibleError:
             self._sizes = {name: max(size, self._sizes[name]) for name, size in sizes.items()}
-            self._settle(self._planner.solved(self._sizes))
+            self._settle(self._planner.solved(self._sizes, self._pinned))
 
 
 def _power_of_two(size: int, planned: int) -> int:
@@ -81,8 +84,8 @@ def _power_of_two(size: int, planned: int) -> int:
 class WeightSets:
     """Every set that is in use, by the tensors in it. A set goes when one of its tensors does."""
 
-    def __init__(self, planner: Planner, ledger: Ledger, opened: Open) -> None:
-        self._made_of = planner, ledger, opened
+    def __init__(self, planner: Planner, ledger: Ledger, opened: Open, pinned: PinnedPaths) -> None:
+        self._made_of, self._pinned = (planner, ledger, opened), pinned
         self._sets: dict[tuple[int, ...], WeightSet] = {}
         self._turn = RLock()
 
@@ -96,7 +99,7 @@ class WeightSets:
         return found
 
     def _new(self, key: tuple[int, ...], weights: Sequence[torch.Tensor]) -> WeightSet:
-        made = self._sets[key] = WeightSet(*self._made_of)
+        made = self._sets[key] = WeightSet(*self._made_of, self._pinned(weights))
         for weight in weights:
             weakref.finalize(weight, self._sets.pop, key, None)
         return made

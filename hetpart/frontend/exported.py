@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import chain
 
+import onnx
 import onnx_ir as ir
 
 from hetpart.frontend.capture import Captured, captured
@@ -17,10 +18,8 @@ from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
 from hetpart.frontend.weights import HeldWeights, settle_weights
 from hetpart.graph.load import LoadedModel
-from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_from
-
-if TYPE_CHECKING:
-    import onnx
+from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_from, scope_of
+from hetpart.graph.walk import all_nodes
 
 NO_EXAMPLE = Example()
 _UNREAD = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.input_names")
@@ -53,6 +52,19 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     found = replace(found, notes=(*found.notes, *done.notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held)
+
+
+def pinned_as(exported: ExportedModel, pinned: dict[str, str]) -> ExportedModel:
+    """``exported`` with the modules at the paths in ``pinned`` on their devices; pins in their code stay."""
+    if not pinned:
+        return exported
+    proto = onnx.ModelProto()
+    proto.CopyFrom(exported.loaded.proto)
+    for node in chain(all_nodes(proto.graph.node), *(function.node for function in proto.functions)):
+        device = device_of(None, scope_of(node), pinned)
+        if device and all(entry.key != PIN for entry in node.metadata_props):
+            node.metadata_props.add(key=PIN, value=device)
+    return replace(exported, loaded=replace(exported.loaded, proto=proto))
 
 
 def _loaded(

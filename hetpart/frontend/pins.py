@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator, ExitStack
+import sys
+from contextlib import ExitStack
+from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 from weakref import WeakKeyDictionary
@@ -12,7 +14,7 @@ from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.frontend.example import is_pytorch, require_pytorch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import torch
 
@@ -42,7 +44,7 @@ def pin(target: torch.nn.Module | str, device: str | None = None) -> PinnedModul
         InvalidOptionError: ``device`` is none, or ``target`` neither a module nor a device.
     """
     if isinstance(target, str) and device is None:
-        return PinnedCode(_device(target))
+        return _annotated(_device(target)) if _is_compiled() else PinnedCode(_device(target))
     if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
         raise InvalidOptionError(f"pin cannot be given {target!r}, {device!r}", hint=_HINT)
     return PinnedModule(target, _device(device))
@@ -77,7 +79,12 @@ class PinnedModule:
         self.remove()
 
 
-class PinnedCode(ContextDecorator):
+def _is_compiled() -> bool:
+    """Whether Dynamo reads this as code that it compiles: PyTorch's own note is what it knows."""
+    return "torch" in sys.modules and sys.modules["torch"].compiler.is_dynamo_compiling()
+
+
+class PinnedCode:
     """A pin on the ops that code makes while it is exported; otherwise it changes nothing."""
 
     def __init__(self, device: str) -> None:
@@ -88,9 +95,16 @@ class PinnedCode(ContextDecorator):
         """``func`` with the pin around every call; of a module's class, around its ``forward``."""
         if isinstance(func, type):
             owner = cast("Any", func)
-            owner.forward = super().__call__(owner.forward)
+            owner.forward = self(owner.forward)
             return owner
-        return super().__call__(func)
+        device = self.device
+
+        @wraps(func)
+        def pinned(*args: Any, **kwargs: Any) -> Any:
+            with _annotated(device):
+                return func(*args, **kwargs)
+
+        return pinned
 
     def __enter__(self) -> Self:
         stack = ExitStack()
@@ -116,6 +130,29 @@ def _annotated(device: str) -> Any:
             hint="pip install --upgrade torch, or pin the module: hetpart.pin(model.fc1, 'cpu')",
         )
     return annotate({CUSTOM_KEY: device})
+
+
+def pinned_weights(names: Sequence[str], weights: Sequence[torch.Tensor]) -> dict[str, str]:
+    """The same of pinned modules that own some of ``weights``, which are called ``names``: by those they are known."""
+    found: dict[str, str] = {}
+    for module, device in _pinned.items():
+        own = {id(tensor): name for name, tensor in _tensors(module)}
+        for name, weight in zip(names, weights, strict=True):
+            inside = f".{own.get(id(weight), name)}"
+            if id(weight) in own and f".{name}".endswith(inside):
+                found[name.removesuffix(inside[1:]).removesuffix(".")] = device
+    return found
+
+
+def pinned_without_weights(modules: Mapping[str, int]) -> dict[str, str]:
+    """The same of pinned modules without parameters, by the identities of the ``modules`` that lie at paths."""
+    devices = {id(module): device for module, device in _pinned.items() if next(module.parameters(), None) is None}
+    return {path: devices[module] for path, module in modules.items() if module in devices}
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
 
 
 def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ _SUGGESTIONS = 5
 
 def matches(pin: Pin | OpPattern, op: Op) -> bool:
     """Whether ``pin`` speaks of ``op``: its pattern is one of the op's names, or a glob that matches one."""
-    return any(name == pin.pattern or fnmatchcase(name, pin.pattern) for name in _names(pin.kind, op))
+    return any(name == pin.pattern or fnmatchcase(name, pin.pattern) for name in names_of(pin.kind, op))
 
 
 def resolve_pins(pins: Iterable[Pin], graph: Graph, machine: Machine) -> dict[int, str]:
@@ -47,11 +47,13 @@ def matched(pin: Pin | OpPattern, graph: Graph, what: str) -> Sequence[Op]:
     """
     found = [op for op in graph.ops if matches(pin, op)]
     if not found:
-        raise UnmatchedPatternError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=_hint(pin, graph))
+        hint = hint_of(pin, {name for op in graph.ops for name in names_of(pin.kind, op)})
+        raise UnmatchedPatternError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=hint)
     return found
 
 
-def _names(kind: PinKind, op: Op) -> Iterator[str]:
+def names_of(kind: PinKind, op: Op) -> Iterator[str]:
+    """What a pattern of ``kind`` may call ``op``."""
     own = [(op.op_type, op.name)] + ([(op.origin.op_type, op.origin.name)] if op.origin else [])
     if kind is not PinKind.NODE:
         yield from (op_type for op_type, _ in own)
@@ -65,8 +67,9 @@ def _names(kind: PinKind, op: Op) -> Iterator[str]:
         yield from (f"{op.scope}.{op_type}" for op_type, _ in own)
 
 
-def _hint(pin: Pin | OpPattern, graph: Graph) -> str:
-    known = sorted({name for op in graph.ops for name in _names(pin.kind, op)})
+def hint_of(pin: Pin | OpPattern, names: Iterable[str]) -> str:
+    """What a pattern that matches nothing may mean, of the ``names`` that there are."""
+    known = sorted(names)
     close = get_close_matches(pin.pattern.strip("*"), known, n=_SUGGESTIONS, cutoff=0.4)
     if close:
         return f"did you mean {', '.join(map(repr, close))}?"

@@ -220,6 +220,29 @@ def test_reports_and_pins_speak_the_users_names() -> None:
     assert "fc1" in planned.report()
 
 
+class Adversarial(nn.Module):
+    """Modules whose names are what Dynamo calls frames and modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.G, self.fn = MLP(), MLP()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fn(self.G(x))
+
+
+def test_a_module_has_the_name_that_the_user_gave() -> None:
+    plans: list[public.PartitionedModel] = []
+    x = torch.ones(2, 64)
+    with torch.no_grad():
+        compiled(Adversarial().eval(), on_plan=plans.append)(x)
+        compiled(nn.Linear(64, 4), on_plan=plans.append)(x)
+    first, second = ({residency.weight for residency in planned.plan.residencies} for planned in plans)
+    assert first >= {"G.fc1.bias", "fn.fc1.bias"}
+    assert "bias" in second
+    assert {decision.scope for decision in plans[0].plan.decisions} >= {"G.fc1", "fn.fc1"}
+
+
 def test_tensors_are_shared_in_and_out() -> None:
     """What comes in is read where it lies: a result of it is right after it was changed there."""
     x = torch.zeros(2, 64)
