@@ -1,0 +1,83 @@
+"""Tensors in files that are mapped into memory: larger than it, and shared by every process that opens them."""
+
+# pyright: reportUnknownMemberType=false
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.training.embedding.table import Table
+from hetpart.training.optimizers import RowOptimizer
+from hetpart.training.optimizers.blocks import flat_blocks
+
+
+def mapped(path: Path, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
+    """The file's content as a contiguous tensor; what is written to it is in the file.
+
+    A file that is not there is made of ``fill``; zeros take no room on a disk that knows sparse files.
+
+    Raises:
+        InvalidOptionError: a file is there whose size is another.
+        HetpartError: the file cannot be made or opened.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    try:
+        fresh = _make(path, nbytes)
+        raw = np.memmap(path, np.uint8, "r+", shape=(nbytes,))
+    except OSError as error:
+        raise HetpartError(f"{path}: {error.strerror}", hint="a mapped table needs a folder to write to") from error
+    tensor = torch.from_numpy(raw).view(dtype).view(shape)
+    if fresh and fill:
+        tensor.fill_(fill)
+    return tensor
+
+
+def _make(path: Path, nbytes: int) -> bool:
+    if path.exists():
+        if path.stat().st_size != nbytes:
+            raise InvalidOptionError(
+                f"{path} holds {path.stat().st_size} bytes, where {nbytes} are asked for",
+                hint="remove it, or give the shape and dtype that it was made with",
+            )
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.truncate(nbytes)
+    return True
+
+
+def flush(path: Path) -> None:
+    """Have the disk hold what was written to the mapped file: the kernel writes back a file's pages, mapped or not."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def mapped_table(path: Path, shape: tuple[int, int], optimizer: RowOptimizer, *, std: float, seed: int) -> Table:
+    """A table whose weights are the file ``path``, and whose state are files beside it: ``<path>.<state>``.
+
+    New weights are normal with deviation ``std``; ``std`` 0 leaves a sparse file.
+    """
+    fresh = not path.exists()
+    weight = mapped(path, shape)
+    if fresh and std:
+        fill_normal_(weight, std, seed)
+    names = optimizer.state_names
+    return Table(
+        weight,
+        optimizer,
+        {name: mapped(Path(f"{path}.{name}"), shape, fill=optimizer.initial(name)) for name in names},
+    )
+
+
+def fill_normal_(tensor: Tensor, std: float, seed: int) -> Tensor:
+    """Seeded normal numbers, block by block: a file larger than memory is written once, from front to end."""
+    generator = torch.Generator().manual_seed(seed)
+    for (block,) in flat_blocks(tensor):
+        block.normal_(0.0, std, generator=generator)
+    return tensor
