@@ -45,6 +45,10 @@ class InvalidBundleError(HetpartError):
     """A bundle or plan file cannot be opened, or no longer matches its weights."""
 
 
+class InvalidCheckpointError(HetpartError):
+    """A checkpoint is not there, cannot be read, or is not of this model and optimizer."""
+
+
 class InvalidFeedError(HetpartError, ValueError):
     """A feed's name, shape or dtype is not what the plan was made for. ONNX Runtime raises ``ValueError`` for some."""
 

@@ -1,0 +1,75 @@
+"""Where checkpoints lie in a folder, and which of them are whole.
+
+``step-00000050/part-00001-of-00002.safetensors``: a checkpoint is whole when all its parts are there, and gets its
+name only then. Until then it is ``step-00000050.incomplete``; one about to be replaced is ``step-00000050.replaced``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from hetpart.errors import InvalidOptionError
+
+INCOMPLETE, REPLACED = ".incomplete", ".replaced"
+_FOLDER = re.compile(r"step-(\d{8,})(\.replaced)?")
+_PART = re.compile(r"part-(\d{5})-of-(\d{5})\.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a checkpoint, counted from 1."""
+
+    index: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= self.count:
+            raise InvalidOptionError(f"part {self.index} of {self.count} is none", hint="parts are counted from 1")
+
+    @property
+    def file_name(self) -> str:
+        return f"part-{self.index:05d}-of-{self.count:05d}.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A whole checkpoint on disk."""
+
+    step: int
+    folder: Path
+    files: tuple[Path, ...]
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Orders checkpoints by when they were written, in nanoseconds, then by step."""
+        return max(file.stat().st_mtime_ns for file in self.files), self.step
+
+
+def step_folder(folder: Path, step: int) -> Path:
+    """Where the checkpoint of ``step`` lies once it is whole."""
+    return folder / f"step-{step:08d}"
+
+
+def parts_in(folder: Path) -> dict[Part, Path]:
+    """The parts that lie in one checkpoint's folder."""
+    matches = ((_PART.fullmatch(file.name), file) for file in sorted(folder.iterdir()))
+    return {Part(int(match[1]), int(match[2])): file for match, file in matches if match}
+
+
+def is_whole(parts: dict[Part, Path]) -> bool:
+    """Whether these are all the parts of one checkpoint."""
+    counts = {part.count for part in parts}
+    return len(counts) == 1 and len(parts) == counts.pop()
+
+
+def stored(folder: Path) -> list[Stored]:
+    """Every whole checkpoint in ``folder``, the one written last at the end."""
+    found: dict[int, Stored] = {}
+    for home in sorted(folder.glob("step-*"), reverse=True):  # a checkpoint comes after what it is about to replace
+        match = _FOLDER.fullmatch(home.name)
+        parts = parts_in(home) if match and home.is_dir() else {}
+        if match and is_whole(parts):
+            found[int(match[1])] = Stored(int(match[1]), home, tuple(parts.values()))
+    return sorted(found.values(), key=lambda one: one.written)

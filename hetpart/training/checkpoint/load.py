@@ -1,0 +1,135 @@
+"""Reading checkpoints: tensor by tensor, into tensors that are there, or as a plain ``state_dict``."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from hetpart.errors import InvalidCheckpointError
+from hetpart.training.checkpoint.layout import Part, Stored, stored
+from hetpart.training.checkpoint.save import ALIASES, METADATA, save
+
+STATE = "optimizer/"
+"""Names of optimizer state begin with it: ``optimizer/exp_avg/encoder.weight``. Others are the module's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A whole checkpoint. Tensors are read when they are asked for."""
+
+    step: int
+    metadata: dict[str, Any]
+    files: Mapping[str, Path]
+    """The file of each name."""
+    aliases: Mapping[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return sorted({*self.files, *self.aliases})
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor on the host, read through a mapping of the file.
+
+        Raises:
+            InvalidCheckpointError: there is none of this name.
+        """
+        own = self.aliases.get(name, name)
+        if own not in self.files:
+            raise InvalidCheckpointError(
+                f"the checkpoint of step {self.step} has no tensor {name!r}", hint=f"it has {self.names[:8]}"
+            )
+        with safe_open(self.files[own], "pt") as opened:
+            return opened.get_tensor(own)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a plain PyTorch model loads: every tensor but the optimizer's state."""
+        return {name: self.tensor(name) for name in self.names if not name.startswith(STATE)}
+
+    @torch.no_grad()
+    def read_into(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copy every tensor of the checkpoint into the one of its name, wherever that lies.
+
+        Raises:
+            InvalidCheckpointError: names, shapes or dtypes differ. Nothing has been copied then.
+        """
+        self._require_names(tensors)
+        with ExitStack() as stack:
+            opened = {file: stack.enter_context(safe_open(file, "pt")) for file in set(self.files.values())}
+            own = {name: self.aliases.get(name, name) for name in tensors}
+            found = {name: opened[self.files[own[name]]].get_tensor(own[name]) for name in tensors}  # mapped, not read
+            for name, tensor in tensors.items():
+                _require_same(f"{name}, step {self.step}", found[name], tensor)
+            for name, tensor in tensors.items():
+                tensor.copy_(found[name])
+
+    def _require_names(self, tensors: Mapping[str, Tensor]) -> None:
+        missing, surplus = sorted(set(tensors) - set(self.names)), sorted(set(self.names) - set(tensors))
+        if missing or surplus:
+            raise InvalidCheckpointError(
+                f"the checkpoint of step {self.step} lacks {len(missing)} names {missing[:4]} and has {len(surplus)} "
+                f"that are not wanted {surplus[:4]}",
+                hint=_SAME,
+            )
+
+
+_SAME = "load it into the model and optimizer that it was saved from"
+
+
+def _require_same(name: str, found: Tensor, tensor: Tensor) -> None:
+    if (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+        raise InvalidCheckpointError(
+            f"{name}: {found.dtype} {list(found.shape)} in the checkpoint, {tensor.dtype} {list(tensor.shape)} here",
+            hint=_SAME,
+        )
+
+
+def load(folder: Path | str, step: int | None = None) -> Checkpoint:
+    """The checkpoint of ``step`` in ``folder``, or the one that was written last.
+
+    Raises:
+        InvalidCheckpointError: there is no whole one, or a file of it cannot be read.
+    """
+    whole = stored(Path(folder))
+    chosen = [one for one in whole if step in (None, one.step)]
+    if not chosen:
+        steps = sorted(one.step for one in whole)
+        wanted = "a whole checkpoint" if step is None else f"a whole checkpoint of step {step}"
+        raise InvalidCheckpointError(f"{folder} does not hold {wanted}", hint=f"whole ones are of steps {steps}")
+    return _open(chosen[-1])
+
+
+def _open(one: Stored) -> Checkpoint:
+    files: dict[str, Path] = {}
+    aliases: dict[str, str] = {}
+    metadata: dict[str, Any] = {}
+    for file in one.files:
+        try:
+            with safe_open(file, "pt") as opened:
+                files |= dict.fromkeys(opened.keys(), file)
+                header = opened.metadata() or {}
+        except (OSError, SafetensorError) as error:
+            raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint="load an earlier step") from error
+        aliases |= json.loads(header.get(ALIASES, "{}"))
+        metadata = json.loads(header.get(METADATA, "{}"))
+    return Checkpoint(one.step, metadata, files, aliases)
+
+
+def merge(folder: Path | str, step: int | None = None, into: Path | str | None = None) -> Path:
+    """Write the parts of a checkpoint as one part, into ``folder`` itself or another, and return its folder.
+
+    Raises:
+        InvalidCheckpointError: there is no whole one.
+    """
+    checkpoint = load(folder, step)
+    tensors = {name: checkpoint.tensor(name) for name in checkpoint.files}
+    tensors |= {name: tensors[own] for name, own in checkpoint.aliases.items()}
+    return save(into or folder, checkpoint.step, tensors, checkpoint.metadata, part=Part())

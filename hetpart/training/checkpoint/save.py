@@ -1,0 +1,124 @@
+"""Checkpoints that are whole or not there: a kill at any moment leaves those that were whole before."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.training.checkpoint.durable import locked, rename, sync
+from hetpart.training.checkpoint.layout import INCOMPLETE, REPLACED, Part, is_whole, parts_in, step_folder, stored
+
+JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
+METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
+"""Keys of the header of a part: what the caller stored, and which names share another's tensor."""
+WHOLE = Part()
+
+
+def save(
+    folder: Path | str,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, JSON] | None = None,
+    *,
+    part: Part = WHOLE,
+    keep_max: int | None = None,
+) -> Path:
+    """Write ``tensors`` as the checkpoint of ``step``, or as one part of it, and return its folder.
+
+    Tensors on a GPU are copied to the host; those in mapped files are written from there. Names that share one tensor
+    store it once. Parts may come from several processes; ``metadata`` is the same in all of them, and tells the parts
+    of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go.
+
+    Raises:
+        InvalidOptionError: ``keep_max`` is below 1.
+        HetpartError: the disk refuses; what was whole before still is.
+    """
+    if keep_max is not None and keep_max < 1:
+        raise InvalidOptionError(f"keep_max={keep_max} keeps nothing", hint="give 1 or more, or None to keep all")
+    home = step_folder(Path(folder), step)
+    building = home.with_name(home.name + INCOMPLETE)
+    stamp = json.dumps(dict(metadata or {}), sort_keys=True)
+    try:
+        building.mkdir(parents=True, exist_ok=True)
+        _write_part(building / part.file_name, tensors, stamp)
+        with locked(home.parent):
+            if _commit(building, home, part, stamp):
+                _sweep(home, part, keep_max)
+    except OSError as error:
+        raise HetpartError(f"{home} cannot be written: {error}", hint="free or choose another disk") from error
+    return home
+
+
+def _write_part(path: Path, tensors: Mapping[str, Tensor], stamp: str) -> None:
+    distinct, aliases = _without_aliases(tensors)
+    header = {"format": "pt", METADATA: stamp, ALIASES: json.dumps(aliases)}
+    temporary = path.with_suffix(".temporary")
+    save_file(_apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
+    sync(temporary)
+    rename(temporary, path)
+
+
+def _without_aliases(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors that are no other's, and the name of that other for those that are."""
+    firsts: dict[tuple[object, ...], str] = {}
+    aliases: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        first = firsts.setdefault(place, name) if tensor.numel() else name
+        if first != name:
+            aliases[name] = first
+    return {name: tensor for name, tensor in tensors.items() if name not in aliases}, aliases
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Views of one storage can be written, unless they overlap: those are copied."""
+    end = (None, 0)
+    for name, tensor in sorted(tensors.items(), key=lambda item: (str(item[1].device), item[1].data_ptr())):
+        if end[0] == tensor.device and tensor.data_ptr() < end[1]:
+            tensors[name] = tensor.clone()
+        end = (tensor.device, max(end[1], tensor.data_ptr() + tensor.nbytes))
+    return tensors
+
+
+def _commit(building: Path, home: Path, part: Part, stamp: str) -> bool:
+    """Give the checkpoint its name if it is whole; whether this call did."""
+    if not building.exists():
+        return False  # the process of another part was faster
+    for other, file in parts_in(building).items():
+        if other.count != part.count or stamp_of(file) != stamp:
+            file.unlink()
+    if not is_whole(parts_in(building)):
+        return False
+    for leftover in building.glob("*.temporary"):
+        leftover.unlink()
+    replaced = home.with_name(home.name + REPLACED)
+    if home.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        rename(home, replaced)
+    rename(building, home)
+    shutil.rmtree(replaced, ignore_errors=True)
+    return True
+
+
+def stamp_of(file: Path) -> str:
+    """The metadata of a part, as it stands in its header."""
+    with safe_open(file, "pt") as opened:
+        header: dict[str, str] = opened.metadata() or {}
+    return header.get(METADATA, "")
+
+
+def _sweep(home: Path, part: Part, keep_max: int | None) -> None:
+    """Remove the checkpoints that are too many, and what a killed writer left where there is one writer alone."""
+    for old in stored(home.parent)[: -keep_max if keep_max else 0]:
+        shutil.rmtree(old.folder)
+    for leftover in home.parent.glob(f"step-*{INCOMPLETE}") if part.count == 1 else ():
+        shutil.rmtree(leftover)

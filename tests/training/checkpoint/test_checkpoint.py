@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import HetpartError, InvalidCheckpointError, InvalidOptionError
+from hetpart.training.checkpoint import Part, load, merge, save
+from hetpart.training.embedding import mapped
+
+
+def tensors(seed: int = 0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "weight": torch.randn(5, 7, generator=generator),
+        "half": torch.randn(9, generator=generator).bfloat16(),
+        "ids": torch.randint(0, 9, (3,), generator=generator),
+        "step": torch.tensor(3.0),
+        "none": torch.empty(0, 4),
+        "last": torch.randn(2, 3, 4, 5, generator=generator).to(memory_format=torch.channels_last),
+        "optimizer/exp_avg/weight": torch.randn(5, 7, generator=generator),
+    }
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != ".lock")
+
+
+def test_what_was_saved_is_loaded_bit_for_bit(tmp_path: Path) -> None:
+    metadata = {"step": 7, "rng": [1, 2], "lr": 0.1, "name": "ü"}
+    home = save(tmp_path, 7, tensors(), metadata)
+    assert home == tmp_path / "step-00000007"
+    checkpoint = load(tmp_path)
+    assert (checkpoint.step, checkpoint.metadata) == (7, metadata)
+    assert checkpoint.names == sorted(tensors())
+    into = {name: torch.zeros_like(tensor) for name, tensor in tensors().items()}
+    checkpoint.read_into(into)
+    for name, tensor in tensors().items():
+        assert torch.equal(into[name], tensor)
+        assert torch.equal(checkpoint.tensor(name), tensor)
+        assert into[name].stride() == tensor.stride()
+
+
+def test_a_plain_model_loads_it(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    state = {f"optimizer/exp_avg/{name}": torch.ones_like(p) for name, p in model.named_parameters()}
+    save(tmp_path, 1, {**model.state_dict(), **state})
+    other = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    other.load_state_dict(load(tmp_path).state_dict())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor)
+
+
+def test_pytorchs_distributed_checkpoint_reads_the_files(tmp_path: Path) -> None:
+    from torch.distributed import checkpoint as distributed
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+
+    whole = {name: tensor.contiguous() for name, tensor in tensors().items() if tensor.numel()}
+    first, *rest = whole
+    save(tmp_path, 2, {first: whole[first]}, part=Part(1, 2))
+    home = save(tmp_path, 2, {name: whole[name] for name in rest}, part=Part(2, 2))
+    into = {name: torch.zeros_like(tensor) for name, tensor in whole.items()}
+    with pytest.warns(UserWarning, match="in a single process"):
+        distributed.load(into, storage_reader=HuggingFaceStorageReader(str(home)), no_dist=True)
+    for name, tensor in whole.items():
+        assert torch.equal(into[name], tensor)
+
+
+def test_tied_weights_are_stored_once_and_read_under_both_names(tmp_path: Path) -> None:
+    embedding = nn.Embedding(1000, 8)
+    head = nn.Linear(8, 1000, bias=False)
+    head.weight = embedding.weight
+    home = save(tmp_path, 1, {"embedding.weight": embedding.weight, "head.weight": head.weight})
+    assert next(home.iterdir()).stat().st_size < 1000 * 8 * 4 + 1000
+    into = {"embedding.weight": torch.zeros(1000, 8), "head.weight": torch.zeros(1000, 8)}
+    load(tmp_path).read_into(into)
+    assert torch.equal(into["head.weight"], embedding.weight)
+    assert torch.equal(load(tmp_path).state_dict()["head.weight"], embedding.weight)
+
+
+def test_parts_of_one_storage_are_told_apart(tmp_path: Path) -> None:
+    flat = torch.arange(10.0)
+    save(tmp_path, 1, {"a": flat[:4], "b": flat[4:], "c": flat[:6]})
+    assert {name: load(tmp_path).tensor(name).tolist() for name in "abc"} == {
+        "a": [0, 1, 2, 3],
+        "b": [4, 5, 6, 7, 8, 9],
+        "c": [0, 1, 2, 3, 4, 5],
+    }
+
+
+def test_mapped_files_are_saved_and_read_into(tmp_path: Path) -> None:
+    table = mapped(tmp_path / "table", (300, 4), fill=2.0)
+    save(tmp_path / "checkpoints", 1, {"table": table})
+    table.zero_()
+    load(tmp_path / "checkpoints").read_into({"table": table})
+    assert torch.equal(mapped(tmp_path / "table", (300, 4)), torch.full((300, 4), 2.0))
+
+
+def test_parts_are_a_checkpoint_when_all_are_there(tmp_path: Path) -> None:
+    save(tmp_path, 4, {"a": torch.ones(2)}, {"epoch": 1}, part=Part(1, 2))
+    with pytest.raises(InvalidCheckpointError, match="does not hold a whole checkpoint"):
+        load(tmp_path)
+    save(tmp_path, 4, {"b": torch.zeros(2)}, {"epoch": 1}, part=Part(2, 2))
+    assert load(tmp_path).names == ["a", "b"]
+    merge(tmp_path)
+    assert names(tmp_path / "step-00000004") == ["part-00001-of-00001.safetensors"]
+    assert (load(tmp_path).names, load(tmp_path).metadata) == (["a", "b"], {"epoch": 1})
+
+
+def test_a_part_of_a_save_that_was_killed_is_not_mixed_in(tmp_path: Path) -> None:
+    save(tmp_path, 4, {"a": torch.ones(2)}, {"loss": 1.0}, part=Part(1, 2))
+    save(tmp_path, 4, {"b": torch.ones(2)}, {"loss": 2.0}, part=Part(2, 2))
+    with pytest.raises(InvalidCheckpointError):
+        load(tmp_path)
+    save(tmp_path, 4, {"a": torch.zeros(2)}, {"loss": 2.0}, part=Part(1, 2))
+    assert load(tmp_path).tensor("a").tolist() == [0, 0]
+    assert load(tmp_path).metadata == {"loss": 2.0}
+
+
+def test_the_ones_written_first_go(tmp_path: Path) -> None:
+    for step in (10, 20, 30, 25):
+        save(tmp_path, step, {"a": torch.full((1,), float(step))}, keep_max=2)
+    assert names(tmp_path) == ["step-00000025", "step-00000030"]
+    assert load(tmp_path).step == 25  # written last: the run went back to an earlier step
+    assert load(tmp_path, 30).tensor("a").item() == 30
+
+
+def test_a_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
+    for number in (1.0, 2.0):
+        save(tmp_path, 5, {"a": torch.full((1,), number)}, keep_max=1)
+    assert load(tmp_path).tensor("a").item() == 2
+    assert names(tmp_path) == ["step-00000005"]
+
+
+def test_a_kill_between_two_renames_leaves_the_old_one(tmp_path: Path) -> None:
+    home = save(tmp_path, 5, {"a": torch.ones(1)})
+    home.rename(tmp_path / "step-00000005.replaced")
+    (tmp_path / "step-00000005.incomplete").mkdir()
+    assert load(tmp_path).tensor("a").item() == 1
+    save(tmp_path, 5, {"a": torch.zeros(1)})
+    assert load(tmp_path).tensor("a").item() == 0
+    assert names(tmp_path) == ["step-00000005"]
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "step-00000003.incomplete").mkdir()
+    (tmp_path / "step-00000003.incomplete" / "part-00001-of-00001.temporary").write_bytes(b"half")
+    save(tmp_path, 4, {"a": torch.ones(1)})
+    assert names(tmp_path) == ["step-00000004"]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage that is no safetensors file at all"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
+    home = save(tmp_path, 1, {"a": torch.ones(1)})
+    (home / "part-00001-of-00001.safetensors").write_bytes(content)
+    with pytest.raises(InvalidCheckpointError, match=r"part-00001-of-00001\.safetensors cannot be read"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("into", "message"),
+    [
+        ({"a": torch.zeros(2), "b": torch.zeros(1)}, r"lacks 1 names \['b'\] and has 0"),
+        ({}, r"lacks 0 names \[\] and has 1 that are not wanted \['a'\]"),
+        ({"a": torch.zeros(3)}, r"a, step 1: torch.float32 \[2\] in the checkpoint, torch.float32 \[3\] here"),
+        ({"a": torch.zeros(2, dtype=torch.float64)}, "torch.float64"),
+    ],
+)
+def test_other_tensors_are_refused(tmp_path: Path, into: dict[str, Tensor], message: str) -> None:
+    save(tmp_path, 1, {"a": torch.ones(2)})
+    with pytest.raises(InvalidCheckpointError, match=message):
+        load(tmp_path).read_into(into)
+    assert all(not tensor.any() for tensor in into.values())
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidCheckpointError, match="does not hold a whole checkpoint"):
+        load(tmp_path / "nothing")
+    save(tmp_path, 1, {"a": torch.ones(2)})
+    with pytest.raises(InvalidCheckpointError, match="of step 2") as error:
+        load(tmp_path, 2)
+    assert "[1]" in error.value.hint
+    with pytest.raises(InvalidCheckpointError, match="has no tensor 'b'"):
+        load(tmp_path).tensor("b")
+    with pytest.raises(InvalidOptionError, match="keep_max=0"):
+        save(tmp_path, 2, {}, keep_max=0)
+    with pytest.raises(InvalidOptionError, match="part 3 of 2"):
+        Part(3, 2)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HetpartError, match="cannot be written"):
+        save(tmp_path / "file", 1, {"a": torch.ones(1)})
+
+
+def test_metadata_is_json(tmp_path: Path) -> None:
+    home = save(tmp_path, 1, {}, {"nested": {"a": [1, None, True]}})
+    assert load(tmp_path).metadata == json.loads('{"nested": {"a": [1, null, true]}}')
+    assert load(tmp_path).names == []
+    assert home.exists()

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hetpart.training.checkpoint import load
+
+WRITERS = """
+import os, sys, torch
+from hetpart.training.checkpoint import Part, save
+torch.set_num_threads(1)
+
+def write(folder, parts, step):
+    while True:
+        step += 1
+        for index in range(parts):
+            tensors = {f"{index}.{i}": torch.full((50_000,), float(step)) for i in range(4)}
+            save(folder, step % 3, tensors, {"step": step}, part=Part(index + 1, parts), keep_max=2)
+        print(step, flush=True)
+
+for line in sys.stdin:
+    folder, parts, step = line.split()
+    child = os.fork()
+    if not child:
+        write(folder, int(parts), int(step))
+    print("writer", child, flush=True)
+    os.waitpid(child, 0)
+    print("dead", flush=True)
+"""
+"""Importing PyTorch takes seconds: one process imports it, and forks a writer for every line it reads."""
+KILLS = 25
+
+
+@pytest.fixture
+def writers() -> Iterator[subprocess.Popen[str]]:
+    home = str(Path(__file__).parents[3])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITERS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": home},
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def killed_writer(writers: subprocess.Popen[str], folder: Path, parts: int, step: int, seconds: float) -> int:
+    """The last step that a writer had saved when it was killed after some time; ``step`` where it came to none."""
+    assert writers.stdin is not None
+    assert writers.stdout is not None
+    writers.stdin.write(f"{folder} {parts} {step}\n")
+    writers.stdin.flush()
+    for line in iter(writers.stdout.readline, "dead\n"):
+        match line.split():
+            case ["writer", child]:
+                time.sleep(seconds)
+                os.kill(int(child), signal.SIGKILL)
+            case [number]:
+                step = int(number)
+            case _:
+                raise AssertionError(line)
+    return step
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_kill_at_any_moment_leaves_the_last_good_checkpoint(
+    tmp_path: Path, writers: subprocess.Popen[str], parts: int
+) -> None:
+    """Steps take turns on three names, so that whole checkpoints are replaced and removed while the kill comes."""
+    random, done, torn = Random(parts), 0, 0
+    for _ in range(KILLS):
+        done = killed_writer(writers, tmp_path, parts, done, random.uniform(0.0, 0.05))
+        torn += bool(list(tmp_path.glob("*.incomplete")) or list(tmp_path.glob("*.replaced")))
+        if not done and not list(tmp_path.glob("step-????????")):
+            continue
+        checkpoint = load(tmp_path)
+        found = {float(number) for name in checkpoint.names for number in checkpoint.tensor(name).unique()}
+        assert len(checkpoint.names) == 4 * parts
+        assert found == {float(checkpoint.metadata["step"])}
+        assert checkpoint.metadata["step"] >= done
+        done = checkpoint.metadata["step"]
+    assert done
+    assert torn  # some kills came in the middle of a save
