@@ -13,7 +13,8 @@ whose cores other tenants share runs at half its speed for most of the time; the
 
 The rank correlation is Spearman's, over the kernels of the simulated session that ``paired_kernels`` finds in ONNX
 Runtime's profile, less what the profile itself adds to each: the least that a Reshape takes in it. The profile counts
-whole microseconds: both sides are ranked so. ``rank_correlation_of_told`` is that of kernels of three and more. Where
+whole microseconds: both sides are ranked so. ``rank_correlation_of_told`` is that of kernels of three and more;
+``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both. Where
 what takes part in a run depends on its inputs, each set of them is measured by itself, and their mean counts.
 ``paired_share`` is the part of the profiled time that these kernels took.
 """
@@ -27,6 +28,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from math import prod
 from pathlib import Path
 from statistics import mean, median
@@ -43,6 +45,7 @@ from benchmarks.models.dlrm import CRITEO_KAGGLE
 from benchmarks.paired_kernels import (
     CLOCK,
     Node,
+    Pairing,
     Profiled,
     Run,
     paired,
@@ -72,6 +75,7 @@ COLUMNS = {
     "median ms": figure("median_seconds", "{:.3f}", 1e3),
     "to least run": figure("error_to_least_run", "{:+.1%}"),
     "ranks": figure("rank_correlation", "{:.3f}"),
+    "of itself": figure("rank_correlation_of_rounds", "{:.3f}"),
     "of 3 us": figure("rank_correlation_of_told", "{:.3f}"),
     "paired": figure("paired_share", "{:.1%}"),
 }
@@ -189,6 +193,8 @@ class _Measured:
 
     walls: list[float] = field(default_factory=list[float])
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    rounds: list[dict[str, Node]] = field(default_factory=list[dict[str, Node]])
+    """What each round found of every node."""
     pieces: Pieces = field(default_factory=Pieces)
 
     def least(self, noting: Noting) -> float:
@@ -198,6 +204,7 @@ class _Measured:
     def add(self, walls: Sequence[float], nodes: Sequence[Node], runs: Sequence[Run]) -> None:
         self.walls += walls
         self.pieces.add(runs)
+        self.rounds.append({node.name: node for node in nodes})
         for node in nodes:
             known = self.nodes.get(node.name, node)
             self.nodes[node.name] = replace(
@@ -269,7 +276,7 @@ class _Bench:
             "noting_seconds": noting.node,
             "runs": len(walls),
             "kinds_of_inputs": len(kinds),
-            **_ranks(model, _averaged([measured.nodes for measured in kinds])),
+            **_ranks(model, _averaged([measured.nodes for measured in kinds]), _by_round(kinds)),
         }
         say(
             f"latency_error: {name}, threads {threads}: {1e3 * predicted:.3f} ms predicted, {1e3 * least:.3f} taken, "
@@ -329,6 +336,10 @@ def _nodes(
         return profiled_nodes(session, Path(folder), kinds)
 
 
+def _by_round(kinds: Sequence[_Measured]) -> list[tuple[Node, ...]]:
+    return [_averaged(nodes) for nodes in zip(*(measured.rounds for measured in kinds), strict=True)]
+
+
 def _averaged(kinds: Sequence[Mapping[str, Node]]) -> tuple[Node, ...]:
     """Every node, with its mean seconds over the kinds of inputs."""
     first, *_ = kinds
@@ -342,7 +353,7 @@ def _averaged(kinds: Sequence[Mapping[str, Node]]) -> tuple[Node, ...]:
     )
 
 
-def _ranks(model: PartitionedModel, nodes: Sequence[Node]) -> dict[str, Any]:
+def _ranks(model: PartitionedModel, nodes: Sequence[Node], rounds: Sequence[Sequence[Node]]) -> dict[str, Any]:
     """How well the predicted order of kernels is the measured one, over which part of the profiled time."""
     graph, host = model.costs.graph, model.costs.machine.devices[HOST]
     fusions = find_fusions(graph)
@@ -351,18 +362,31 @@ def _ranks(model: PartitionedModel, nodes: Sequence[Node]) -> dict[str, Any]:
         lane = Lane(host.provider, host.threads)
         kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
         timed = tuple(TimedKernel(kernel, None) for kernel in kernels)
-    pairing = paired([one.kernel for one in timed], graph, nodes)
-    ran = [(one, pair) for one, pair in zip(timed, pairing.pairs, strict=True) if pair.nodes]
-    predicted = [_seconds(one, model) for one, _ in ran]
-    measured = [pairing.net_seconds(pair) for _, pair in ran]
+    named = [one.kernel for one in timed]
+    pairing = paired(named, graph, nodes)
+    ran = [place for place, pair in enumerate(pairing.pairs) if pair.nodes]
+    predicted = [_seconds(timed[place], model) for place in ran]
+    measured = _net_seconds(pairing, ran)
+    alone = [_net_seconds(paired(named, graph, of), ran) for of in rounds]
     told = [place for place, seconds in enumerate(measured) if seconds >= TOLD]
     return {
         "rank_correlation": rank_correlation(predicted, measured),
         "rank_correlation_of_told": rank_correlation([predicted[i] for i in told], [measured[i] for i in told]),
+        "rank_correlation_of_rounds": _least_correlation(alone),
         "told_kernels": len(told),
         "paired_share": round(pairing.paired_share, 4),
         "ranked_kernels": len(ran),
     }
+
+
+def _net_seconds(pairing: Pairing, places: Sequence[int]) -> list[float]:
+    return [pairing.net_seconds(pairing.pairs[place]) for place in places]
+
+
+def _least_correlation(rounds: Sequence[Sequence[float]]) -> float | None:
+    """Of any two rounds; nothing of one."""
+    found = [rank_correlation(first, second) for first, second in combinations(rounds, 2)]
+    return min((known for known in found if known is not None), default=None)
 
 
 def _seconds(timed: TimedKernel, model: PartitionedModel) -> float:

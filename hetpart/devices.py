@@ -47,6 +47,10 @@ class Device:
     clock: float = 0.0
     """Cycles/s of one core; 0 where kernels run on thousands of them."""
     cores: int = 1
+    cache_bytes: int = 0
+    """Of the last cache, that a run may fill; 0 where nothing is known of it."""
+    cache_bandwidth: float = 0.0
+    """Bytes/s that all cores together read from it."""
     sources: dict[str, str] = field(default_factory=dict[str, str])
     """Where each figure comes from."""
     rates: KernelRates | None = None

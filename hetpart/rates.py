@@ -110,6 +110,8 @@ class KernelRates:
     """Of an operand, beyond those that kernels usually have."""
     bandwidth: float
     """Bytes/s of elementwise ops on more than the caches hold."""
+    lone_bandwidth: float
+    """The same of a kernel that is left to one thread."""
     random_bandwidth: float
     """Bytes/s of looking up short rows."""
     cold_bandwidth: float
@@ -140,6 +142,7 @@ class KernelRates:
             launch_seconds=self.launch_seconds / factor,
             cold_table=self.cold_table.times(1 / factor),
             bandwidth=self.bandwidth * factor,
+            lone_bandwidth=self.lone_bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,
             cold_bandwidth=self.cold_bandwidth * factor,
             peak_flops={dtype: rate * factor for dtype, rate in self.peak_flops.items()},

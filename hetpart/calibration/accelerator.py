@@ -82,6 +82,7 @@ def _rates(readings: Readings) -> KernelRates:
         operand_seconds=readings.operand,
         cold_table=_NOTHING,
         **readings.bandwidths(tables, TABLE_BYTES),
+        lone_bandwidth=readings.bandwidth,
         peak_flops=readings.peaks(),
         core_cache_bytes=0.0,
         cache_bytes=_NO_LIMIT,

@@ -145,12 +145,17 @@ class Readings:
         known = {sizes: self.runs[OVER, sizes] - self.beside for sizes in FAMILIES["relu"].points()}
         return table(FAMILIES["relu"], known)
 
+    @property
+    def bandwidth(self) -> float:
+        """Bytes/s of elementwise ops beyond the caches."""
+        return 2 * _FLOAT_BYTES * BEYOND_ELEMENTS / self.runs[BEYOND]
+
     def bandwidths(self, tables: Mapping[str, RateTable], table_bytes: int) -> dict[str, float]:
         """Bytes/s of elementwise ops beyond the caches, of short rows of a large table, of weights once."""
         looked_up = FAMILIES[GATHER_SHARED].axes[0][-1]
         rows = tables[GATHER_SHARED].at((looked_up, _SHORT_ROW, table_bytes))
         return {
-            "bandwidth": 2 * _FLOAT_BYTES * BEYOND_ELEMENTS / self.runs[BEYOND],
+            "bandwidth": self.bandwidth,
             "random_bandwidth": _FLOAT_BYTES * looked_up / rows,
             "cold_bandwidth": _FLOAT_BYTES * COLD_LAYERS * COLD_WIDTH**2 / self.runs[COLD],
         }

@@ -104,6 +104,7 @@ class Samples:
             operand_seconds=cool.operand,
             cold_table=self._starting_cold(),
             **streamed.bandwidths(tables, TABLE_BYTES),
+            lone_bandwidth=(single or self)._readings().streamed.bandwidth,
             peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
             cache_bytes=cache_bytes(3) / 2,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.cost_model.assume import assume
 from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
+from hetpart.cost_model.caches import with_caches
 from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed, loops_limited
 from hetpart.cost_model.fusion import Fusions, find_fusions
@@ -129,12 +130,13 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
 
 def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
     """The cost of every op, in order; ops that are alike are priced once."""
+    priced = with_caches(machine, graph)
     measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
     supports = Supports(graph, machine)
     known: dict[Hashable, OpCost] = {}
     for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
         found = None if likeness is None else known.get((likeness, seconds))
-        cost = _price(op, graph, machine, fusions, supports.of(op), seconds) if found is None else found.of(op)
+        cost = _price(op, graph, priced, fusions, supports.of(op), seconds) if found is None else found.of(op)
         known[likeness, seconds] = cost
         yield cost
 

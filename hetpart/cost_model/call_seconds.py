@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from math import exp
 
+from hetpart.cost_model.caches import kept_share
 from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
 from hetpart.cost_model.moving_calls import COPY, FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
 
+ALONE = frozenset({"batch_normalization", "gather", "scatter", "top_k"})
+"""Families that ONNX Runtime computes with one thread, however many there are."""
 ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 PRODUCTS = frozenset({"gemm"})
 """Families that read their weights once a call, and take as long as that where they have few rows."""
@@ -115,30 +116,11 @@ def _least_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -
     """What moving the operands takes at least where they lie in no cache."""
     if call.family in CONVOLUTIONS or around.distance <= rates.cache_bytes:
         return 0.0
+    bandwidth = rates.lone_bandwidth if call.family in ALONE else rates.bandwidth
     if call.family not in BY_ELEMENTS:
-        return around.touched / rates.bandwidth
+        return around.touched / bandwidth
     if around.overwritten and call.family in OVERWRITERS:
         return rates.tables[OVERWRITTEN].at_most((around.overwritten / ELEMENT_BYTES,))
     # What takes or changes a part of a tensor moves no more of it.
-    moved = min(around.touched, MOST_OPERANDS * ELEMENT_BYTES * call.calls * call.sizes[0]) / rates.bandwidth
+    moved = min(around.touched, MOST_OPERANDS * ELEMENT_BYTES * call.calls * call.sizes[0]) / bandwidth
     return max(moved, call.calls * rates.tables[call.family].at_most(call.sizes))
-
-
-@cache
-def kept_share(nbytes: float, cache_bytes: float) -> float:
-    """The part of ``nbytes`` that a cache still holds when a run reads them again.
-
-    Processors replace lines nearly at random: each of m that are fetched into C pushes a given one out with 1 / C,
-    which leaves it with exp(−m / C); and what was not kept is what is fetched. All of it is kept up to C, half at
-    1.39 C, a fifth at 2 C.
-    """
-    if nbytes <= cache_bytes:
-        return 1.0
-    ratio, kept = nbytes / cache_bytes, 0.0
-    for _ in range(_FIXED_POINT):
-        kept = exp(-(1 - kept) * ratio)
-    return kept
-
-
-_FIXED_POINT = 60
-"""Steps after which the equation is solved well enough even near C."""

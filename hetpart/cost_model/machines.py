@@ -60,6 +60,7 @@ __all__ = ["free_memory_bytes", "is_specification", "load_machine", "profile_nam
 
 DEFAULT_ACCELERATOR = "l4"
 SPEED_FACTOR = "speed_factor"
+_SAME_FIGURES = ("cores", "cache_bytes")
 _SHARED_FIGURES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency")
 
 
@@ -232,9 +233,10 @@ def _rated(accelerator: Profile, processor: Profile) -> Profile:
         return accelerator
     rates = {key: rate for key, rate in processor.figures.items() if key.startswith(PEAK)}
     rates |= {key: processor.figures[key] for key in _SHARED_FIGURES}
+    rates |= {key: figure for key, figure in processor.figures.items() if key == "cache_bandwidth"}
     rates["clock"] = processor.figures.get("clock", USUAL_CLOCK)
     sped = {key: rate if "efficiency" in key else rate * factor for key, rate in rates.items()}
-    sped["cores"] = processor.figures["cores"]
+    sped |= {key: figure for key, figure in processor.figures.items() if key in _SAME_FIGURES}
     own = accelerator.with_figures(sped, f"{factor:g} times {processor.name}'s")
     if processor.rates is None:
         return own

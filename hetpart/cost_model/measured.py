@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hetpart.cost_model.caches import LOOKUPS, streamed_weights
 from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
 from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.fusion import Fusions
@@ -21,8 +22,6 @@ from hetpart.devices import Device
 from hetpart.graph.ir import Graph, Op
 from hetpart.rates import KernelRates
 
-LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
-"""Ops that read rows of a weight, not all of it."""
 BY_ROWS = frozenset({"gemm", *BATCHED})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
 COPIERS = frozenset({"Scatter", "ScatterElements", "ScatterND", "TensorScatter"})
@@ -84,7 +83,7 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
     put_in = {made.value: made.nbytes for kernel in kernels for made in kernel.makes if made.value >= len(graph.values)}
     touched = [_touched(kernel, graph, put_in) for kernel in kernels]
     over = overwriting(kernels, (*graph.inputs, *graph.outputs))
-    whole, weights = sum(touched), _streamed_weights(graph)
+    whole, weights = sum(touched), streamed_weights(graph)
     began: dict[int, int] = {}
     ended: dict[str, int] = {}
     passed = 0
@@ -124,12 +123,6 @@ def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
 def _looks_up_weights(op: Op, graph: Graph) -> bool:
     table = op.inputs[0] if op.op_type in LOOKUPS else None
     return table is not None and graph.values[table].is_constant
-
-
-def _streamed_weights(graph: Graph) -> int:
-    """Bytes of the weights that a run reads from end to end."""
-    read = {v for op in graph.ops if op.op_type not in LOOKUPS for v in op.uses}
-    return sum(value.nbytes for value in graph.weights if value.id in read)
 
 
 def _head(members: list[Op]) -> Op:

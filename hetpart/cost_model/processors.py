@@ -71,6 +71,7 @@ def _on_cores(profile: Profile, cores: int) -> Profile:
     scaled = {key: rate * share for key, rate in figures.items() if key.startswith(PEAK)} | {
         "cores": float(cores),
         "bandwidth": bandwidth,
+        **{key: figures[key] * share for key in ("cache_bandwidth",) if key in figures},
         "random_bandwidth": figures["random_bandwidth"] * bandwidth / figures["bandwidth"],
     }
     sources = {key: f"{profile.sources.get(key, '')}; scaled to {cores} cores" for key in scaled}

@@ -51,8 +51,8 @@ REQUIRED: Mapping[Kind, tuple[str, ...]] = {
 BACK = "_back"
 """Ends the name of a link's figure on the way to the host, where that is another than on the way from it."""
 OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
-    Kind.ACCELERATOR: ("clock", "cores"),
-    Kind.CPU: ("clock",),
+    Kind.ACCELERATOR: ("cache_bandwidth", "cache_bytes", "clock", "cores"),
+    Kind.CPU: ("cache_bandwidth", "cache_bytes", "clock"),
     Kind.LINK: tuple(key + BACK for key in REQUIRED[Kind.LINK]),
 }
 """Figures a profile may have beside those. An accelerator has cores and a clock where it is emulated."""
@@ -233,6 +233,8 @@ def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
         threads=threads,
         clock=figures.get("clock", USUAL_CLOCK if profile.kind is Kind.CPU else 0.0),
         cores=max(1, int(figures.get("cores", 1))),
+        cache_bytes=int(figures.get("cache_bytes", 0)),
+        cache_bandwidth=figures.get("cache_bandwidth", 0.0),
         sources=dict(profile.sources),
         rates=profile.rates,
     )

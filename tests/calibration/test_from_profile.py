@@ -46,6 +46,7 @@ def made_up_rates() -> KernelRates:
         hop_seconds=0.0,
         operand_seconds=1e-7,
         bandwidth=1e10,
+        lone_bandwidth=1e10,
         random_bandwidth=1e9,
         cold_bandwidth=1e12,
         peak_flops={"float32": 1e11},

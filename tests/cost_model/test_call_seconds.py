@@ -63,3 +63,14 @@ def test_rows_are_far_where_the_run_passed_more_than_the_caches_hold():
     for distance, expected in ((0, 1e-4), (int(2 * rates.cache_bytes), 3e-4)):
         around = Surroundings(distance=distance, touched=0, weights=0)
         assert call_seconds(call, rates, around) == pytest.approx(expected)
+
+
+def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
+    rates = replace(made_up_rates(), bandwidth=1e11, lone_bandwidth=1e9)
+    around = Surroundings(distance=10**9, touched=10**7, weights=0)
+    alone, shared = (
+        call_seconds(KernelCall(family, sizes), rates, around)
+        for family, sizes in (("scatter", (1000, 1)), ("relu", (1000,)))
+    )
+    assert alone == pytest.approx(1000 * 3 * 4 / 1e9)
+    assert shared < alone

@@ -72,7 +72,7 @@ def test_the_peak_knows_what_is_updated_in_place(op_type: str, tmp_path: Path) -
 
 
 def seconds(op_type: str, rows: int, **options: bool) -> dict[str, float]:
-    costs = hetpart.annotate(updating(op_type, rows, **options), hardware="l4+epyc")
+    costs = hetpart.annotate(updating(op_type, rows, **options), hardware="l4+xeon")
     (cost,) = (cost for cost in costs.ops if costs.graph.ops[cost.op].op_type == op_type)
     return dict(zip((device.name for device in costs.machine.devices), cost.seconds, strict=True))
 
@@ -90,7 +90,7 @@ def test_an_update_in_place_takes_as_long_however_large_the_table_is(op_type: st
 
 
 @pytest.mark.parametrize("op_type", INDICES)
-@pytest.mark.parametrize("hardware", ["l4+epyc", "emulated"])
+@pytest.mark.parametrize("hardware", ["l4+xeon", "emulated"])
 def test_a_row_has_the_bytes_that_its_fastest_device_moves(op_type: str, hardware: str) -> None:
     def moved(rows: int) -> int:
         costs = hetpart.annotate(updating(op_type, rows), hardware=hardware)
