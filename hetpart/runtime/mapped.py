@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
-"""Weights that sessions read where they lie in their files: tables of which a run reads rows, and what several share.
+"""Weights that sessions read where they lie: in files, tables of which a run reads rows; anywhere, what several share.
 
 ONNX Runtime maps weight files too, a mapping for every session, and lets the system read ahead: on every row of a cold
 table it fetched 32 pages or more, of which it used one. 5,000 rows took 10 s so, and 0.04 s where reading ahead is off.
@@ -17,6 +17,7 @@ import numpy as np
 
 from hetpart.devices import Provider
 from hetpart.errors import InvalidBundleError
+from hetpart.graph.wire import INLINE_LIMIT
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
 from hetpart.runtime.footprint import FilePart, mapped_spans
 
@@ -95,22 +96,26 @@ def mapped_weights(bundle: Bundle, *, emulate: bool) -> list[dict[str, onnxrunti
     """
     found: list[dict[str, onnxruntime.OrtValue]] = [{} for _ in bundle.plan.partitions]
     shared = _shared(bundle)
-    if bundle.weights is None or not (shared or _has_tables(bundle)):
+    if not (shared or (bundle.weights is not None and _has_tables(bundle))):
         return found
-    maps = WeightMaps(bundle.weights)
+    maps = None if bundle.weights is None else WeightMaps(bundle.weights)
+    inline: dict[tuple[str, str], onnxruntime.OrtValue] = {}
     for place, partition in enumerate(bundle.plan.partitions):
         if emulate or bundle.plan.device(partition.device).provider == Provider.CPU:
             together = {weight for device, weight in shared if device == partition.device}
-            for tensor, by_row in _wanted(_parsed(partition, bundle.models[place]), together):
-                value = maps.value(tensor, by_row=by_row)
-                found[place] |= {} if value is None else {tensor.name: value}
+            proto = _parsed(partition, bundle.models[place])
+            if maps is not None:
+                found[place] |= _in_files(maps, proto, together)
+            for name, view in _inline(proto, together):
+                found[place][name] = inline.setdefault((partition.device, name), _ort_value(view))
     return found
 
 
 def _shared(bundle: Bundle) -> set[tuple[str, str]]:
-    """Devices and weights that several partitions use there."""
+    """Devices and weights that several partitions use there, the small left out."""
     uses = Counter((partition.device, weight) for partition in bundle.plan.partitions for weight in partition.weights)
-    return {use for use, number in uses.items() if number > 1}
+    large = {residency.weight for residency in bundle.plan.residencies if residency.nbytes > INLINE_LIMIT}
+    return {use for use, number in uses.items() if number > 1 and use[1] in large}
 
 
 def _has_tables(bundle: Bundle) -> bool:
@@ -133,6 +138,11 @@ def _parsed(partition: Partition, model: bytes) -> onnx.ModelProto:
         ) from error
 
 
+def _in_files(maps: WeightMaps, proto: onnx.ModelProto, shared: set[str]) -> dict[str, onnxruntime.OrtValue]:
+    values = {tensor.name: maps.value(tensor, by_row=by_row) for tensor, by_row in _wanted(proto, shared)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _wanted(proto: onnx.ModelProto, shared: set[str]) -> Iterator[tuple[onnx.TensorProto, bool]]:
     """Weights in files that are shared or read by row, and whether they are that."""
     from hetpart.plan.weights import external_tensors
@@ -142,6 +152,17 @@ def _wanted(proto: onnx.ModelProto, shared: set[str]) -> Iterator[tuple[onnx.Ten
         by_row = _nbytes(tensor) >= _LEAST_TABLE and _is_table(tensor.name, nodes)
         if tensor.name and (by_row or tensor.name in shared):
             yield tensor, by_row
+
+
+def _inline(proto: onnx.ModelProto, shared: set[str]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Those of ``shared`` that lie in the model itself, as a graph that was never in a file has them."""
+    from hetpart.graph.types import dtype_name
+
+    for tensor in proto.graph.initializer:
+        dtype = dtype_name(tensor.data_type)
+        kind = numpy_dtype(dtype) if is_builtin(dtype) else None
+        if tensor.name in shared and kind is not None and len(tensor.raw_data) == _nbytes(tensor):
+            yield tensor.name, np.frombuffer(tensor.raw_data, kind).reshape(tuple(tensor.dims))
 
 
 def _nbytes(tensor: onnx.TensorProto) -> int:

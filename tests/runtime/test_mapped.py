@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
 from hetpart.errors import HetpartError
@@ -96,6 +96,31 @@ def test_a_table_in_two_partitions_is_held_once(path: Path, bundle: hetpart.Part
         for start in range(0, ROWS, ROWS // 500):
             session.run(None, {"ids": np.arange(start, start + 8) % ROWS})
         assert _mapped_bytes(path.with_name("weights.bin")) <= TABLE_BYTES + 4 * WIDTH * WIDTH + 2**20
+
+
+def test_weights_of_a_model_that_was_never_in_a_file_are_shared_too() -> None:
+    """The small ones are left where they are."""
+    square, shift = (np.random.default_rng(0).standard_normal(shape, np.float32) for shape in ((64, 64), (64,)))
+    weights = {"square": square, "shift": shift}
+    nodes = [("MatMul", "x square first"), ("Add", "first shift more"), ("Neg", "more other"),
+             ("MatMul", "other square last"), ("Add", "last shift y")]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node(op, names.split()[:-1], names.split()[-1:], name=names.split()[-1]) for op, names in nodes],
+        "both ends",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 64])],
+        [numpy_helper.from_array(content, name) for name, content in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    feeds = {"x": np.random.default_rng(1).standard_normal((8, 64), np.float32)}
+    expected = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    pins = {f"node:{names.split()[-1]}": "cuda" if op == "Neg" else "cpu" for op, names in nodes}
+    with hetpart.partition(proto, hardware="emulated", pin=pins).session(emulate=True) as session:
+        first, between, last = session._weights
+        assert set(first) == set(last) == {"square"}
+        assert first["square"] is last["square"]
+        assert not between
+        assert_same(session.run(None, feeds), expected.run(None, feeds))
 
 
 def test_what_is_not_the_files_is_left_to_onnxruntime(bundle: hetpart.PartitionedModel) -> None:
