@@ -53,6 +53,13 @@ class Layout:
     """What lies on its device from run to run. It is none of the plan's inputs and outputs here."""
     streamed: StreamedWeights = NO_WEIGHTS
     """Weights on the host that runs copy."""
+    results: Mapping[str, Place] = field(init=False)
+    """By output: where the caller finds it when a run has ended."""
+
+    def __post_init__(self) -> None:
+        passed = self.plan.passthrough
+        results = {spec.name: self.home(passed.get(spec.name, spec.name)) for spec in self.plan.outputs}
+        object.__setattr__(self, "results", results)
 
     @classmethod
     def of(

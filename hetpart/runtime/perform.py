@@ -47,21 +47,22 @@ def _move(frame: Frame, move: Move) -> None:
     if form is ValueForm.STATIC:
         source, target = move.source_address, move.target_address
         if source is None:
-            source = frame.address(move.source)
+            source = frame.moved(move.source)
         if target is None:
             target = frame.new_address(move.target)
-        _copy_bytes(frame, move, target, source, move.spec.nbytes)
+        nbytes = move.spec.nbytes
+        if nbytes <= move.piece_bytes:
+            move.copy(target, source, nbytes)
+        else:
+            _copy_pieces(frame, move, target, source, nbytes)
     elif form is ValueForm.OPAQUE:
         frame.arrays[move.target] = frame.arrays[move.source]
     else:
         frame.arrays[move.target] = _copied_value(frame, move)
 
 
-def _copy_bytes(frame: Frame, move: Move, target: int, source: int, nbytes: int) -> None:
+def _copy_pieces(frame: Frame, move: Move, target: int, source: int, nbytes: int) -> None:
     piece = move.piece_bytes
-    if nbytes <= piece:
-        move.copy(target, source, nbytes)
-        return
     for start in range(0, nbytes, piece):
         if frame.stopping:
             raise ExecutionError("the run stops")
@@ -73,7 +74,7 @@ def _copied_value(frame: Frame, move: Move) -> Any:
     lies = extent(move.spec, frame.arrays[move.source])
     copy = allocate(move.spec, lies.shape, frame.layout.memories[move.target[1]])
     if lies.nbytes:
-        _copy_bytes(frame, move, copy.data_ptr(), lies.address, lies.nbytes)
+        _copy_pieces(frame, move, copy.data_ptr(), lies.address, lies.nbytes)
     return copy
 
 
@@ -178,17 +179,10 @@ def result(frame: Frame, spec: ValueSpec) -> Any:
     value = raw_result(frame, spec)
     if spec.form is ValueForm.OPAQUE:
         return value
-    memory = frame.layout.memories[_result_place(frame, spec)[1]]
-    return np.array(to_array(spec, value, memory)) if _is_kept(frame, spec) else to_array(spec, value, memory)
-
-
-def _is_kept(frame: Frame, spec: ValueSpec) -> bool:
-    """Whether the caller wants it elsewhere than on the host."""
-    return _result_place(frame, spec)[1] != frame.layout.host
-
-
-def _result_place(frame: Frame, spec: ValueSpec) -> Place:
-    return frame.layout.home(frame.layout.plan.passthrough.get(spec.name, spec.name))
+    layout = frame.layout
+    device = layout.results[spec.name][1]
+    array = to_array(spec, value, layout.memories[device])
+    return array if device == layout.host else np.array(array)
 
 
 def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue | DevicePointer:
@@ -211,6 +205,6 @@ def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue | Device
 
 def raw_result(frame: Frame, spec: ValueSpec) -> Any:
     """An output as the run left it: an array or OrtValue, or a Python object where it is no tensor of numbers."""
-    value = frame.arrays[_result_place(frame, spec)]
-    passed = spec.name in frame.layout.plan.passthrough
-    return np.array(value) if passed and isinstance(value, np.ndarray) else value
+    layout = frame.layout
+    value = frame.arrays[layout.results[spec.name]]
+    return np.array(value) if spec.name in layout.plan.passthrough and isinstance(value, np.ndarray) else value

@@ -106,9 +106,7 @@ def _makes(layout: Layout, record: Transfer | Partition) -> list[Place]:
 
 
 def _results(layout: Layout) -> list[Place]:
-    plan = layout.plan
-    returned = [layout.home(plan.passthrough.get(spec.name, spec.name)) for spec in plan.outputs]
-    return [*returned, *(state.new for state in layout.states)]
+    return [*layout.results.values(), *(state.new for state in layout.states)]
 
 
 def loose_places(layout: Layout) -> list[Place]:

@@ -229,7 +229,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
     def _own_executor(self) -> Executor:
         self._require_open()
         if self._executor is None:
-            self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=self._states)
+            states = self._states if self._layout.states else None
+            self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=states)
             self._executor.record = self._record
         return self._executor
 

@@ -91,9 +91,7 @@ class HostMemory:
         """``memmove``; ctypes lets go of the GIL meanwhile."""
         ctypes.memmove(target, source, nbytes)
 
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        """As in the other direction."""
-        self.copy_in(target, source, nbytes)
+    copy_out = copy_in
 
     def staged(self, nbytes: int) -> int:
         """Nothing: bytes go straight to where they belong."""
@@ -115,6 +113,8 @@ class LinkedMemory(HostMemory):
         left = end - perf_counter() - _LATE_SECONDS
         if left > 0:
             sleep(left)
+
+    copy_out = copy_in
 
 
 def device_memory(device: str, provider: str, *, emulate: bool, link: float | None) -> Memory:
