@@ -1,22 +1,26 @@
 """What hetpart adds to ONNX Runtime in each run, and what each further partition and each further copy costs.
 
-    python -m benchmarks.run_overhead [--rounds 3000]
+    python -m benchmarks.run_overhead [--seconds 2]
 
 One partition: ``hetpart.Session.run`` takes turns with bare ONNX Runtime sessions, one of the partition's own model and
-one of the uncut file; what is added is the median of the differences within a turn. Reach: 1 % or 5 µs. More
-partitions: a chain of 50 tiny ops in 1 to 50 partitions of one device, and on two devices by turns; the slope of the
-median is the cost of one more. Reach: 15 µs for one on the same device; 1 ms for all 50 on two devices by turns. Under
-emulation a copy between devices is a real one, in the host's memory.
+one of the uncut file; what is added is the median of the differences within a turn, with the interval that holds the
+true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or 5 µs; where the interval
+lies on both sides of that, the row says that it is not certain. More partitions: a chain of 50 tiny ops in 1 to 50
+partitions of one device, and on two devices by turns; the slope of the median is the cost of one more. Reach: 15 µs for
+one on the same device; 1 ms for all 50 on two devices by turns. Under emulation a copy between devices is a real one,
+in the host's memory: what memory alone takes for as many bytes stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import NormalDist, median
+from timeit import Timer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +44,11 @@ PARTITIONS = (1, 2, 5, 10, 20, 50)
 WIDTHS = (64, 262_144)
 """Floats in the chains' vector: 256 B, and 1 MiB."""
 WARM_UP = 10
-FEWEST_ROUNDS = 40
-MOST_SECONDS = 20.0
+ROUNDS = (40, 3000)
+"""At least, and at most."""
+CONFIDENCE = 0.95
+COLD_BYTES = 256 * 2**20
+"""More than caches hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,18 +62,19 @@ class Subject:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3000, help="most runs of each rival")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of every comparison, about")
     parser.add_argument("--zoo", type=Path, default=zoo.DEFAULT_FOLDER, help="folder of the built models")
     parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME")
     arguments = parser.parse_args()
     facts = machine_facts()
-    one = _one_partition(arguments.zoo, arguments.models, arguments.rounds)
+    one = _one_partition(arguments.zoo, arguments.models, arguments.seconds)
     slopes = {
-        name: _partitions(name, device, width, arguments.rounds)
+        name: _partitions(name, device, width, arguments.seconds)
         for width in WIDTHS
         for name, device in (("same host", "cpu"), ("same accelerator", chains.ACCELERATOR), ("taking turns", ""))
         for name in (f"{name}, {4 * width} B",)
     }
+    copies = {f"{4 * width} B": _memory_alone(4 * width) for width in WIDTHS}
     fifty: Spread = slopes[f"taking turns, {4 * WIDTHS[0]} B"]["run_microseconds"][PARTITIONS[-1]]
     small = [row for name, row in slopes.items() if name.startswith("same")]
     emit(
@@ -86,11 +94,12 @@ def main() -> None:
             "fifty_partitions_by_turns_microseconds": fifty,
             "one_partition": one,
             "one_more_partition": slopes,
+            "copy_by_memory_alone_microseconds": copies,
         },
     )
 
 
-def _one_partition(folder: Path, models: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+def _one_partition(folder: Path, models: Sequence[str], seconds: float) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, path, feeds, shape in _subjects(folder, models):
         for device, rule in (("cpu", "all-cpu"), (chains.ACCELERATOR, "all-accelerator")):
@@ -99,7 +108,7 @@ def _one_partition(folder: Path, models: Sequence[str], rounds: int) -> list[dic
                 model = hetpart.partition(path, hardware=chains.HARDWARE, placement=rule, shape=shape, threads=threads)
                 if len(model.plan.partitions) == 1:
                     subject = _subject(model, path, feeds, threads)
-                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subject, rounds)})
+                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subject, seconds)})
     return rows
 
 
@@ -142,10 +151,10 @@ def _bare(model: str | bytes, settings: SessionSettings, weights: Path | None) -
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _compared(subject: Subject, rounds: int) -> dict[str, Any]:
+def _compared(subject: Subject, seconds: float) -> dict[str, Any]:
     runs = [partial(subject.session.run, None, subject.feeds)]
     runs += [partial(session.run, None, subject.feeds) for session in subject.rivals.values()]
-    ours, *theirs = _microseconds(runs, rounds)
+    ours, *theirs = _microseconds(runs, seconds)
     rivals = {name: _beside(ours, samples) for name, samples in zip(subject.rivals, theirs, strict=True)}
     return {
         "hetpart_microseconds": Spread.of(ours),
@@ -154,25 +163,57 @@ def _compared(subject: Subject, rounds: int) -> dict[str, Any]:
     }
 
 
-def _microseconds(runs: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Of every run, by rival; fewer rounds where a round is long, so that none takes much over ``MOST_SECONDS``."""
+def _microseconds(runs: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
+    """Of every run, by rival, in as many rounds as ``seconds`` hold."""
     warm = sum(map(median, interleaved(runs, WARM_UP)))
-    wanted = max(FEWEST_ROUNDS, min(rounds, int(MOST_SECONDS / warm)))
-    return [[1e6 * seconds for seconds in samples] for samples in interleaved(runs, wanted)]
+    fewest, most = ROUNDS
+    wanted = max(fewest, min(most, int(seconds / warm)))
+    return [[1e6 * taken for taken in samples] for samples in interleaved(runs, wanted)]
 
 
 def _beside(ours: list[float], theirs: list[float]) -> dict[str, Any]:
     """What hetpart adds: the median of the differences within a round, in which both see the same machine."""
-    added = Spread.of([mine - bare for mine, bare in zip(ours, theirs, strict=True)])
+    differences = sorted(mine - bare for mine, bare in zip(ours, theirs, strict=True))
+    added, (low, high) = Spread.of(differences), _interval(differences)
+    reach = max(REACH_MICROSECONDS, REACH_SHARE * median(theirs))
     return {
         "bare_microseconds": Spread.of(theirs),
         "added_microseconds": added,
+        "added_between_microseconds": [round(low, 2), round(high, 2)],
         "added_share": round(added.median / median(theirs), 5),
-        "reached": added.median <= max(REACH_MICROSECONDS, REACH_SHARE * median(theirs)),
+        "reached": added.median <= reach,
+        "certain": not low <= reach < high,
     }
 
 
-def _partitions(name: str, device: str, width: int, rounds: int) -> dict[str, Any]:
+def _interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """What holds the median of whatever ``ordered`` was drawn from: how many lie below it is a binomial number."""
+    number = len(ordered)
+    reach = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * number**0.5 / 2
+    return ordered[max(0, int(number / 2 - reach))], ordered[min(number - 1, int(number / 2 + reach) + 1)]
+
+
+def _memory_alone(nbytes: int) -> dict[str, float]:
+    """A copy between two places that lie in a cache, and one between places that lie in none."""
+    near = np.ones((2, nbytes), np.uint8)
+    far = np.ones((2, max(1, COLD_BYTES // nbytes), nbytes), np.uint8)
+    return {"in a cache": _copies(near[:1], near[1:]), "in memory": _copies(*far)}
+
+
+def _copies(targets: np.ndarray[Any, Any], sources: np.ndarray[Any, Any]) -> float:
+    """The median over a few passes, in microseconds a copy."""
+    pairs = [(target.ctypes.data, source.ctypes.data) for target, source in zip(targets, sources, strict=True)]
+    pairs *= max(1, 1000 // len(pairs))
+    nbytes = targets.shape[1]
+
+    def all_of_them() -> None:
+        for target, source in pairs:
+            ctypes.memmove(target, source, nbytes)
+
+    return round(1e6 * median(Timer(all_of_them).repeat(7, 1)) / len(pairs), 2)
+
+
+def _partitions(name: str, device: str, width: int, seconds: float) -> dict[str, Any]:
     """The cost of one more partition, by least squares over the medians of two and more: one runs in another way."""
     say(f"run_overhead: one more partition, {name}")
     counts = [count for count in PARTITIONS if device or count > 1]
@@ -182,7 +223,7 @@ def _partitions(name: str, device: str, width: int, rounds: int) -> dict[str, An
     feeds = {"v0": np.arange(width, dtype=np.float32)}
     for session in sessions:
         np.testing.assert_array_equal(session.run(None, feeds)[0], feeds["v0"] + 0.5 * chains.OPS)
-    samples = _microseconds([partial(session.run, None, feeds) for session in sessions], rounds)
+    samples = _microseconds([partial(session.run, None, feeds) for session in sessions], seconds)
     medians = dict(zip(counts, map(median, samples), strict=True))
     slope, error = _slope(medians)
     return {
