@@ -1,19 +1,118 @@
-"""Runs that the caller does not wait for."""
+# pyright: reportUnknownVariableType=false
+"""Runs that the caller does not wait for.
+
+Their threads are daemons: Python waits for no thread that it does not know to end. A program that comes to its end
+waits for the runs that it asked for all the same, unless Ctrl-C ended it: then nobody is there to be told any more.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from threading import Event
+from queue import SimpleQueue
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
-from hetpart.errors import HetpartError
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.interrupts import stoppable_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from threading import Lock
 
-    Callback = Callable[[list[Any], Any, str], None]
-    """Called with the results, what the caller gave, and what went wrong: ``""`` where nothing did."""
+    from hetpart.runtime.frame import Layout
+    from hetpart.runtime.sole import SoleSession
+    from hetpart.runtime.states import States
+
+Callback = Callable[[list[Any], Any, str], None]
+"""Called with the results, what the caller gave, and what went wrong: ``""`` where nothing did."""
+_LOG = logging.getLogger(__name__)
+_STOPPED = "the run was given up: what waited for it was interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A run to make, and whom to tell."""
+
+    run: Callable[[Any], list[Any]]
+    """Given its ``RunOptions``."""
+    options: Any
+    is_ours: bool
+    """Whether ``options`` are nobody else's, so that the run may be ended by them."""
+    callback: Callback
+    user_data: Any
+
+    def do(self, crew: _Crew) -> None:
+        """Make the run and tell of it. What the callback raises is logged: it has no other caller."""
+        results, error = crew.made(self)
+        try:
+            self.callback(results, self.user_data, error)
+        except Exception:  # noqa: BLE001 - of a function of the caller's
+            _LOG.exception("the callback of run_async failed")
+
+
+@dataclass(slots=True)
+class _Crew:
+    """What the threads share."""
+
+    jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue["_Job | None"])
+    threads: list[Thread] = field(default_factory=list[Thread])
+    under_way: list[Any] = field(default_factory=list[Any])
+    """``RunOptions`` of ours."""
+    stopped: bool = False
+
+    def made(self, job: _Job) -> tuple[list[Any], str]:
+        """The results of a run, or none and what went wrong."""
+        if job.is_ours:
+            self.under_way.append(job.options)
+        try:
+            return ([], _STOPPED) if self.stopped else (job.run(job.options), "")
+        except BaseException as error:  # noqa: BLE001 - told to the caller
+            told = error.message if isinstance(error, HetpartError) else str(error)
+            return [], _STOPPED if self.stopped else told
+        finally:
+            if job.is_ours:
+                self.under_way.remove(job.options)
+
+    def stop(self) -> None:
+        """Start no run any more, and end soon those under way whose options are ours."""
+        self.stopped = True
+        for options in list(self.under_way):
+            options.terminate = True
+
+    def wait(self) -> None:
+        """Return when every run has been told of, and the threads are gone. Interrupted, it gives the runs up."""
+        for _ in self.threads:
+            self.jobs.put(None)
+        others = [thread for thread in self.threads if thread is not current_thread()]
+        try:
+            _join(others)
+        except BaseException:
+            self.stop()
+            _join(others)
+            raise
+
+
+def _join(threads: Sequence[Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
+def _work(crew: _Crew) -> None:
+    while (job := crew.jobs.get()) is not None:
+        job.do(crew)
+        del job  # and with it the session, while this thread waits
+
+
+def _at_exit(crew: _Crew) -> None:
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:  # what Python ended the program by
+        crew.stop()
+    crew.wait()
 
 
 class LaterRuns:
@@ -24,29 +123,79 @@ class LaterRuns:
     """
 
     def __init__(self, at_once: int) -> None:
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="hetpart run_async")
+        self._at_once = at_once
+        self._crew = _Crew()
+        self._end = finalize(self, _at_exit, self._crew)
 
-    def begin(self, run: Callable[[], list[Any]], callback: Callback, user_data: Any) -> None:
-        """Return at once; when ``run`` has ended its thread calls ``callback``. What that raises is logged."""
-        told = Event()
-        future = self._pool.submit(_run_after, told, run)
-        future.add_done_callback(partial(_tell, callback, user_data))
-        told.set()
+    def begin(self, run: Callable[[Any], list[Any]], options: Any, callback: Callback, user_data: Any) -> None:
+        """Return at once; when ``run`` has ended its thread calls ``callback``."""
+        crew = self._crew
+        if len(crew.threads) < self._at_once:
+            thread = Thread(target=_work, args=(crew,), name="hetpart run_async", daemon=True)
+            thread.start()
+            crew.threads.append(thread)
+        is_ours = options is None
+        crew.jobs.put(_Job(run, stoppable_options() if is_ours else options, is_ours, callback, user_data))
+
+    def give_up(self) -> None:
+        """Let every run come to an end soon; all are told of."""
+        self._crew.stop()
 
     def close(self) -> None:
         """Wait until every run has been told of."""
-        self._pool.shutdown(wait=True)
+        self._end.detach()
+        self._crew.wait()
 
 
-def _run_after(told: Event, run: Callable[[], list[Any]]) -> list[Any]:
-    """A run that ends before it is known whom to tell would be told of in the caller's thread."""
-    told.wait()
-    return run()
+class LaterCalls:
+    """``run_async`` of a session."""
 
+    _layout: Layout
+    _sole: SoleSession | None
+    _states: States
+    _turn: Lock
+    _later: LaterRuns | None = None
 
-def _tell(callback: Callback, user_data: Any, ended: Future[list[Any]]) -> None:
-    error = ended.exception()
-    if error is None:
-        callback(ended.result(), user_data, "")
-    else:
-        callback([], user_data, error.message if isinstance(error, HetpartError) else str(error))
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
+        """Of the session."""
+        raise NotImplementedError
+
+    def _require_open(self) -> None: ...
+
+    def _check_outputs(self, names: Sequence[str] | None) -> None: ...
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callback,
+        user_data: Any = None,
+        run_options: Any = None,
+    ) -> None:
+        """Return at once; ``callback(results, user_data, error)`` is called from another thread when the run has ended.
+
+        Raises:
+            InvalidFeedError: a feed or output is not the planned one.
+            InvalidOptionError: ``callback`` is no function.
+        """
+        if not callable(callback):
+            raise InvalidOptionError(
+                f"callback={callback!r} is none: nobody would be told of the run",
+                hint="give a function of (results, user_data, error), or call run",
+            )
+        self._check_outputs(output_names)
+        checked_feeds(self._layout.plan.inputs, self._states.apart(input_feed)[0])
+        with self._turn:
+            self._require_open()
+            if self._later is None:
+                self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
+            self._later.begin(partial(self.run, output_names, input_feed), run_options, callback, user_data)
+
+    def _end_later(self, *, give_up: bool = False) -> None:
+        """Return when every such run has been told of."""
+        later, self._later = self._later, None
+        if later is None:
+            return
+        if give_up:
+            later.give_up()
+        later.close()

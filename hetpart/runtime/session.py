@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,7 +22,7 @@ from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import checked_feeds, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
-from hetpart.runtime.later import LaterRuns
+from hetpart.runtime.later import LaterCalls
 from hetpart.runtime.loading import load, require_known
 from hetpart.runtime.options import asked_threads, refuse_providers
 from hetpart.runtime.perform import value_result
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-class Session(DescribedSession, ForwardedCalls, RecordedSession):
+class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     """Runs a bundle. Threads may share it: their runs take turns, for the plan's buffers are there once.
 
     Args:
@@ -122,7 +120,6 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
         self._sole = self._sole_session() if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
-        self._later: LaterRuns | None = None
         self._turn = Lock()
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
@@ -184,27 +181,6 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
                 raise self._explained(error, output_names, input_dict_ort_values) from error
         results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)
         return [results[name] for name in output_names or self._output_names]
-
-    def run_async(
-        self,
-        output_names: Sequence[str] | None,
-        input_feed: Mapping[str, Any],
-        callback: Callable[[list[Any], Any, str], None],
-        user_data: Any = None,
-        run_options: Any = None,
-    ) -> None:
-        """Return at once; ``callback(results, user_data, error)`` is called from another thread when the run has ended.
-
-        Raises:
-            InvalidFeedError: a feed or output is not the planned one.
-        """
-        self._check_outputs(output_names)
-        checked_feeds(self._layout.plan.inputs, self._states.apart(input_feed)[0])
-        with self._turn:
-            self._require_open()
-            if self._later is None:
-                self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
-            self._later.begin(partial(self.run, output_names, input_feed, run_options), callback, user_data)
 
     def io_binding(self) -> Any:
         """What to bind inputs and outputs to, with the calls of ``onnxruntime.IOBinding``."""
@@ -277,9 +253,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
 
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""
-        later, self._later = self._later, None
-        if later is not None:
-            later.close()
+        self._end_later()
         with self._turn:
             self._closed = True
             if self._executor is not None:
@@ -293,5 +267,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close; what interrupts the caller, Ctrl-C or the end of its coroutine, ends runs of ``run_async`` too."""
+        self._end_later(give_up=kind is not None and not issubclass(kind, Exception))
         self.close()
