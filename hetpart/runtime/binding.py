@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ from hetpart.plan.model import ValueForm
 from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dlpack import memory_of
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
+from hetpart.runtime.feeds import describe, is_shaped
 from hetpart.runtime.frame import fresh_array
 from hetpart.runtime.kept import DevicePointer
-from hetpart.runtime.values import to_array, to_value
+from hetpart.runtime.values import tensor_bytes, to_array, to_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +54,8 @@ class IOBinding:
         self._own: dict[str, onnxruntime.OrtValue] = {}
         """OrtValues that outputs are written to."""
         self._made: dict[str, Any] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        """Of buffers that outputs of unknown size are written to: a run must make just that size."""
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Read the input ``name`` from an array."""
@@ -62,8 +66,13 @@ class IOBinding:
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
         """Read the input ``name`` from an address."""
-        spec = self._matching(self._spec(name, self._inputs, "input"), element_type, shape)
-        on_host = device_type == "cpu"
+        planned = self._spec(name, self._inputs, "input")
+        spec, on_host = self._sized(planned, element_type, shape), device_type == "cpu"
+        if not on_host and planned.form is not ValueForm.STATIC:
+            raise InvalidFeedError(
+                f"{name!r}, whose size only a run tells, is bound at an address of {device_type}:{device_id}",
+                hint="bind it as an OrtValue there: bind_ortvalue_input",
+            )
         self._fed[name] = _at(spec, buffer_ptr) if on_host else self._pointer(device_type, device_id, buffer_ptr)
 
     def bind_ortvalue_input(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
@@ -84,22 +93,36 @@ class IOBinding:
         spec = self._spec(name, self._outputs, "output")
         self._bind_on(name, device_type, device_id)
         self._own.pop(name, None)
+        self._shapes.pop(name, None)
         if buffer_ptr is None:
             self._wanted[name] = None
-            return
-        matching = self._matching(spec, element_type, shape or ())
-        there = name in self._there
-        self._wanted[name] = self._pointer(device_type, device_id, buffer_ptr) if there else _at(matching, buffer_ptr)
+        else:
+            sized = self._sized(spec, element_type, shape or ())
+            self._write_to(name, sized, buffer_ptr, f"{device_type}:{device_id}")
 
     def bind_ortvalue_output(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Write the output ``name`` to an OrtValue."""
         spec = self._spec(name, self._outputs, "output")
         kind, index = ortvalue.device_name(), memory_of(ortvalue).device_id
         self._bind_on(name, kind, index)
-        matching, address = self._matching(spec, ortvalue.element_type(), ortvalue.shape()), ortvalue.data_ptr()
-        there = name in self._there
-        self._wanted[name] = self._pointer(kind, index, address) if there else _at(matching, address)
+        self._shapes.pop(name, None)
+        sized = self._sized(spec, ortvalue.element_type(), ortvalue.shape())
+        self._write_to(name, sized, ortvalue.data_ptr(), f"{kind}:{index}")
         self._own[name] = ortvalue
+
+    def _write_to(self, name: str, sized: ValueSpec, address: int, device: str) -> None:
+        """Write an output to a buffer of the caller's, of the size of ``sized``."""
+        known = self._outputs[name].form is ValueForm.STATIC
+        if not known and name in self._there:
+            raise InvalidFeedError(
+                f"{name!r}, whose size only a run tells, is bound to a buffer on {device}",
+                hint=f"let one be allocated there: bind_output({name!r}, ...) without an address",
+            )
+        if not known:
+            self._shapes[name] = tuple(size or 0 for size in sized.shape or ())
+        kind, _, index = device.partition(":")
+        there = name in self._there
+        self._wanted[name] = self._pointer(kind, int(index), address) if there else _at(sized, address)
 
     def _bind_on(self, name: str, device_type: str, device_id: int) -> None:
         """Note where an output is bound: on the host, or where the plan keeps it."""
@@ -122,16 +145,15 @@ class IOBinding:
             )
         return among[name]
 
-    def _matching(self, spec: ValueSpec, element_type: Any, shape: Sequence[int]) -> ValueSpec:
-        """``spec``, where a buffer of that type and shape is what it needs."""
+    def _sized(self, spec: ValueSpec, element_type: Any, shape: Sequence[int]) -> ValueSpec:
+        """``spec`` in the size of a buffer, whose type and shape are what it needs."""
         number = element_type if isinstance(element_type, int) else _number(spec, element_type)
-        if spec.form is not ValueForm.STATIC or number != onnx_number(spec.dtype) or tuple(shape) != spec.shape:
+        if spec.form is ValueForm.OPAQUE or number != onnx_number(spec.dtype) or not is_shaped(tuple(shape), spec):
             raise InvalidFeedError(
-                f"{spec.name!r} is bound to {element_type} {list(shape)}, planned was {spec.dtype} "
-                f"{'of unknown shape' if spec.form is not ValueForm.STATIC else list(spec.shape or ())}",
+                f"{spec.name!r} is bound to {element_type} {list(shape)}, planned was {describe(spec)}",
                 hint="bind a buffer of the planned type and shape, or let one be allocated",
             )
-        return spec
+        return replace(spec, form=ValueForm.STATIC, shape=tuple(shape), nbytes=tensor_bytes(spec.dtype, shape))
 
     def feeds(self) -> dict[str, Any]:
         """What is bound, by input name."""
@@ -162,7 +184,18 @@ class IOBinding:
         return list(self._wanted)
 
     def take(self, made: Mapping[str, onnxruntime.OrtValue]) -> None:
-        """Keep the outputs of a run."""
+        """Keep the outputs of a run.
+
+        Raises:
+            InvalidFeedError: one is not of the size of the buffer that is bound for it.
+        """
+        for name, shape in self._shapes.items():
+            if tuple(made[name].shape()) != shape:
+                raise InvalidFeedError(
+                    f"the output {name!r} has the shape {made[name].shape()} in this run, "
+                    f"and is bound to a buffer of {list(shape)}",
+                    hint="bind one of that shape, or let one be allocated: bind_output without an address",
+                )
         for name, array in self._wanted.items():
             if isinstance(array, np.ndarray) and made[name].data_ptr() != array.ctypes.data:
                 memory_of(made[name]).copy_out(array.ctypes.data, made[name].data_ptr(), array.nbytes)
@@ -201,6 +234,7 @@ class IOBinding:
         """Let go of the outputs."""
         self._wanted.clear()
         self._own.clear()
+        self._shapes.clear()
         self._there.clear()
         self._made = {}
 

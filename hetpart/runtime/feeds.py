@@ -79,7 +79,7 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
             f"input {spec.name!r} has dtype {array.dtype}, planned was {spec.dtype}",
             hint=f"convert it with .astype({str(wanted)!r})",
         )
-    if spec.shape is not None and not _fits(array.shape, spec.shape):
+    if not is_shaped(array.shape, spec):
         raise InvalidFeedError(
             f"input {spec.name!r} has shape {list(array.shape)}, planned was {_shape_text(spec)}",
             hint="a plan is made for fixed sizes: feed them, or partition again with another --shape",
@@ -138,8 +138,12 @@ def _strings(given: Any) -> np.ndarray[Any, Any]:
     return np.asarray(given, dtype=object)
 
 
-def _fits(shape: tuple[int, ...], planned: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(planned) and all(want in (None, size) for size, want in zip(shape, planned, strict=True))
+def is_shaped(shape: tuple[int, ...], spec: ValueSpec) -> bool:
+    """Whether a tensor of ``shape`` is as planned; sizes that only a run tells are any."""
+    planned = spec.shape
+    return planned is None or (
+        len(shape) == len(planned) and all(want in (None, size) for size, want in zip(shape, planned, strict=True))
+    )
 
 
 def _shape_text(spec: ValueSpec) -> str:

@@ -38,8 +38,10 @@ _ENTRIES = (
 """Configuration entries that mean the same in a session of a part. They can be asked for by name alone."""
 
 
-def refuse_providers(given: onnxruntime.SessionOptions | None) -> None:
-    """Options name no provider: the plan does.
+def refuse_providers(
+    given: onnxruntime.SessionOptions | None, providers: object = None, provider_options: object = None
+) -> None:
+    """Neither options nor arguments name a provider: the plan does.
 
     Raises:
         InvalidOptionError: they do.
@@ -49,6 +51,12 @@ def refuse_providers(given: onnxruntime.SessionOptions | None) -> None:
             "the session options name execution providers, and the plan says where every op runs",
             hint="leave them out; `hetpart partition` decides on devices",
         )
+    for option, value in (("providers", providers), ("provider_options", provider_options)):
+        if value is not None:
+            raise InvalidOptionError(
+                f"{option}={value!r} was given, and the plan says where every op runs",
+                hint="leave it out, or write provider='cuda:0=NAME,option=value' for another provider of that device",
+            )
 
 
 def carry(given: onnxruntime.SessionOptions, options: onnxruntime.SessionOptions, part: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetpart.errors import ExecutionError
 from hetpart.runtime.held import ArenaUse, held_memory
 from hetpart.runtime.mapped import mapped_bytes
 from hetpart.runtime.profiles import node_events
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hetpart.runtime.executor import Executor
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.held import ValueWatch
-    from hetpart.runtime.record import TaskTimes
+    from hetpart.runtime.record import RunRecord, TaskTimes
     from hetpart.runtime.sessions import PartSession
 
 
@@ -29,9 +30,12 @@ class RecordedSession:
 
     emulate: bool
     _executor: Executor | None
+    _record: RunRecord | None
     _layout: Layout
     _sessions: Sequence[PartSession]
     _weights: Sequence[Mapping[str, Any]]
+
+    def _require_open(self) -> None: ...
 
     @property
     def overlaps(self) -> bool:
@@ -81,6 +85,16 @@ class RecordedSession:
         Args:
             path: The file.
             nodes: What ``end_node_profiles`` gave, where it was called already.
+
+        Raises:
+            ExecutionError: There was no run, or nothing of it was noted.
         """
+        self._require_open()
+        if self._record is None:
+            raise ExecutionError(
+                "this session notes nothing of its runs", hint="open it with record=True, run it, then write the trace"
+            )
+        if self._executor is None:
+            raise ExecutionError("there is no run to write a trace of", hint="run the session first")
         found = self.end_node_profiles() if nodes is None else nodes
         write_trace(Path(path), self._layout, self.times(), found, emulated=self.emulate)

@@ -67,6 +67,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         cuda_graph: Capture partitions on CUDA whose values all have one size and one address in every run.
         progress: Told of every partition that is loaded.
         record: Note when the tasks of a run begin and end, for ``write_trace``; or what notes something else of them.
+        providers: Nothing: the plan says where every op runs.
+        provider_options: Nothing, likewise.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
@@ -91,8 +93,10 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         cuda_graph: bool = False,
         progress: Callable[[str], None] | None = None,
         record: bool | RunRecord = False,
+        providers: None = None,
+        provider_options: None = None,
     ) -> None:
-        refuse_providers(sess_options)
+        refuse_providers(sess_options, providers, provider_options)
         require_known(mode=mode, verify=verify, threads=threads)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")

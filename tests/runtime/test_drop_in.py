@@ -416,6 +416,13 @@ def test_options_that_name_providers_are_refused() -> None:
         cut(ARITHMETIC, (), sess_options=options)
 
 
+@pytest.mark.parametrize("option", [{"providers": ["CPUExecutionProvider"]}, {"provider_options": [{}]}])
+def test_providers_as_onnxruntime_takes_them_are_refused_in_words(option: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(option))}=.* the plan says where") as refused:
+        cut(ARITHMETIC, (), **option)
+    assert "provider='cuda:0=NAME" in refused.value.hint
+
+
 @pytest.mark.parametrize("accelerated", PLACEMENTS.values(), ids=PLACEMENTS)
 def test_nothing_is_left_of_a_closed_session(accelerated: tuple[str, ...]) -> None:
     threads = active_count()

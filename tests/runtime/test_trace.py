@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import hetpart
 from hetpart.cli import main
+from hetpart.errors import ExecutionError
 from tests.runtime.models import cut, model, placed
 
 CHAIN = model("""chain (float[64,64] x) => (float[64,64] z) {
@@ -175,3 +176,20 @@ def test_the_command_writes_traces_and_lines(
     assert all(line.startswith("I") and "predicted" in line for line in lines)
     assert ("D1" in ran.stderr or "D0" in ran.stderr) == ("-vv" in flags)
     assert (tmp_path / "t.json").exists() == ("--trace" in flags)
+
+
+@pytest.mark.parametrize("accelerated", [("b",), ()])
+def test_a_trace_of_nothing_is_refused(tmp_path: Path, accelerated: tuple[str, ...]) -> None:
+    with cut(CHAIN, accelerated, record=True) as session:
+        with pytest.raises(ExecutionError, match="no run"):
+            session.write_trace(tmp_path / "trace.json")
+        session.run(None, FEED)
+        session.write_trace(tmp_path / "trace.json")
+    with pytest.raises(ExecutionError, match="closed"):
+        session.write_trace(tmp_path / "trace.json")
+    with cut(CHAIN, accelerated) as session:
+        session.run(None, FEED)
+        with pytest.raises(ExecutionError, match="notes nothing") as refused:
+            session.write_trace(tmp_path / "other.json")
+    assert "record=True" in refused.value.hint
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
