@@ -65,7 +65,7 @@ class Checked:
 
     def _uncut(self, session: Session, exact: bool) -> list[Any]:
         if exact not in self.uncut:
-            self.uncut[exact] = run_uncut(session, self.feeds, exact=exact)
+            self.uncut[exact] = run_uncut(session, self.feeds, exact=exact).results
         return self.uncut[exact]
 
 

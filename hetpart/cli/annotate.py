@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hetpart.cli.guard import json_option, threads_option
+from hetpart.cli.guard import import_option, json_option, threads_option
 from hetpart.cli.model_options import (
     access_option,
     hardware_option,
@@ -68,6 +68,7 @@ class AnnotateOptions:
 @trip_count_option
 @access_option
 @weights_option
+@import_option
 @click.option("--by", type=click.Choice(["op", "type", "scope"]), default="op", help="What a row is: op by default.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Names of a module's path that --by scope keeps.")
 @click.option("--sort", default="time", metavar="KEY", help="time, bytes, flops, intensity or a device's name.")

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
-from hetpart.errors import HetpartError
+from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.terminal import (
     FAILED_EXIT,
     INTERRUPTED_EXIT,
@@ -33,6 +34,36 @@ threads_option = click.option(
 )
 verify_option = click.option(
     "--verify", type=click.Choice(["sampled", "full"]), default="sampled", help="How much of a weight file is hashed."
+)
+
+
+def _import_modules(ctx: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+    """Import what registers operators, from the current folder too, before anything is loaded.
+
+    Raises:
+        InvalidOptionError: one cannot be imported.
+    """
+    del ctx, option
+    if names and (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as problem:  # what a module does when it is imported is its own
+            raise InvalidOptionError(
+                f"--import {name!r} failed: {type(problem).__name__}: {problem}",
+                hint="give a module as `import` in Python takes it, installed or in the current folder: my_ops",
+            ) from problem
+
+
+import_option = click.option(
+    "--import",
+    multiple=True,
+    metavar="MODULE",
+    is_eager=True,
+    expose_value=False,
+    callback=_import_modules,
+    help="Import a module first, such as one that registers PyTorch operators. Repeatable.",
 )
 
 

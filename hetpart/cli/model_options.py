@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hetpart.cli.guard import threads_option
+from hetpart.cli.guard import import_option, threads_option
 
 Command = Callable[..., Any]
 
@@ -81,7 +81,7 @@ def request_options(command: Command) -> Command:
     """``command`` with every option that says what a plan must keep to."""
     for option in reversed(tuple(_REQUEST.values())):
         command = option(command)
-    return command
+    return import_option(command)
 
 
 def taken_request(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hetpart.cli.guard import end_with, json_option, threads_option, verify_option
+from hetpart.cli.guard import end_with, import_option, json_option, threads_option, verify_option
 from hetpart.errors import MismatchError
 from hetpart.terminal import StageBar, log_to_stderr, print_json, show, stdout_kept_free
 
@@ -70,7 +70,7 @@ class RunOptions:
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of --random, 0 by default.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="An input from an .npy file. Repeatable.")
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Runs to measure, 1 by default.")
-@click.option("--check", is_flag=True, help="Compare with the uncut model in one session.")
+@click.option("--check", is_flag=True, help="Compare with the uncut model: in one session, or in PyTorch.")
 @click.option("--exact", is_flag=True, help="Compare bit for bit, with ONNX Runtime's optimisations off.")
 @click.option("--emulate", is_flag=True, help="Run accelerator partitions on the CPU.")
 @click.option("--emulate-link", metavar="RATE", help="Copies to emulated accelerators go no faster, such as 12GB/s.")
@@ -85,6 +85,7 @@ class RunOptions:
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write the last run, for Perfetto.")
 @click.option("-v", "verbosity", count=True, help="Log what every partition cost; -vv every op.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
+@import_option
 @threads_option
 @verify_option
 @json_option

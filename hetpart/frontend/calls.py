@@ -9,9 +9,12 @@ type, device, layout or memory format by its name. Reading one runs nothing but 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch._ops import OpOverload
@@ -24,6 +27,8 @@ _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
 _FUNCTIONAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 """Keys of kernels for every device."""
+_TARGET = re.compile(rb'"target": ?"(torch\.ops\.\w+\.\w+\.\w+)"')
+"""How such a file writes which operator a node calls."""
 _BY_NAME = {
     "dtype": torch.dtype,
     "layout": torch.layout,
@@ -39,6 +44,18 @@ def target_named(name: str) -> OpOverload | None:
     packet = getattr(getattr(torch.ops, namespace), packet_name, None) if packet_name else None
     found = getattr(packet, overload or "default", None)
     return found if isinstance(found, OpOverload) else None
+
+
+def unknown_in(path: Path) -> list[str]:
+    """Operators that a file of ``torch.export.save`` calls and PyTorch does not know, as ``ns::op.overload``."""
+    try:
+        with ZipFile(path) as archive:
+            texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    except (OSError, BadZipFile):
+        return []
+    called = {match.decode() for text in texts for match in _TARGET.findall(text)}
+    names = (target.removeprefix("torch.ops.").replace(".", "::", 1) for target in sorted(called))
+    return [name.removesuffix(".default") for name in names if target_named(name) is None]
 
 
 def runs_on(target: OpOverload) -> tuple[str, ...]:
@@ -116,7 +133,7 @@ class Call:
         if target is None:
             raise ExecutionError(
                 f"PyTorch {torch.__version__} knows no operator {name}",
-                hint="import the module that defines it before the bundle is opened",
+                hint="import the module that registers it before the bundle is opened: --import my_ops, or in Python",
             )
         if any(argument.name == "filename" for argument in target._schema.arguments):
             raise InvalidBundleError(

@@ -21,6 +21,7 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.frontend.calls import unknown_in
 from hetpart.frontend.dimensions import export_dimensions
 from hetpart.frontend.example import Example
 from hetpart.frontend.pins import CUSTOM_KEY
@@ -81,6 +82,12 @@ def _loaded(path: Path) -> torch.export.ExportedProgram:
         with quiet():
             return torch.export.load(path)
     except Exception as error:  # torch raises many kinds for files that are not its own
+        unknown = unknown_in(path)
+        if unknown:
+            raise InvalidModelError(
+                f"{path} calls {', '.join(unknown)}, which PyTorch {torch.__version__} does not know",
+                hint="import the module that registers it: --import my_ops, or `import my_ops` in Python",
+            ) from error
         raise InvalidModelError(
             f"{path} of {path.stat().st_size:,} bytes is no exported program: {reason_of(error)}",
             hint="give a file that torch.export.save wrote, with the same version of PyTorch",

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of
+from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _with_all_returned(program: torch.export.ExportedProgram, name: str) -> torc
         )
     flat, _ = pytree.tree_flatten(program.example_inputs)
     with quiet(), torch.no_grad():
-        return torch.export.export(_Lifted(program), tuple(flat), dynamic_shapes=(_open_axes(program),))
+        return torch.export.export(LiftedProgram(program), tuple(flat), dynamic_shapes=_open_axes(program))
 
 
 def _open_axes(program: torch.export.ExportedProgram) -> tuple[dict[int, Any] | None, ...]:
@@ -175,32 +176,6 @@ def _is_number(spec: OutputSpec) -> bool:
 
 def _is_given(spec: InputSpec) -> bool:
     return spec.kind is InputKind.USER_INPUT
-
-
-class _Lifted(torch.nn.Module):
-    """The graph of a program as a module that holds its weights under their names."""
-
-    def __init__(self, program: torch.export.ExportedProgram) -> None:
-        super().__init__()
-        held = {**program.state_dict, **program.constants}
-        for target, tensor in held.items():
-            owner = self
-            *path, last = target.split(".")
-            for part in path:
-                if not hasattr(owner, part):
-                    owner.add_module(part, torch.nn.Module())
-                owner = getattr(owner, part)
-            plain: Any = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor
-            owner.register_buffer(last, plain)
-        self._graph_module = program.graph_module
-        self._places = [None if _is_given(spec) else spec.target for spec in program.graph_signature.input_specs]
-        self._returned = [not isinstance(spec.arg, ConstantArgument) for spec in program.graph_signature.output_specs]
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        rest = iter(given)
-        held = dict(self.named_buffers())
-        made = self._graph_module(*(next(rest) if place is None else held[place] for place in self._places))
-        return tuple(item for item, kept in zip(made, self._returned, strict=True) if kept)
 
 
 def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, name: str) -> None:

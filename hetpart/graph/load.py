@@ -155,6 +155,11 @@ def _no_model(path: Path, error: Exception) -> InvalidModelError:
             f"{path} of {size:,} bytes nests messages deeper than protobuf reads, 100 at most: bodies inside bodies",
             hint="export it with fewer branches and loops inside one another, some 30 at most",
         )
+    if kind is not None and "PyTorch" in kind:
+        return InvalidModelError(
+            f"{path} of {size:,} bytes is not an ONNX model: it is {kind}",
+            hint="give the module itself to hetpart.partition, or a .pt2 file that torch.export.save wrote",
+        )
     problem = f"it is {kind}" if kind else error if isinstance(error, WireError) else "it holds no ModelProto"
     return InvalidModelError(
         f"{path} of {size:,} bytes is not an ONNX model: {problem}",

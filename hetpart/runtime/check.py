@@ -175,7 +175,9 @@ def check_results(session: Session, feeds: Mapping[str, Any], results: list[Any]
     """
     names = [spec.name for spec in session.plan.outputs]
     uncut = run_uncut(session, feeds, exact=exact)
-    return compare(names, results, uncut, exact=exact and not streamed_weights(session.plan))
+    return compare(
+        names, results, uncut.results, exact=exact and not streamed_weights(session.plan), through=uncut.through
+    )
 
 
 def _report(  # noqa: PLR0913 - one record from its parts

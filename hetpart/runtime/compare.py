@@ -52,13 +52,26 @@ class Difference:
     tolerance: float
 
 
-def compare(names: list[str], ours: list[Any], uncut: list[Any], *, exact: bool) -> CheckResult:
+@dataclass(frozen=True, slots=True)
+class Uncut:
+    """What a plan's results are compared with."""
+
+    results: list[Any]
+    through: frozenset[str] = frozenset()
+    """Types of half precision that values on the way are rounded to, at other places than in the plan."""
+
+
+def compare(
+    names: list[str], ours: list[Any], uncut: list[Any], *, exact: bool, through: frozenset[str] = frozenset()
+) -> CheckResult:
     """Every result against the uncut model's: bit for bit where ``exact``, else within the dtype's tolerance.
 
-    Half-precision results are held to their tolerance in either case.
+    Half-precision results are held to their tolerance in either case. So are wider ones where values on the way to them
+    are rounded to the types ``through``.
     """
     differences = [
-        _difference(name, mine, theirs, exact=exact) for name, mine, theirs in zip(names, ours, uncut, strict=True)
+        _difference(name, mine, theirs, exact=exact, through=through)
+        for name, mine, theirs in zip(names, ours, uncut, strict=True)
     ]
     worst = max(
         differences, key=lambda d: (not d.equal, d.largest), default=Difference("", 0.0, equal=True, tolerance=0)
@@ -72,16 +85,16 @@ def compare(names: list[str], ours: list[Any], uncut: list[Any], *, exact: bool)
     )
 
 
-def _difference(name: str, ours: Any, uncut: Any, *, exact: bool) -> Difference:
+def _difference(name: str, ours: Any, uncut: Any, *, exact: bool, through: frozenset[str]) -> Difference:
     if isinstance(uncut, np.ndarray) and isinstance(ours, np.ndarray):
-        return _array_difference(name, ours, uncut, exact=exact)
+        return _array_difference(name, ours, uncut, exact=exact, through=through)
     if isinstance(uncut, list) and isinstance(ours, list) and len(ours) == len(uncut):
-        parts = [_difference(name, a, b, exact=exact) for a, b in zip(ours, uncut, strict=True)]
+        parts = [_difference(name, a, b, exact=exact, through=through) for a, b in zip(ours, uncut, strict=True)]
         return max(parts, key=lambda d: (not d.equal, d.largest), default=_verdict(name, equal=True))
     if isinstance(uncut, dict) and isinstance(ours, dict):
-        return _difference(name, sorted(ours.items()), sorted(uncut.items()), exact=exact)
+        return _difference(name, sorted(ours.items()), sorted(uncut.items()), exact=exact, through=through)
     if isinstance(uncut, tuple) and isinstance(ours, tuple):
-        return _difference(name, list(ours), list(uncut), exact=exact)
+        return _difference(name, list(ours), list(uncut), exact=exact, through=through)
     return _verdict(name, equal=type(ours) is type(uncut) and ours == uncut)
 
 
@@ -89,7 +102,9 @@ def _verdict(name: str, *, equal: bool) -> Difference:
     return Difference(name, 0.0 if equal else np.inf, equal, 0.0)
 
 
-def _array_difference(name: str, ours: np.ndarray[Any, Any], uncut: np.ndarray[Any, Any], *, exact: bool) -> Difference:
+def _array_difference(
+    name: str, ours: np.ndarray[Any, Any], uncut: np.ndarray[Any, Any], *, exact: bool, through: frozenset[str]
+) -> Difference:
     if ours.shape != uncut.shape or ours.dtype != uncut.dtype:
         return _verdict(name, equal=ours.dtype == uncut.dtype and _both_empty(ours.shape, uncut.shape))
     if uncut.dtype.kind in "OSU":
@@ -97,7 +112,8 @@ def _array_difference(name: str, ours: np.ndarray[Any, Any], uncut: np.ndarray[A
     same_bits, dtype = ours.tobytes() == uncut.tobytes(), uncut.dtype.name
     if same_bits or dtype not in TOLERANCES or (exact and dtype not in ROUNDED_AT_BORDERS):
         return Difference(name, 0.0 if same_bits else _largest(ours, uncut), same_bits, 0.0)
-    tolerance = max(TOLERANCES[dtype] * _scale(uncut), NOISE[dtype])
+    met = {dtype, *through}
+    tolerance = max(max(map(TOLERANCES.__getitem__, met)) * _scale(uncut), *map(NOISE.__getitem__, met), 0.0)
     largest = _largest(ours, uncut)
     return Difference(name, largest, largest <= tolerance, tolerance)
 

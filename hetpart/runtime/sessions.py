@@ -199,12 +199,14 @@ def _refused(partition: Partition, error: Exception) -> ExecutionError | Invalid
     )
 
 
-def whole_session(path: Path, plan: Plan, settings: SessionSettings) -> onnxruntime.InferenceSession:
+def whole_session(
+    model: bytes | str, plan: Plan, settings: SessionSettings, weights: Path | None = None
+) -> onnxruntime.InferenceSession:
     """A session of the uncut model, on the accelerator that the plan uses or, where it uses none, on the host."""
     host, *accelerators = plan.devices
     use = next((use for use in accelerators if use.device in plan.used_devices), host)
     wanted = Provider.CPU if settings.emulate else Provider(use.provider)
-    return _stoppable_session(str(path), wanted, use.device, session_options(settings, None))
+    return _stoppable_session(model, wanted, use.device, session_options(settings, weights))
 
 
 def host_session(

@@ -219,7 +219,7 @@ def test_a_bundle_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "knows no operator hetpart_tests::mixed" in answer.stderr
     with pytest.raises(ExecutionError) as refused:
         Call.read('{"op": "nobody::knows", "args": [], "kwargs": {}}')
-    assert "import the module that defines it" in refused.value.hint
+    assert "import the module that registers it" in refused.value.hint
     for text, why in (
         ("no call", "no call"),
         ('{"op": "aten::from_file", "args": ["x"], "kwargs": {}}', "opens files"),

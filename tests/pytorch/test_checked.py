@@ -1,0 +1,143 @@
+"""``hetpart run --check`` of PyTorch's files, and of models that ONNX Runtime alone refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from onnx import parser
+from torch import Tensor, nn
+
+import hetpart
+from hetpart.cli import main
+
+EMULATED = "emulated"
+
+
+class Mixed(nn.Module):
+    """Arguments by name, a constant among the results, an argument that changes, an operator that stays PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, times: int = 3, *, count: Tensor, unread: Tensor) -> dict[str, Any]:
+        del unread
+        made = torch.linalg.eigvalsh((self.fc(x) @ self.fc(x).mT).float())
+        count.add_(1)
+        return {"made": made * times, "constant": 3, "again": self.fc(x)}
+
+
+def program(module: nn.Module, dtype: torch.dtype, path: Path) -> None:
+    x = torch.randn(3, 8, 8, dtype=dtype)
+    kwargs = {"count": torch.zeros(4), "unread": torch.ones(2)}
+    torch.export.save(torch.export.export(module.eval().to(dtype), (x,), kwargs), path)
+
+
+def called(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_plan_of_a_program_is_compared_with_pytorch(
+    dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program(Mixed(), dtype, tmp_path / "net.pt2")
+    answer = called("partition", "net.pt2", "--hardware", EMULATED, "--placement", "random:1")
+    assert answer.exit_code == 0, answer.output
+    assert {spec.name for spec in hetpart.load_plan("net.hetpart").inputs} >= {"x", "count"}
+    run = ("run", "net.hetpart", "--emulate", "--random", "--check")
+    answer = called(*run)
+    assert answer.exit_code == 0, answer.output
+    assert "equal to the uncut model" in answer.stdout
+    monkeypatch.setattr(
+        hetpart.Session, "run", lambda self, names, *rest, own=hetpart.Session.run: _wrong(own(self, names, *rest))
+    )
+    assert called(*run).exit_code == 1
+    refused = called("run", "net.hetpart", "--emulate", "--random", "--exact")
+    assert refused.exit_code == 2
+    assert "--exact compares what ONNX Runtime computes" in refused.output
+
+
+def _wrong(results: list[Any]) -> list[Any]:
+    return [*results[:-1], results[-1] + results[-1].dtype.type(1)]
+
+
+def test_an_onnx_model_in_bfloat16_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime refuses it on the processor: it has no such kernels there."""
+    monkeypatch.chdir(tmp_path)
+    text = """
+        <ir_version: 10, opset_import: ["" : 20]>
+        net (bfloat16[4, 8] x) => (bfloat16[4, 8] y) <bfloat16[8, 8] w> {
+            a = MatMul(x, w)
+            b = Tanh(a)
+            y = MatMul(b, w)
+        }
+    """
+    proto = parser.parse_model(text)
+    content = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    raw = torch.from_numpy(content).to(torch.bfloat16).view(torch.uint8).numpy().tobytes()
+    weight = onnx.TensorProto(name="w", dims=[8, 8], data_type=onnx.TensorProto.BFLOAT16, raw_data=raw)
+    del proto.graph.initializer[:]
+    proto.graph.initializer.append(weight)
+    onnx.save(proto, "net.onnx")
+    hetpart.partition("net.onnx", hardware=EMULATED, placement="random:1").save("net.hetpart")
+    answer = called("run", "net.hetpart", "--emulate", "--random", "--check")
+    assert answer.exit_code == 0, answer.output
+    assert "equal to the uncut model" in answer.stdout
+
+
+OPS = """
+import torch
+
+@torch.library.custom_op("hetpart_imported::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
+SAVES = """
+import torch, own_operators
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.hetpart_imported.twice(x) + 1
+
+torch.export.save(torch.export.export(Twice(), (torch.ones(3),)), "net.pt2")
+"""
+
+
+def test_custom_operators_are_imported_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_operators.py").write_text(OPS)
+    (tmp_path / "saves.py").write_text(SAVES)
+    subprocess.run([sys.executable, "-W", "ignore", "saves.py"], check=True)
+    answer = called("partition", "net.pt2", "--hardware", EMULATED)
+    assert answer.exit_code == 2
+    assert "calls hetpart_imported::twice, which PyTorch" in answer.output
+    assert "--import my_ops" in answer.output
+    answer = called("partition", "net.pt2", "--import", "no_such_module")
+    assert answer.exit_code == 2
+    assert "--import 'no_such_module' failed" in answer.output
+    answer = called("partition", "net.pt2", "--hardware", EMULATED, "--import", "own_operators")
+    assert answer.exit_code == 0, answer.output
+    answer = called("run", "net.hetpart", "--random", "--emulate", "--check", "--import", "own_operators")
+    assert answer.exit_code == 0, answer.output
+
+
+def test_a_pickled_module_is_told_the_way(tmp_path: Path) -> None:
+    torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
+    answer = called("partition", str(tmp_path / "net.pt"))
+    assert answer.exit_code == 2
+    assert "torch.export.save" in answer.output
