@@ -67,6 +67,8 @@ class Costs:
     """Costs of a graph's ops on a machine. ``ops[i]`` and ``groups[i]`` speak of op ``i``."""
 
     machine: Machine
+    met: Machine
+    """The same with the memory rates that the graph meets: those of a cache where it holds the graph."""
     graph: Graph
     ops: tuple[OpCost, ...]
     groups: tuple[int, ...]
@@ -125,18 +127,18 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
     """
     assumed = assume(graph, assumptions)
     fusions = find_fusions(assumed)
-    return Costs(machine, assumed, tuple(_prices(assumed, machine, fusions)), fusions.groups)
+    cached = with_caches(machine, assumed)
+    return Costs(machine, cached, assumed, tuple(_prices(assumed, cached, fusions)), fusions.groups)
 
 
 def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
     """The cost of every op, in order; ops that are alike are priced once."""
-    priced = with_caches(machine, graph)
     measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
     supports = Supports(graph, machine)
     known: dict[Hashable, OpCost] = {}
     for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
         found = None if likeness is None else known.get((likeness, seconds))
-        cost = _price(op, graph, priced, fusions, supports.of(op), seconds) if found is None else found.of(op)
+        cost = _price(op, graph, machine, fusions, supports.of(op), seconds) if found is None else found.of(op)
         known[likeness, seconds] = cost
         yield cost
 

@@ -60,7 +60,7 @@ class Series:
 
 def roofline_series(costs: Costs, index: int) -> Series:
     """What to draw of the device at ``index``."""
-    device = costs.machine.devices[index]
+    device = costs.met.devices[index]
     able = [(op, cost) for op, cost in zip(costs.graph.ops, costs.ops, strict=True) if not cost.missing[index]]
     drawn = [(op, cost) for op, cost in able if _is_drawn(cost, index)]
     return Series(

@@ -50,7 +50,7 @@ def test_ops_lie_at_their_intensity_and_rate(costs: Costs) -> None:
 
 
 def test_no_dot_lies_above_its_devices_roofs(costs: Costs) -> None:
-    for index, device in enumerate(costs.machine.devices):
+    for index, device in enumerate(costs.met.devices):
         for dot in roofline_series(costs, index).dots:
             assert dot.rate <= max(device.peak_flops.values())
             assert dot.rate <= dot.intensity * device.bandwidth * 1.01
