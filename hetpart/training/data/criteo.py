@@ -1,0 +1,136 @@
+# pyright: reportUnknownMemberType=false
+"""Criteo's click logs: lines of a label, 13 counts and 26 hashed categories, parted by tabs, any of them missing."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hetpart.errors import HetpartError, InvalidOptionError
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Integers: TypeAlias = NDArray[np.int64]
+
+COUNTS, CATEGORIES = 13, 26
+COLUMNS = 1 + COUNTS + CATEGORIES
+KAGGLE_CARDINALITIES = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
+    27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
+)  # fmt: skip
+"""Distinct categories of the Kaggle set, a column each, as facebookresearch/dlrm counts them."""
+_CHUNK = 1 << 24
+_TAB, _NEWLINE, _MINUS, _ZERO = b"\t\n-0"
+_HEX = np.full(256, -1, np.int64)
+_HEX[list(b"0123456789abcdef")] = range(16)
+_HEX[list(b"ABCDEF")] = range(10, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Criteo:
+    """Batches of a file, plain or gzipped: (ids int64 [B, 26], dense float32 [B, 13], label float32 [B]).
+
+    An id is 0 where the category is missing, else 1 + its hash modulo (rows of the table − 1). A count x becomes
+    ln(1 + x), and 0 where it is missing or below 0.
+    """
+
+    path: Path
+    batch_size: int
+    cardinalities: Sequence[int] = KAGGLE_CARDINALITIES
+    """Rows of each column's table."""
+    drop_last: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.cardinalities) != CATEGORIES or min(self.cardinalities) < 2 or self.batch_size < 1:
+            raise InvalidOptionError(
+                f"{len(self.cardinalities)} cardinalities from {min(self.cardinalities, default=0)} on, batches of "
+                f"{self.batch_size}",
+                hint=f"give {CATEGORIES} cardinalities of at least 2, and batches of at least 1",
+            )
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        rest = np.empty((0, COLUMNS), np.int64)
+        for rows in _rows(self.path):
+            rest = np.concatenate((rest, rows)) if len(rest) else rows
+            whole = len(rest) - len(rest) % self.batch_size
+            yield from (
+                self._batch(rest[start : start + self.batch_size]) for start in range(0, whole, self.batch_size)
+            )
+            rest = rest[whole:]
+        if len(rest) and not self.drop_last:
+            yield self._batch(rest)
+
+    def _batch(self, rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
+        hashes, counts = rows[:, 1 + COUNTS :], rows[:, 1 : 1 + COUNTS]
+        ids = np.where(hashes < 0, 0, 1 + hashes % (np.array(self.cardinalities) - 1))
+        dense = np.log1p(np.maximum(counts, 0)).astype(np.float32)
+        return torch.from_numpy(ids), torch.from_numpy(dense), torch.from_numpy(rows[:, 0].astype(np.float32))
+
+
+def _rows(path: Path) -> Iterator[Integers]:
+    """Labels, counts and hashes, −1 where missing, of some lines at a time."""
+    try:
+        with cast("BinaryIO", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")) as file:
+            yield from _parsed(path, file)
+    except (OSError, EOFError) as error:
+        raise HetpartError(f"{path} cannot be read: {error}", hint="give a file of Criteo's, plain or .gz") from error
+
+
+def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
+    rest, line = b"", 1
+    while chunk := file.read(_CHUNK):
+        text = rest + chunk
+        end = text.rfind(b"\n") + 1
+        rest = text[end:]
+        if end:
+            rows = parse(text[:end], f"{path} from line {line}")
+            yield rows
+            line += len(rows)
+    if rest:
+        yield parse(rest + b"\n", f"{path}, line {line}")
+
+
+def parse(text: bytes, where: str) -> Integers:
+    """Whole lines as int64 [lines, 40]: numbers and hashes, −1 where there is none.
+
+    Raises:
+        HetpartError: a line does not have 40 columns, or a column holds something else; it names ``where``.
+    """
+    raw = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero((raw == _TAB) | (raw == _NEWLINE))
+    lines = np.count_nonzero(raw == _NEWLINE)
+    if len(ends) != lines * COLUMNS or not np.all(raw[ends[COLUMNS - 1 :: COLUMNS]] == _NEWLINE):
+        raise HetpartError(f"{where}: a line does not have {COLUMNS} columns", hint="lines are parted by tabs")
+    starts = np.concatenate(([0], ends[:-1] + 1)).reshape(lines, COLUMNS)
+    lengths = ends.reshape(lines, COLUMNS) - starts
+    numbers = _numbers(raw, starts[:, : 1 + COUNTS], lengths[:, : 1 + COUNTS], where)
+    hashes = _digits(raw, starts[:, 1 + COUNTS :], lengths[:, 1 + COUNTS :], 16, where)
+    return np.concatenate((numbers, hashes), axis=1)
+
+
+def _numbers(raw: Bytes, starts: Integers, lengths: Integers, where: str) -> Integers:
+    negative = (lengths > 0) & (raw[starts] == _MINUS)
+    values = _digits(raw, starts + negative, lengths - negative, 10, where)
+    return np.where(negative, -values, values)
+
+
+def _digits(raw: Bytes, starts: Integers, lengths: Integers, base: int, where: str) -> Integers:
+    """Numbers of up to eight hexadecimal or ten decimal digits, digit by digit over all fields at once."""
+    values = np.where(lengths > 0, 0, -1)
+    most = int(lengths.max(initial=0))
+    if most > (8 if base == 16 else 10):
+        raise HetpartError(f"{where}: a column of {most} characters", hint="is it a file of Criteo's?")
+    for place in range(most):
+        inside = place < lengths
+        digits = _HEX[raw[np.where(inside, starts + place, 0)]]
+        if np.any(inside & ((digits < 0) | (digits >= base))):
+            raise HetpartError(f"{where}: a column holds no number of base {base}", hint="is it a file of Criteo's?")
+        values = np.where(inside, values * base + digits, values)
+    return values

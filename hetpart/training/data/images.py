@@ -1,0 +1,82 @@
+# pyright: reportUnknownMemberType=false
+"""MNIST in its IDX files and CIFAR in its binary version, as their authors publish them."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hetpart.errors import HetpartError
+
+Split: TypeAlias = Literal["train", "test"]
+
+_IDX_BYTES = 0x08
+_MNIST = {"train": "train", "test": "t10k"}
+_CIFAR = {
+    10: {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]},
+    100: {"train": ["train.bin"], "test": ["test.bin"]},
+}
+_PIXELS = 3 * 32 * 32
+
+
+def mnist(folder: Path, split: Split = "train") -> tuple[Tensor, Tensor]:
+    """Images float32 [N, 1, 28, 28] from 0 to 1, and labels int64 [N], from ``train-images-idx3-ubyte`` or its ``.gz``.
+
+    Raises:
+        HetpartError: a file is not there, or is no IDX file of bytes.
+    """
+    images = read_idx(_either(folder / f"{_MNIST[split]}-images-idx3-ubyte"))
+    labels = read_idx(_either(folder / f"{_MNIST[split]}-labels-idx1-ubyte"))
+    return torch.from_numpy(images).unsqueeze(1) / 255, torch.from_numpy(labels).long()
+
+
+def _either(path: Path) -> Path:
+    packed = path.with_name(path.name + ".gz")
+    return path if path.exists() or not packed.exists() else packed
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An IDX file of bytes: two zeros, the type, the number of dimensions, each of them big-endian, the content."""
+    raw = _content(path)
+    rank = raw[3] if len(raw) > 3 else 0
+    shape = tuple(int(n) for n in np.frombuffer(raw[4 : 4 + 4 * rank], ">u4")) if len(raw) >= 4 + 4 * rank else ()
+    if raw[:3] != bytes((0, 0, _IDX_BYTES)) or len(raw) != 4 + 4 * rank + math.prod(shape):
+        raise HetpartError(f"{path} is no IDX file of bytes, or is cut off", hint="unpack it anew")
+    return np.frombuffer(bytearray(raw[4 + 4 * rank :]), np.uint8).reshape(shape)
+
+
+def cifar(folder: Path, split: Split = "train", classes: Literal[10, 100] = 10) -> tuple[Tensor, Tensor]:
+    """Images float32 [N, 3, 32, 32] from 0 to 1, and labels int64 [N], from ``data_batch_1.bin`` and its like.
+
+    Of CIFAR-100 the label is the fine one.
+
+    Raises:
+        HetpartError: a file is not there, or is cut off.
+    """
+    head = 1 if classes == 10 else 2
+    records = np.concatenate([_records(folder / name, head + _PIXELS) for name in _CIFAR[classes][split]])
+    images = torch.from_numpy(records[:, head:].reshape(-1, 3, 32, 32))
+    return images / 255, torch.from_numpy(records[:, head - 1].astype(np.int64))
+
+
+def _records(path: Path, nbytes: int) -> NDArray[np.uint8]:
+    raw = _content(path)
+    if not raw or len(raw) % nbytes:
+        raise HetpartError(
+            f"{path} holds {len(raw)} bytes, which is no number of images of {nbytes}", hint="take the binary version"
+        )
+    return np.frombuffer(bytearray(raw), np.uint8).reshape(-1, nbytes)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise HetpartError(f"{path} cannot be read: {error}", hint="the files are the user's own to get") from error

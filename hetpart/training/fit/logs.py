@@ -1,0 +1,96 @@
+"""Callbacks that write down what happens, and that save what came of it."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from hetpart.errors import InvalidOptionError
+from hetpart.training.fit.events import Callback, Ended, Evaluated, Event, Trained
+
+
+def scalars(event: Event) -> Iterator[tuple[str, float]]:
+    """What is worth a curve, by name."""
+    match event:
+        case Trained():
+            yield "train/loss", event.loss
+            yield "train/seconds", event.seconds
+        case Evaluated():
+            yield from ((f"evaluation/{name}", number) for name, number in event.metrics.items())
+        case Ended():
+            return
+
+
+class CSVLog(Callback):
+    """A line per number: ``step,epoch,name,value``. A file that is there is continued, as by a run that is resumed."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._file = Path(path).open("a", newline="", encoding="utf-8")  # noqa: SIM115 - closed by `Ended`
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if not self._file.tell():
+            self._writer.writerow(("step", "epoch", "name", "value"))
+
+    def on(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self._file.close()
+            return
+        self._writer.writerows((event.step, event.epoch, name, repr(number)) for name, number in scalars(event))
+        if isinstance(event, Evaluated):
+            self._file.flush()
+
+
+class _ScalarWriter(Protocol):
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class TensorBoard(Callback):
+    """Curves for TensorBoard, through ``torch.utils.tensorboard``.
+
+    Raises:
+        InvalidOptionError: the package ``tensorboard`` is not installed.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise InvalidOptionError(
+                "TensorBoard logging needs the package tensorboard", hint="pip install 'hetpart[training]'"
+            ) from error
+        self._writer: _ScalarWriter = SummaryWriter(str(folder))
+
+    def on(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self._writer.close()
+            return
+        for name, number in scalars(event):
+            self._writer.add_scalar(name, number, event.step)
+
+
+class Checkpoints(Callback):
+    """Calls ``save()`` every so many steps and after the last, unless an error ended the training.
+
+    ``Checkpoints(lambda: step.save_checkpoint("ckpt"), 500)``.
+    """
+
+    def __init__(self, save: Callable[[], Any], every: int) -> None:
+        if every < 1:
+            raise InvalidOptionError(f"a checkpoint every {every} steps", hint="give 1 or more")
+        self._save, self._every, self._saved, self._made = save, every, 0, 0
+
+    def on(self, event: Event) -> None:
+        match event:
+            case Trained(step=step):
+                self._made = step
+                due = step % self._every == 0
+            case Ended(failed=failed):
+                due = not failed and self._made > self._saved
+            case Evaluated():
+                due = False
+        if due:
+            self._save()
+            self._saved = event.step

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.training.data import Criteo, cifar, criteo, mnist
+
+CARDINALITIES = tuple(range(5, 31))
+
+
+def lines(count: int) -> list[list[str]]:
+    random = np.random.default_rng(0)
+    rows: list[list[str]] = []
+    for _ in range(count):
+        counts = [
+            "" if random.random() < 0.3 else str(random.integers(-2, 10 ** random.integers(1, 8))) for _ in range(13)
+        ]
+        hashes = ["" if random.random() < 0.2 else f"{random.integers(0, 2**32):08x}" for _ in range(26)]
+        rows.append([str(random.integers(0, 2)), *counts, *hashes])
+    return rows
+
+
+def expected(row: list[str]) -> tuple[list[int], list[float], float]:
+    dense = [math.log1p(max(int(text or 0), 0)) for text in row[1:14]]
+    ids = [1 + int(text, 16) % (rows - 1) if text else 0 for text, rows in zip(row[14:], CARDINALITIES, strict=True)]
+    return ids, dense, float(row[0])
+
+
+def text_of(rows: list[list[str]]) -> bytes:
+    return "".join("\t".join(row) + "\n" for row in rows).encode()
+
+
+@pytest.mark.parametrize("chunk", [1 << 24, 1000, 211], ids=str)
+@pytest.mark.parametrize("packed", [True, False])
+def test_criteos_lines_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, packed: bool) -> None:
+    monkeypatch.setattr(criteo, "_CHUNK", chunk)
+    rows = lines(23)
+    path = tmp_path / ("day_0.gz" if packed else "train.txt")
+    path.write_bytes(gzip.compress(text_of(rows)) if packed else text_of(rows)[:-1])  # the last newline may be missing
+    batches = list(Criteo(path, 5, CARDINALITIES, drop_last=False))
+    assert [len(label) for _, _, label in batches] == [5, 5, 5, 5, 3]
+    ids, dense, label = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    assert (ids.dtype, dense.dtype, label.dtype) == (torch.int64, torch.float32, torch.float32)
+    wanted = [expected(row) for row in rows]
+    assert ids.tolist() == [one[0] for one in wanted]
+    torch.testing.assert_close(dense, torch.tensor([one[1] for one in wanted]))
+    assert label.tolist() == [one[2] for one in wanted]
+    assert len(list(Criteo(path, 5, CARDINALITIES))) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"1\t2\n", "line 1: a line does not have 40 columns"),
+        (b"\t".join([b"0"] * 41) + b"\n", "does not have 40 columns"),
+        (b"\t".join([b"x"] * 40) + b"\n", "holds no number of base 10"),
+        (b"\t".join([b"0"] * 39 + [b"0123456g"]) + b"\n", "holds no number of base 16"),
+        (b"\t".join([b"0"] * 39 + [b"123456789"]) + b"\n", "a column of 9 characters"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: bytes, message: str) -> None:
+    (tmp_path / "file").write_bytes(text)
+    with pytest.raises(HetpartError, match=message):
+        list(Criteo(tmp_path / "file", 1, CARDINALITIES))
+
+
+def test_two_broken_lines_do_not_make_two_whole_ones(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"\t".join([b"0"] * 39) + b"\n" + b"\t".join([b"0"] * 41) + b"\n")
+    with pytest.raises(HetpartError, match="does not have 40 columns"):
+        list(Criteo(tmp_path / "file", 1, CARDINALITIES))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HetpartError, match=r"nothing\.gz cannot be read"):
+        list(Criteo(tmp_path / "nothing.gz", 1))
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(text_of(lines(9)))[:-20])
+    with pytest.raises(HetpartError, match=r"torn\.gz cannot be read"):
+        list(Criteo(tmp_path / "torn.gz", 1))
+
+
+def test_tables_of_no_rows_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
+        Criteo(Path("file"), 1, (1,) * 26)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_mnist_is_read(tmp_path: Path, packed: bool) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 28, 28), np.uint8)
+    labels = np.arange(7, dtype=np.uint8)
+    for name, content in {"train-images-idx3-ubyte": pixels, "train-labels-idx1-ubyte": labels}.items():
+        raw = struct.pack(f">HBB{content.ndim}I", 0, 8, content.ndim, *content.shape) + content.tobytes()
+        (tmp_path / (name + ".gz" * packed)).write_bytes(gzip.compress(raw) if packed else raw)
+    images, found = mnist(tmp_path)
+    assert images.shape == (7, 1, 28, 28)
+    torch.testing.assert_close(images[:, 0], torch.from_numpy(pixels.astype(np.float32) / 255))
+    assert found.tolist() == labels.tolist()
+    assert found.dtype == torch.int64
+    with pytest.raises(HetpartError, match="t10k-images-idx3-ubyte cannot be read"):
+        mnist(tmp_path, "test")
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0\0\x08", b"\0\0\x0d\x01\0\0\0\x01a", b"\0\0\x08\x01\0\0\0\x02a"])
+def test_other_idx_files_are_refused(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(raw)
+    with pytest.raises(HetpartError, match="is no IDX file of bytes"):
+        mnist(tmp_path)
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+def test_cifar_is_read(tmp_path: Path, classes: int) -> None:
+    random = np.random.default_rng(0)
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if classes == 10 else ["train.bin"]
+    pixels = random.integers(0, 256, (len(names), 2, 3, 32, 32), np.uint8)
+    labels = random.integers(0, classes, (len(names), 2), np.uint8)
+    for name, images, own in zip(names, pixels, labels, strict=True):
+        coarse = b"\x07" if classes == 100 else b""
+        (tmp_path / name).write_bytes(
+            b"".join(coarse + bytes([label]) + image.tobytes() for label, image in zip(own, images, strict=True))
+        )
+    found, numbers = cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
+    torch.testing.assert_close(found, torch.from_numpy(pixels.reshape(-1, 3, 32, 32).astype(np.float32) / 255))
+    assert numbers.tolist() == labels.reshape(-1).tolist()
+    (tmp_path / names[0]).write_bytes(b"cut off")
+    with pytest.raises(HetpartError, match="holds 7 bytes, which is no number of images"):
+        cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]

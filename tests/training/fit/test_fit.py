@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.training.data import Clicks
+from hetpart.training.fit import (
+    Callback,
+    Checkpoints,
+    CSVLog,
+    Ended,
+    Evaluated,
+    Evaluation,
+    Event,
+    TensorBoard,
+    Trained,
+    accuracy,
+    auc,
+    fit,
+)
+from hetpart.training.fit.progress import Bar
+
+
+class Recorder(Callback):
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class Step:
+    """Anything that is called with a batch and returns a loss."""
+
+    def __init__(self, steps: int = 0) -> None:
+        self.steps = steps
+        self.seen: list[tuple[object, ...]] = []
+
+    def __call__(self, *batch: object) -> Tensor:
+        self.steps += 1
+        self.seen.append(batch)
+        return torch.tensor(1.0 / self.steps)
+
+
+LOADER = [(1, 2), [3, 4], 5]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_every_batch_is_a_step_in_order(ahead: int) -> None:
+    step, recorder = Step(), Recorder()
+    history = fit(step, LOADER, epochs=2, callbacks=[recorder], ahead=ahead, progress=False)
+    assert step.seen == [(1, 2), (3, 4), (5,)] * 2
+    assert history.losses == pytest.approx([1.0 / n for n in range(1, 7)])
+    assert recorder.events == [*history.steps, Ended(6)]
+    assert [(event.step, event.epoch) for event in history.steps] == [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2)]
+
+
+def test_steps_are_counted_on() -> None:
+    assert [event.step for event in fit(Step(steps=50), LOADER, progress=False).steps] == [51, 52, 53]
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, [3, 6]), (2, [2, 4, 6]), (4, [4, 6]), (3, [3, 6])])
+def test_evaluations_come_every_so_many_steps_and_at_the_end(every: int | None, expected: list[int]) -> None:
+    step, recorder = Step(), Recorder()
+    evaluation = Evaluation(
+        [(np.array([0.9, 0.1]), np.array([1, 0])), (np.array([0.2]), np.array([1]))],
+        lambda scores, labels: (scores, labels),
+        {"auc": auc, "accuracy": accuracy, "steps": lambda _, __: step.steps},
+        every,
+    )
+    history = fit(step, LOADER, epochs=2, evaluation=evaluation, callbacks=[recorder], progress=False)
+    assert [event.step for event in history.evaluations] == expected
+    assert [dict(event.metrics) for event in history.evaluations] == [
+        {"auc": 1.0, "accuracy": pytest.approx(2 / 3), "steps": n} for n in expected
+    ]
+    order = [event.step for event in recorder.events if isinstance(event, Trained | Evaluated)]
+    assert order == sorted(order)
+
+
+def test_evaluation_is_prepared() -> None:
+    calls: list[str] = []
+    evaluation = Evaluation(
+        [1], lambda _: ([calls[-1]], [0]), {"n": lambda s, _: len(s)}, prepare=lambda: calls.append("x")
+    )
+    fit(Step(), LOADER, evaluation=evaluation, progress=False)
+    assert calls == ["x"]
+
+
+def test_an_error_of_the_step_is_told_and_raised() -> None:
+    recorder, saved = Recorder(), list[int]()
+
+    def step(_: object) -> float:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(step, [1], callbacks=[recorder, Checkpoints(lambda: saved.append(1), 1)], progress=False)
+    assert recorder.events == [Ended(0, failed=True)]
+    assert not saved
+
+
+@pytest.mark.parametrize(
+    ("loader", "epochs", "message"),
+    [([], 1, "no batch in epoch 1"), (iter([1]), 2, "no batch in epoch 2"), ([1], 0, "epochs=0")],
+)
+def test_training_on_nothing_is_refused(loader: list[int], epochs: int, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        fit(Step(), loader, epochs=epochs, progress=False)
+
+
+def test_an_evaluation_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="gave no batch"):
+        fit(Step(), [1], evaluation=Evaluation([], lambda: ([], []), {}), progress=False)
+
+
+def test_numbers_are_written_as_lines_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    evaluation = Evaluation([1], lambda _: ([1.0], [1.0]), {"accuracy": accuracy})
+    for start in (0, 3):
+        fit(Step(start), LOADER, evaluation=evaluation, callbacks=[CSVLog(path)], progress=False)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    losses = [(row["step"], float(row["value"])) for row in rows if row["name"] == "train/loss"]
+    assert losses == [(str(n), pytest.approx(1.0 / n)) for n in range(1, 7)]
+    assert [row["step"] for row in rows if row["name"] == "evaluation/accuracy"] == ["3", "6"]
+
+
+def test_curves_go_to_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SummaryWriter:
+        def __init__(self, folder: str) -> None:
+            self.told: list[object] = [folder]
+            writers.append(self)
+
+        def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+            self.told.append((tag, scalar_value, global_step))
+
+        def close(self) -> None:
+            self.told.append("closed")
+
+    writers: list[SummaryWriter] = []
+    module = type(sys)("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    history = fit(Step(), [1], callbacks=[TensorBoard(Path("runs"))], progress=False)
+    [event] = history.steps
+    assert writers[0].told == ["runs", ("train/loss", 1.0, 1), ("train/seconds", event.seconds, 1), "closed"]
+
+
+def test_tensorboard_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InvalidOptionError, match="needs the package tensorboard"):
+        TensorBoard("runs")
+
+
+@pytest.mark.parametrize(("every", "expected"), [(2, [2, 4, 6]), (4, [4, 6]), (100, [6])])
+def test_checkpoints_come_every_so_many_steps_and_at_the_end(every: int, expected: list[int]) -> None:
+    step, saved = Step(), list[int]()
+    fit(step, LOADER, epochs=2, callbacks=[Checkpoints(lambda: saved.append(step.steps), every)], progress=False)
+    assert saved == expected
+
+
+def test_the_bar_shows_loss_pace_and_metrics() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    bar = Bar(2, console)
+    for event in (
+        Trained(1, 1, 0.5, 0.25),
+        Trained(2, 1, 0.5, 0.25),
+        Evaluated(2, 1, {"auc": 0.75}, 1.0),
+        Ended(2),
+    ):
+        bar.on(event)
+    assert isinstance(console.file, io.StringIO)
+    drawn = console.file.getvalue()
+    assert "2/2" in drawn
+    assert "loss 0.5000 · 4.0 steps/s · auc 0.7500" in drawn
+
+
+def test_no_bar_is_drawn_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    fit(Step(), LOADER)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_auc_is_the_chance_of_a_right_pair() -> None:
+    random = np.random.default_rng(0)
+    scores, labels = random.integers(0, 9, 200) / 9, random.integers(0, 2, 200)
+    pairs = [(p > n) + 0.5 * (p == n) for p in scores[labels == 1] for n in scores[labels == 0]]
+    assert auc(scores, labels) == pytest.approx(sum(pairs) / len(pairs), rel=1e-12)
+    assert math.isnan(auc(scores, np.ones(200)))
+    with pytest.raises(InvalidFeedError, match="200 scores and 100 labels"):
+        auc(scores, labels[:100])
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "metric", "expected"),
+    [
+        ([0.9, 0.4, 0.6], [1, 0, 0], accuracy, 2 / 3),
+        ([2.0, -1.0, 0.3], [1, 0, 0], partial(accuracy, threshold=0.0), 2 / 3),
+        ([[0.1, 0.9], [0.8, 0.2]], [1, 1], accuracy, 1 / 2),
+    ],
+)
+def test_accuracy_is_the_part_told_right(
+    scores: list[float], labels: list[int], metric: partial[float], expected: float
+) -> None:
+    assert metric(np.array(scores), np.array(labels)) == pytest.approx(expected)
+
+
+def test_a_model_finds_the_planted_signal() -> None:
+    data = Clicks((30, 20), batch_size=256, batches=60, dense=3, strength=3.0)
+    held = [Clicks((30, 20), batch_size=2048, batches=61, dense=3, strength=3.0)[60]]
+    model = nn.ModuleList([nn.Embedding(30, 1), nn.Embedding(20, 1), nn.Linear(3, 1)])
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.3)
+
+    def logits(ids: Tensor, dense: Tensor) -> Tensor:
+        return (model[0](ids[:, 0]) + model[1](ids[:, 1]) + model[2](dense)).squeeze(1)
+
+    def step(ids: Tensor, dense: Tensor, label: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy_with_logits(logits(ids, dense), label)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def predict(ids: Tensor, dense: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return logits(ids, dense), label
+
+    history = fit(step, data, evaluation=Evaluation(held, predict, {"auc": auc}), progress=False)
+    assert history.losses[0] == pytest.approx(math.log(2), abs=1e-6)
+    assert history.evaluations[-1].metrics["auc"] > 0.85
+
+
+def test_an_endless_loader_is_left_when_a_step_fails() -> None:
+    def endless() -> Iterator[int]:
+        while True:
+            yield 1
+
+    def step(_: int) -> float:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(step, endless(), progress=False)
