@@ -9,7 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-BENCH ?= help_time plan_time annotate_time lint_time lint_seeded latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps report_html
+BENCH ?= help_time plan_time annotate_time lint_time lint_seeded latency_error huge_weights run_overhead zoo_plans random_placements conformance memory_error planner_scale overlap lanes many_runs state_update zoo_gaps report_html training_optimizers training_embedding training_files
 SAY := @printf '==> %s\n'
 comma := ,
 
