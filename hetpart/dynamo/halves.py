@@ -90,7 +90,12 @@ def _tail(module: GraphModule, given: Sequence[Node], light: dict[Node, None]) -
 
 
 def laid_out(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
-    """``tensor``, which is contiguous, with its axes in memory in the order that the views of it count on."""
+    """``tensor``, which is contiguous, with its axes in memory in the order that the views of it count on.
+
+    What is complex in the trace is pairs of real numbers in a plan.
+    """
+    if traced.is_complex():
+        tensor = torch.view_as_complex(tensor)
     strides: list[int] = [_hint(stride) for stride in _strides(traced)]
     order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     if order == list(range(len(order))):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
-from torch._decomp import decomposition_table
 from torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of
+from hetpart.frontend.kept import kept, parts_of, restore
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
 
@@ -33,21 +34,24 @@ if TYPE_CHECKING:
 
     from torch.onnx import ONNXProgram
 
-_WRONG = (
-    torch.ops.aten.nll_loss_forward.default,
-    torch.ops.aten._native_batch_norm_legit_functional.default,
-    torch.ops.aten._native_batch_norm_legit.default,
-    torch.ops.aten.native_batch_norm.default,
-)
-"""Operators that the exporter translates to something else, so that they go in parts. The second result of the first is
-a constant 1 there, and what a mean loss over N examples hands back is N times too large. The others take the running
-means there whether they train or not."""
 _GIVEN_BACK = frozenset({OutputKind.USER_OUTPUT, OutputKind.TOKEN})
 _MUTATIONS = {
     OutputKind.BUFFER_MUTATION: "buffer",
     getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
 }
 """What a plan would not change; arguments that are changed are results."""
+_ONNX_TYPES = {
+    torch.float64: ir.DataType.DOUBLE,
+    torch.float32: ir.DataType.FLOAT,
+    torch.float16: ir.DataType.FLOAT16,
+    torch.bfloat16: ir.DataType.BFLOAT16,
+    torch.int64: ir.DataType.INT64,
+    torch.int32: ir.DataType.INT32,
+    torch.int16: ir.DataType.INT16,
+    torch.int8: ir.DataType.INT8,
+    torch.uint8: ir.DataType.UINT8,
+    torch.bool: ir.DataType.BOOL,
+}
 _SHOWN = 3
 _FUNCTION_WANTED = "No ONNX function found for"
 
@@ -89,8 +93,15 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 
 
 def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
-    """The exporter's own translation, and a node that PyTorch runs for every operator that it has none of."""
-    left: Translations = {}
+    """The exporter's own translation, and a node that PyTorch runs for every operator that it has no right one of."""
+    with kept(program) as targets:
+        made = _exported(program, name, {target: left_to_pytorch(target, program) for target in targets})
+    restore(_decomposed(made))
+    _settle_types(made, program)
+    return made
+
+
+def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:
     while True:
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
@@ -107,6 +118,33 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
         else:
             assert made is not None
             return made
+
+
+def _settle_types(made: ONNXProgram, program: torch.export.ExportedProgram) -> None:
+    """Let every result have the type that it has in ``program``: the exporter leaves what it widened for a sum."""
+    graph = made.model.graph
+    known = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    specs = [spec for spec in program.graph_signature.output_specs if not isinstance(spec.arg, ConstantArgument)]
+    for place, (value, spec) in enumerate(zip(list(graph.outputs), specs, strict=False)):
+        traced = known.get(spec.arg.name)
+        wanted = _ONNX_TYPES.get(traced.dtype) if isinstance(traced, torch.Tensor) else None
+        if wanted is not None and value.dtype is not None and value.dtype != wanted:
+            graph.outputs[place] = _cast(value, wanted)
+
+
+def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:
+    """The result of a cast of ``value``, with its name."""
+    name, maker = str(value.name), value.producer()
+    value.name = f"{name}_{str(value.dtype).lower()}"
+    made = ir.Value(name=name, shape=value.shape, type=ir.TensorType(wanted))
+    attributes = [ir.AttrInt64("to", wanted.value)]
+    cast = ir.Node("", "Cast", [value], attributes, outputs=[made], name=f"node_{name}_cast")
+    if maker is not None:
+        cast.metadata_props.update(maker.metadata_props)
+        cast.meta.update(maker.meta)
+        assert maker.graph is not None
+        maker.graph.insert_after(maker, cast)
+    return made
 
 
 def _decomposed(made: ONNXProgram) -> torch.export.ExportedProgram:
@@ -129,9 +167,8 @@ def _require_pure(signature: ExportGraphSignature, name: str) -> None:
 
 
 def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """``program`` with the operators in ``_WRONG`` in parts."""
-    used = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    parts: dict[Any, Any] = {target: decomposition_table[target] for target in _WRONG if target in used}
+    """``program`` with what goes wrong whole in parts."""
+    parts: dict[Any, Any] = dict(parts_of(program))
     if not parts:
         return program
     with quiet(), traceback.preserve_node_meta():

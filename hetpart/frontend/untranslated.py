@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import runs_on, written
+from hetpart.frontend.kept import original_of
 from hetpart.graph.calls import CALL, CALL_DOMAIN, RUNS_ON
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
 
     def leave(*args: Any, **kwargs: Any) -> Any:
         given = list(_values([*args, *kwargs.values()]))
-        node = ir.Node(CALL_DOMAIN, str(target), given, num_outputs=number, version=1)
+        node = ir.Node(CALL_DOMAIN, str(original_of(target)), given, num_outputs=number, version=1)
         recorder: Any = evaluator.default()
         recorder.nodes.append(node)
         return list(node.outputs) if is_list or number > 1 else node.outputs[0]

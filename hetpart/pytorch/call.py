@@ -37,6 +37,8 @@ class Signature:
     """``None`` where the program has more results than its module returned."""
     numbers: frozenset[str]
     """Results that are Python's numbers."""
+    complexes: frozenset[str]
+    """Results that are complex: in the plan they are pairs of real numbers."""
     written: Mapping[str, str]
     """Arguments that a call changes: the name, and what the plan calls the new content."""
 
@@ -48,20 +50,25 @@ class Signature:
         inputs = ["" if isinstance(arg, ConstantArgument) else arg.name for arg in given]
         results, named, written = iter(returned), list[ConstantArgument | str](), dict[str, str]()
         numbers: set[str] = set()
+        complexes: set[str] = set()
+        values = {node.name: node.meta.get("val") for node in exported.original.graph.nodes}
         for spec in exported.original.graph_signature.output_specs:
             result = spec.arg if isinstance(spec.arg, ConstantArgument) else next(results)
             if spec.kind is OutputKind.USER_INPUT_MUTATION:
                 written[inputs[names.index(str(spec.target))]] = str(result)
                 continue
             named.append(result)
+            if isinstance(result, str) and _is_complex(values.get(spec.arg.name)):
+                complexes.add(result)
             if isinstance(result, str) and not isinstance(spec.arg, TensorArgument):
                 numbers.add(result)
         spec = exported.original.call_spec
         whole = spec.out_spec is not None and spec.out_spec.num_leaves == len(named)
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
-            inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers), written
-        )
+            inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers),
+            frozenset(complexes), written,
+        )  # fmt: skip
 
     def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name.
@@ -100,7 +107,12 @@ class Signature:
         return tuple(flat) if self.out_spec is None else pytree.tree_unflatten(flat, self.out_spec)
 
     def _result(self, name: str, tensor: torch.Tensor) -> Any:
-        return tensor.item() if name in self.numbers else tensor
+        found = torch.view_as_complex(tensor) if name in self.complexes else tensor
+        return found.item() if name in self.numbers else found
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def _input_names(program: torch.export.ExportedProgram) -> list[str]:
@@ -131,7 +143,8 @@ class PlannedModule(torch.nn.Module):
         results = {name: tensor_of(array) for name, array in zip(self._wanted, arrays, strict=True)}
         with torch.no_grad():
             for name, content in self._signature.written.items():
-                given[name].copy_(results[content])
+                new = results[content]
+                given[name].copy_(torch.view_as_complex(new) if given[name].is_complex() else new)
         return self._signature.restored(results)
 
 
@@ -142,7 +155,10 @@ def planned_module(exported: ExportedModel, imported: ImportedModel, session: Se
 
 def shared(value: Any) -> Any:
     """What a session takes without a copy; a number as an array of one."""
-    return value.detach().contiguous() if isinstance(value, torch.Tensor) else np.asarray(value)
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    plain = value.detach().contiguous()
+    return torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
 
 
 def owned(made: Sequence[torch.Tensor], given: Sequence[Any]) -> list[torch.Tensor]:

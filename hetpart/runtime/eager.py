@@ -43,7 +43,8 @@ def run_eager(path: Path, plan: Plan, feeds: Mapping[str, Any]) -> Uncut:
         program = program.run_decompositions({})  # what it changes is among its results then, as it is in the plan
     checked, known = checked_feeds(plan.inputs, feeds), {spec.name: spec for spec in plan.inputs}
     asked = [spec for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-    given = [_argument(spec, known, checked) for spec in asked]
+    complexes = frozenset(node.name for node in program.graph.nodes if _is_complex(node.meta.get("val")))
+    given = [_argument(spec, known, checked, complexes) for spec in asked]
     try:
         with torch.no_grad():
             made = LiftedProgram(program)(*given)
@@ -56,22 +57,30 @@ def run_eager(path: Path, plan: Plan, feeds: Mapping[str, Any]) -> Uncut:
     return Uncut([_array(spec, result) for spec, result in zip(plan.outputs, made, strict=True)], frozenset(through))
 
 
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
 def _dtypes(program: torch.export.ExportedProgram) -> Iterator[torch.dtype]:
     values = (node.meta.get("val") for node in program.graph.nodes)
     return (value.dtype for value in values if isinstance(value, torch.Tensor))
 
 
-def _argument(spec: InputSpec, known: Mapping[str, ValueSpec], feeds: Mapping[str, Any]) -> Any:
+def _argument(
+    spec: InputSpec, known: Mapping[str, ValueSpec], feeds: Mapping[str, Any], complexes: frozenset[str]
+) -> Any:
     if isinstance(spec.arg, ConstantArgument):
         return spec.arg.value
     if spec.arg.name not in known:
         return None  # nothing reads it
     tensor = shared(known[spec.arg.name], feeds[spec.arg.name])
+    tensor = torch.view_as_complex(tensor) if spec.arg.name in complexes else tensor
     return tensor if isinstance(spec.arg, TensorArgument) else tensor.item()
 
 
 def _array(spec: ValueSpec, result: Any) -> Any:
     tensor = torch.as_tensor(result).detach().contiguous()
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     if tensor.dtype != torch.bfloat16 and is_builtin(str(tensor.dtype).removeprefix("torch.")):
         return tensor.numpy()
     dtype = numpy_dtype(spec.dtype)

@@ -1,0 +1,207 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Calls of operators that the exporter translates to something else, or to what ONNX Runtime computes otherwise.
+
+Each was found by comparing plans with eager PyTorch (``benchmarks/torch_ops.py``). An operator that PyTorch itself
+takes apart goes in its parts; a call of another one stays PyTorch's, as what has no translation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+aten = torch.ops.aten
+Concerned = Callable[[Node], bool]
+"""Whether a call is one of those that go wrong."""
+_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+_WITHOUT_ARITHMETIC = frozenset({torch.bool, torch.int8, torch.int16, torch.uint8})
+"""Types that ONNX Runtime has no kernels for that add, or give the larger of two."""
+_MEAN_OF_BAGS = 1
+
+
+def _always(node: Node) -> bool:
+    del node
+    return True
+
+
+def _given(name: str, *harmless: Any) -> Concerned:
+    """Whether the argument ``name`` is another than ``harmless``, of which the first is its default."""
+    return lambda node: _argument(node, name, harmless[0]) not in harmless
+
+
+def _is(name: str, *harmful: Any) -> Concerned:
+    return lambda node: _argument(node, name, None) in harmful
+
+
+def _argument(node: Node, name: str, default: Any) -> Any:
+    assert isinstance(node.target, OpOverload)
+    places = [argument.name for argument in node.target._schema.arguments]
+    place = places.index(name)
+    given = node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _makes(dtypes: frozenset[torch.dtype]) -> Concerned:
+    """Whether the result, or the first of several, has one of ``dtypes``."""
+    return lambda node: next(_dtypes(node.meta.get("val")), None) in dtypes
+
+
+def _dtypes(value: Any) -> Iterator[torch.dtype]:
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, torch.Tensor):
+            yield one.dtype
+
+
+def _mixes(node: Node) -> bool:
+    """Whether tensors of several floating types go in, as an autocast leaves them."""
+    values = [one.meta.get("val") for one in node.all_input_nodes]
+    return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
+
+
+_small = _makes(_WITHOUT_ARITHMETIC)
+
+DIVIDED: Mapping[OpOverload, Concerned] = {
+    # A mean over N examples: the second result is a constant 1, and the gradient N times too large.
+    aten.nll_loss_forward.default: _always,
+    # The running means are taken whether it trains or not.
+    aten._native_batch_norm_legit_functional.default: _always,
+    aten._native_batch_norm_legit.default: _always,
+    aten.native_batch_norm.default: _always,
+    # The label smoothing is left out, and examples without a batch are refused.
+    aten.cross_entropy_loss.default: _always,
+    # The logarithm of a sigmoid, which is 0 from -90 on.
+    aten.binary_cross_entropy_with_logits.default: _always,
+    aten.log_sigmoid.default: _always,
+    aten.log_sigmoid_forward.default: _always,
+    aten.soft_margin_loss.default: _always,
+    aten.multilabel_margin_loss.default: _always,
+    # The exponential of large numbers.
+    aten.logaddexp.default: _always,
+    aten.logaddexp2.default: _always,
+    # One type is expected of all.
+    aten.layer_norm.default: _mixes,
+    aten.native_layer_norm.default: _mixes,
+    # One where it is to be zero, and the other way round.
+    aten.bernoulli.default: _always,
+}
+"""Operators that go in parts."""
+KEPT: Mapping[OpOverload, Concerned] = {
+    # The exponential of large numbers.
+    aten.logcumsumexp.default: _always,
+    # A sum, or a mean that counts the wrong elements.
+    aten.scatter_reduce.two: _is("reduce", "mean"),
+    # The divisor is left out.
+    aten.avg_pool2d.default: _given("divisor_override", None),
+    aten.avg_pool3d.default: _given("divisor_override", None),
+    # Through float32, which has 24 bits.
+    aten.div.Tensor_mode: _makes(_INTEGERS),
+    aten.div.Scalar_mode: _makes(_INTEGERS),
+    # Dropout is left out.
+    aten.scaled_dot_product_attention.default: _given("dropout_p", 0.0),
+    # The mean of an empty bag ends the process.
+    aten.embedding_bag.default: _is("mode", _MEAN_OF_BAGS),
+    aten.embedding_bag.padding_idx: _is("mode", _MEAN_OF_BAGS),
+    aten._embedding_bag.default: _is("mode", _MEAN_OF_BAGS),
+    aten._embedding_bag_forward_only.default: _is("mode", _MEAN_OF_BAGS),
+    # A comparison with 0 does not see the sign of -0.
+    aten.signbit.default: _always,
+    aten.copysign.Tensor: _always,
+    aten.copysign.Scalar: _always,
+    # Its parts write to a copy, which the exporter refuses.
+    aten.diagonal_scatter.default: _always,
+    # No kernels of these types.
+    **dict.fromkeys(
+        (
+            aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.maximum.default,
+            aten.minimum.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default,
+            aten.max.dim, aten.min.dim,
+        ),
+        _small,
+    ),
+}  # fmt: skip
+"""Operators that stay PyTorch's."""
+NAMESPACE = "hetpart_kept"
+"""Of the names that such calls have while a program is translated: all calls of an operator have one translation."""
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_original: dict[OpOverload, OpOverload] = {}
+_renamed: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
+
+
+def parts_of(program: torch.export.ExportedProgram) -> dict[OpOverload, Callable[..., Any]]:
+    """How the operators in ``program`` are taken apart that go wrong whole; with what lies in their parts."""
+    if not any(_concerns(DIVIDED, node) for node in _calls(program)):
+        return {}
+    others = torch.export.default_decompositions()
+    return {target: decomposition_table.get(target) or others[target] for target in DIVIDED}
+
+
+@contextmanager
+def kept(program: torch.export.ExportedProgram) -> Generator[set[OpOverload]]:
+    """Let the calls of ``program`` that stay PyTorch's have names of their own within; which names those are."""
+    concerned = [node for node in _calls(program) if _concerns(KEPT, node)]
+    for node in concerned:
+        assert isinstance(node.target, OpOverload)
+        node.target = _under_own_name(node.target, _numbers(node))
+    try:
+        yield {node.target for node in concerned if isinstance(node.target, OpOverload)}
+    finally:
+        restore(program)
+
+
+def restore(program: torch.export.ExportedProgram) -> None:
+    """Let all calls in ``program`` have PyTorch's names."""
+    for node in _calls(program):
+        if isinstance(node.target, OpOverload):
+            node.target = original_of(node.target)
+    program.graph_module.recompile()
+
+
+def _concerns(table: Mapping[OpOverload, Concerned], node: Node) -> bool:
+    concerned = table.get(node.target) if isinstance(node.target, OpOverload) else None
+    return concerned is not None and concerned(node)
+
+
+def _calls(program: torch.export.ExportedProgram) -> Iterator[Node]:
+    """Those outside branches and loops."""
+    module: GraphModule = program.graph_module
+    return (node for node in module.graph.nodes if node.op == "call_function")
+
+
+def _numbers(node: Node) -> tuple[str, ...]:
+    """The arguments for tensors that are given numbers, as PyTorch's own operators may be."""
+    assert isinstance(node.target, OpOverload)
+    known = node.target._schema.arguments
+    return tuple(
+        one.name for one, given in zip(known, node.args, strict=False)
+        if str(one.type) == "Tensor" and isinstance(given, int | float)
+    )  # fmt: skip
+
+
+def _under_own_name(target: OpOverload, numbers: tuple[str, ...]) -> OpOverload:
+    """An operator that does what ``target`` does; its arguments ``numbers`` are numbers."""
+    if (target, numbers) not in _renamed:
+        name = "_".join([str(target).replace(".", "_"), *numbers])
+        schema = str(target._schema)
+        for number in numbers:
+            schema = schema.replace(f"Tensor {number}", f"Scalar {number}")
+        _library.define(f"{name}{schema[schema.index('(') :]}")
+        _library.impl(name, partial(_call, target), "CompositeExplicitAutograd")
+        own = getattr(getattr(torch.ops, NAMESPACE), name).default
+        _renamed[target, numbers], _original[own] = own, target
+    return _renamed[target, numbers]
+
+
+def _call(target: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    return target(*args, **kwargs)
+
+
+def original_of(target: OpOverload) -> OpOverload:
+    """What PyTorch calls an operator that has a name of its own here."""
+    return _original.get(target, target)

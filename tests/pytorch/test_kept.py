@@ -1,0 +1,112 @@
+"""Operators that the exporter translates wrongly, each against eager PyTorch, on both roads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import hetpart
+from hetpart.dynamo.backend import hetpart as backend
+
+EMULATED = "emulated"
+ROWS = torch.linspace(-4, 4, 32).reshape(4, 8)
+LARGE = torch.tensor([-100.0, -20.0, 0.5, 100.0])
+LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0])
+
+
+class Called(nn.Module):
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.code(*given)
+
+
+def mean_of_rows(x: Tensor) -> Tensor:
+    places = torch.zeros(4, 8, dtype=torch.int64)
+    return torch.ones(4, 8).scatter_reduce(0, places, x, "mean", include_self=False)
+
+
+def trained_norm(x: Tensor) -> Tensor:
+    return torch.native_batch_norm(x, x[0], x[1], torch.zeros(8), torch.ones(8), True, 0.5, 0.6)[0]
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "sums in half precision": (lambda x: (x.sum(), x.prod(0), x.cumsum(0)), (ROWS.half(),)),
+    "complex results": (torch.fft.fft, (ROWS,)),
+    "complex values": (lambda x: torch.view_as_real(torch.fft.rfft(x) * 2), (ROWS,)),
+    "complex arguments": (lambda x: torch.view_as_real(x * 2).sum(-1), (torch.complex(ROWS, ROWS + 1),)),
+    "scatter_reduce": (mean_of_rows, (ROWS,)),
+    "cross_entropy": (
+        lambda x, y: functional.cross_entropy(x, y, label_smoothing=0.2),
+        (ROWS, torch.tensor([1, 2, 3, 0])),
+    ),
+    "cross_entropy of one": (functional.cross_entropy, (ROWS[0], torch.tensor(2))),
+    "logsigmoid": (functional.logsigmoid, (LARGE,)),
+    "binary_cross_entropy_with_logits": (functional.binary_cross_entropy_with_logits, (LARGE, LABELS)),
+    "multilabel_soft_margin_loss": (functional.multilabel_soft_margin_loss, (LARGE[None], LABELS[None])),
+    "soft_margin_loss": (functional.soft_margin_loss, (LARGE, LABELS * 2 - 1)),
+    "logaddexp": (torch.logaddexp, (LARGE, LARGE)),
+    "logcumsumexp": (lambda x: torch.logcumsumexp(x * 10, 0), (LARGE,)),
+    "avg_pool2d": (lambda x: functional.avg_pool2d(x, 2, divisor_override=3), (ROWS[None],)),
+    "div": (lambda x: torch.div(x, 3, rounding_mode="trunc"), (torch.tensor([100000007, 2**31, -(2**55)]),)),
+    "signbit": (torch.signbit, (torch.tensor([-0.0, 0.0, -1.0]),)),
+    "copysign": (torch.copysign, (LARGE, torch.tensor([-0.0, 3.0, 0.0, -1.0]))),
+    "add of booleans": (lambda x: x + x, (torch.tensor([True, False]),)),
+    "neg of bytes": (lambda x: -x, (torch.tensor([1, 200], dtype=torch.uint8),)),
+    "max of int16": (torch.max, (torch.tensor([1, 2], dtype=torch.int16),)),
+    "embedding_bag": (
+        lambda ids, table, starts: functional.embedding_bag(ids, table, starts, mode="mean"),
+        (torch.tensor([0, 1, 2, 1, 0]), ROWS, torch.tensor([0, 2, 2])),
+    ),
+    "native_batch_norm": (trained_norm, (ROWS,)),
+    "layer_norm under autocast": (lambda x, w: functional.layer_norm(x.bfloat16(), [8], w, w), (ROWS, ROWS[3])),
+    "diagonal_scatter": (torch.diagonal_scatter, (torch.zeros(4, 4), torch.ones(4))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_does_as_eager_pytorch(name: str) -> None:
+    code, given = CASES[name]
+    torch._dynamo.reset()
+    with torch.no_grad():
+        wanted = code(*given)
+        planned = hetpart.partition(Called(code), args=given, hardware=EMULATED)
+        torch.testing.assert_close(planned.to_module(emulate=True)(*given), wanted)
+        compiled = torch.compile(code, backend=backend, options={"hardware": EMULATED, "emulate": True})
+        torch.testing.assert_close(compiled(*given), wanted)
+
+
+def test_other_calls_of_an_operator_stay_in_onnx() -> None:
+    """Of two divisions one goes wrong, and PyTorch runs it alone."""
+
+    def both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.div(x, 3, rounding_mode="trunc"), torch.div(y, 3, rounding_mode="trunc")
+
+    given = torch.tensor([100000007]), torch.tensor([7.0])
+    program = torch.export.export(Called(both), given)
+    before = [str(node.target) for node in program.graph.nodes]
+    planned = hetpart.partition(program, hardware=EMULATED)
+    assert [str(node.target) for node in program.graph.nodes] == before
+    left = [op.op_type for op in planned.graph.ops if op.domain == "hetpart.torch"]
+    assert left == ["aten.div.Tensor_mode"]
+    torch.testing.assert_close(planned.to_module(emulate=True)(*given), both(*given))
+    torch.testing.assert_close(planned.to_fx({"cuda:0": "cpu"})(*given), both(*given))
+
+
+def test_random_calls_have_their_distribution() -> None:
+    def drawn(x: Tensor) -> tuple[Tensor, Tensor]:
+        kept = functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+        return torch.bernoulli(torch.full((4000,), 0.25)), kept
+
+    given = (torch.ones(1, 64, 8),)
+    with torch.no_grad():
+        ones, kept = hetpart.partition(Called(drawn), args=given, hardware=EMULATED).to_module(emulate=True)(*given)
+    assert 0.2 < ones.mean() < 0.3
+    assert kept.std() > 0.01
