@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training.data.prefetch import prefetch
@@ -41,7 +42,7 @@ class Evaluation:
         pairs = [self.predict(*_parts(batch)) for batch in self.loader]
         if not pairs:
             raise InvalidOptionError("the loader of the evaluation gave no batch", hint="give one that starts anew")
-        scores, labels = (np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*pairs, strict=True))
+        scores, labels = (np.concatenate([_array(part) for part in parts]) for parts in zip(*pairs, strict=True))
         return {name: metric(scores, labels) for name, metric in self.metrics.items()}
 
 
@@ -72,7 +73,7 @@ class _Run:
     def epoch(self, number: int, batches: Iterable[Any]) -> None:
         before = perf_counter()
         for batch in batches:
-            loss = float(self.step(*_parts(batch)))
+            loss = _number(self.step(*_parts(batch)))
             self.count += 1
             now = perf_counter()
             event = Trained(self.count, number, loss, now - before)
@@ -142,6 +143,15 @@ def _epoch(run: _Run, number: int, loader: Iterable[Any], ahead: int) -> None:
 
 def _parts(batch: Any) -> tuple[Any, ...]:
     return tuple(cast("Sequence[Any]", batch)) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _array(part: Any) -> NDArray[Any]:
+    return np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
+
+
+def _number(loss: Any) -> float:
+    """``float`` of a tensor warns where it still records gradients; ``item`` does not."""
+    return float(loss.item() if hasattr(loss, "item") else loss)
 
 
 def _total(loader: Iterable[Any], epochs: int) -> int | None:

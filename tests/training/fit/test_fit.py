@@ -241,6 +241,14 @@ def test_a_model_finds_the_planted_signal() -> None:
     assert history.evaluations[-1].metrics["auc"] > 0.85
 
 
+def test_losses_and_scores_may_record_gradients() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    evaluation = Evaluation([torch.ones(1)], lambda x: (weight * x, x), {"accuracy": accuracy})
+    history = fit(lambda x: (weight * x).sum(), [torch.ones(1)], evaluation=evaluation, progress=False)
+    assert history.losses == [1.0]
+    assert history.evaluations[0].metrics == {"accuracy": 1.0}
+
+
 def test_an_endless_loader_is_left_when_a_step_fails() -> None:
     def endless() -> Iterator[int]:
         while True:
