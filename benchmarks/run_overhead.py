@@ -3,8 +3,8 @@
     python -m benchmarks.run_overhead [--seconds 2]
 
 One partition: ``hetpart.Session.run`` takes turns with bare ONNX Runtime sessions, one of the partition's own model and
-one of the uncut file; what is added is the median of the differences within a turn, with the interval that holds the
-true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or 5 µs; where the interval
+one of the uncut file; what is added is the median of the differences within a turn, over a few sessions of each, with the
+interval that holds the true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or 5 µs; where the interval
 lies on both sides of that, the row says that it is not certain. More partitions: a chain of 50 tiny ops in 1 to 50
 partitions of one device, and on two devices by turns; the slope of the median is the cost of one more. Reach: 15 µs for
 one on the same device; 1 ms for all 50 on two devices by turns. Under emulation a copy between devices is a real one,
@@ -47,6 +47,8 @@ WARM_UP = 10
 ROUNDS = (40, 3000)
 """At least, and at most."""
 CONFIDENCE = 0.95
+INSTANCES = 3
+"""Of every session: equal ones differ by a per cent, by where their memory lies."""
 COLD_BYTES = 256 * 2**20
 """More than caches hold."""
 
@@ -107,8 +109,8 @@ def _one_partition(folder: Path, models: Sequence[str], seconds: float) -> list[
                 say(f"run_overhead: {name} on {device}, threads {threads or 'as many as cores'}")
                 model = hetpart.partition(path, hardware=chains.HARDWARE, placement=rule, shape=shape, threads=threads)
                 if len(model.plan.partitions) == 1:
-                    subject = _subject(model, path, feeds, threads)
-                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subject, seconds)})
+                    subjects = [_subject(model, path, feeds, threads) for _ in range(INSTANCES)]
+                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subjects, seconds)})
     return rows
 
 
@@ -151,11 +153,14 @@ def _bare(model: str | bytes, settings: SessionSettings, weights: Path | None) -
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _compared(subject: Subject, seconds: float) -> dict[str, Any]:
-    runs = [partial(subject.session.run, None, subject.feeds)]
-    runs += [partial(session.run, None, subject.feeds) for session in subject.rivals.values()]
-    ours, *theirs = _microseconds(runs, seconds)
-    rivals = {name: _beside(ours, samples) for name, samples in zip(subject.rivals, theirs, strict=True)}
+def _compared(subjects: Sequence[Subject], seconds: float) -> dict[str, Any]:
+    """Every session of ours with one of each rival's, all of them in turns; the pairs' differences together."""
+    feeds, names = subjects[0].feeds, list(subjects[0].rivals)
+    sessions = [one for subject in subjects for one in (subject.session, *subject.rivals.values())]
+    samples = _microseconds([partial(one.run, None, feeds) for one in sessions], seconds)
+    kinds = len(names) + 1
+    ours, *theirs = ([taken for one in samples[kind::kinds] for taken in one] for kind in range(kinds))
+    rivals = {name: _beside(ours, beside) for name, beside in zip(names, theirs, strict=True)}
     return {
         "hetpart_microseconds": Spread.of(ours),
         "beside": rivals,
