@@ -3,12 +3,12 @@
     python -m benchmarks.run_overhead [--seconds 2]
 
 One partition: ``hetpart.Session.run`` takes turns with bare ONNX Runtime sessions, one of the partition's own model and
-one of the uncut file; what is added is the median of the differences within a turn, over a few sessions of each, with the
-interval that holds the true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or 5 µs; where the interval
-lies on both sides of that, the row says that it is not certain. More partitions: a chain of 50 tiny ops in 1 to 50
-partitions of one device, and on two devices by turns; the slope of the median is the cost of one more. Reach: 15 µs for
-one on the same device; 1 ms for all 50 on two devices by turns. Under emulation a copy between devices is a real one,
-in the host's memory: what memory alone takes for as many bytes stands beside it.
+one of the uncut file; what is added is the median of the differences within a turn, over a few sessions of each, with
+the interval that holds the true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or
+5 µs; where the interval lies on both sides of that, the row says that it is not certain. More partitions: a chain of 50
+tiny ops in 1 to 50 partitions of one device, and on two devices by turns; the slope of the median is the cost of one
+more. Reach: 15 µs for one on the same device; 1 ms for all 50 on two devices by turns. Under emulation a copy between
+devices is a real one, in the host's memory: what memory alone takes for as many bytes stands beside it.
 """
 
 from __future__ import annotations
