@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.timeline import LEAST_GAIN
+from hetpart.runtime.ahead import Streams
 from hetpart.runtime.frame import NO_PLACES, Frame, Layout
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.lanes import Lanes, Run
@@ -53,9 +54,10 @@ class Executor:
         self._gone = _gone(self._graph)
         self._places = tuple(loose_places(layout))
         self._fed = {spec.name: layout.home(spec.name) for spec in layout.plan.inputs}
+        self._streams = Streams.of(layout, self._graph)
         self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
         self._states = states
-        self._options = stoppable_options()
+        self._options = self._own_options()
         """Of runs in the caller's thread."""
         self.record: RunRecord | None = None
         """When the tasks of the last run began and ended, where somebody asks."""
@@ -97,7 +99,11 @@ class Executor:
                 self._states.lend(frame)
             if self.record is not None:
                 self.record.start()
-            self._run(run_options)
+            try:
+                self._run(run_options)
+            finally:
+                if self._streams is not None:
+                    self._streams.finish()
             if self.record is not None:
                 self.record.end = perf_counter()
             made = {spec.name: give(frame, spec) for spec in plan.outputs}
@@ -124,7 +130,7 @@ class Executor:
             self._run_in_turn(run_options)
 
     def _run_on_lanes(self, lanes: Lanes, run_options: Any) -> None:
-        options = run_options or stoppable_options()
+        options = run_options or self._own_options()
         stop = partial(_stop, self.frame, None if run_options else options)
         run = Run(self._graph, self._doing(options), self._release, stop)
         try:
@@ -144,6 +150,13 @@ class Executor:
             self._note(pressed, [task])
             raise
 
+    def _own_options(self) -> Any:
+        """Options that a run can be ended by; where a device is asked ahead, no partition waits for it at its end."""
+        options = stoppable_options()
+        if self._streams is not None:
+            options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        return options
+
     def _note(self, pressed: KeyboardInterrupt, tasks: Sequence[int]) -> None:
         """Tell what was under way when Ctrl-C came."""
         for task in tasks[: len(self._graph.tasks)]:
@@ -151,7 +164,9 @@ class Executor:
 
     def _doing(self, run_options: Any) -> Callable[[int], None]:
         """What does the task of a number."""
-        do = partial(do_task, self.frame, self._graph.tasks, run_options)
+        do: Callable[[int], None] = partial(do_task, self.frame, self._graph.tasks, run_options)
+        if self._streams is not None:
+            do = self._streams.ordered(do)
         return do if self.record is None else self.record.watched(do, self.frame)
 
     def times(self) -> list[TaskTimes]:

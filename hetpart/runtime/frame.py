@@ -17,6 +17,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
 from hetpart.runtime.called import CalledSession
+from hetpart.runtime.cuda_streams import run_copies
 from hetpart.runtime.direct import DirectSession, bind_input, bind_output
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
@@ -70,13 +71,15 @@ class Layout:
         link: float | None = None,
         states: tuple[State, ...] = (),
         streamed: StreamedWeights = NO_WEIGHTS,
+        own: Mapping[str, Memory] = MappingProxyType({}),
     ) -> Layout:
         specs = {spec.name: spec for spec in (*plan.inputs, *plan.outputs, *plan.values)}
         ends = (end for copy in plan.transfers for end in (copy.source, copy.target))
         used = {plan.devices[HOST].device, *plan.used_devices, *ends, *(buffer.device for buffer in plan.buffers)}
         used |= set(plan.homes.values())
         memories = {
-            use.device: device_memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
+            use.device: own.get(use.device)
+            or device_memory(use.device, use.provider, emulate=emulate, link=link if place != HOST else None)
             for place, use in enumerate(plan.devices)
             if use.device in used
         }
@@ -201,7 +204,8 @@ class Move:
     def of(cls, layout: Layout, transfer: Transfer, addresses: Mapping[Place, int]) -> Move:
         source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
         far = layout.far_end(transfer)
-        copy = far.copy_out if transfer.target == layout.host else far.copy_in
+        into, out = run_copies(far)
+        copy = out if transfer.target == layout.host else into
         spec = layout.specs[transfer.value]
         return cls(transfer, spec, source, target, copy, far.piece_bytes, addresses.get(source), addresses.get(target))
 

@@ -13,6 +13,7 @@ from hetpart.devices import HOST
 from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan, ValueForm
+from hetpart.runtime.ahead import ask_ahead
 from hetpart.runtime.binding import IOBinding
 from hetpart.runtime.called import CalledSession
 from hetpart.runtime.demands import checked_providers, require_devices
@@ -104,16 +105,32 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads
         alone = native or len(opened.plan.partitions) < 2
         chosen = checked_providers(opened.plan, provider, emulate=emulate)
-        settings = SessionSettings(emulate, optimize, self.threads, alone, sess_options, chosen, cuda_graph)
+        self.ahead = ask_ahead(
+            opened,
+            {
+                "accelerators are emulated": emulate,
+                "one session runs it": native,
+                "overlap is off": overlap is False,
+                "runs are recorded": bool(record),
+                "another provider is asked for": bool(chosen),
+                "CUDA graphs are asked for": cuda_graph,
+            },
+        )
+        """Which CUDA devices are asked for work ahead, or why none is."""
+        streams = self.ahead.streams
+        settings = SessionSettings(emulate, optimize, self.threads, alone, sess_options, chosen, cuda_graph, streams)
         loaded = load(opened, settings, mode=mode, progress=progress)
         self.plan: Plan = loaded.bundle.plan
         self.weights = opened.weights
         self._sessions, self._weights = loaded.sessions, loaded.weights
         states = read_states(loaded.bundle, state)
-        link = parse_link(emulate_link, emulate=emulate)
-        streamed = StreamedWeights.of(loaded.bundle)
         self._layout = Layout.of(
-            without_copies(self.plan, states), emulate=emulate, link=link, states=states, streamed=streamed
+            without_copies(self.plan, states),
+            emulate=emulate,
+            link=parse_link(emulate_link, emulate=emulate),
+            states=states,
+            streamed=StreamedWeights.of(loaded.bundle),
+            own=self.ahead.memories,
         )
         self._overlap, self._kept = overlap, self._layout.kept
         self._output_names = [spec.name for spec in self._layout.plan.outputs]

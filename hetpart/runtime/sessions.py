@@ -58,6 +58,8 @@ class SessionSettings:
     """What runs a device's partitions instead of the plan's provider."""
     cuda_graph: bool = False
     """Capture the partitions on CUDA that can be."""
+    streams: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The stream that all partitions of a CUDA device compute on, where it is asked for work ahead."""
     shared: bool = False
     """Whether it uses the threads of ``share_threads``, whose number goes for ``threads``."""
 
@@ -301,4 +303,6 @@ def _listed(plan: Plan, partition: Partition, settings: SessionSettings) -> list
     found = planned_providers(wanted, partition.device)
     if settings.cuda_graph and is_capturable(plan, partition):
         found[0][1]["enable_cuda_graph"] = "1"
+    if partition.device in settings.streams:
+        found[0][1]["user_compute_stream"] = str(settings.streams[partition.device])
     return found
