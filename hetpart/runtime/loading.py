@@ -60,6 +60,6 @@ def load(bundle: Bundle, settings: SessionSettings, *, mode: str, progress: Call
     if mode != MODES[0]:
         one = native_bundle(bundle)
         return Loaded(one, open_native(bundle, one, settings, own_rule=mode == MODES[2]), ())
-    weights, lent = mapped_weights(bundle, emulate=settings.emulate), lent_weights(bundle)
+    weights, lent = mapped_weights(bundle, emulate=settings.emulate, others=settings.providers), lent_weights(bundle)
     sessions = open_sessions(bundle, settings, weights, lent, progress)
     return Loaded(bundle, sessions, (*weights, lent) if lent else weights)

@@ -18,11 +18,12 @@ import numpy as np
 from hetpart.devices import Provider
 from hetpart.errors import InvalidBundleError
 from hetpart.graph.wire import INLINE_LIMIT
+from hetpart.runtime.device_weights import DeviceWeights
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
 from hetpart.runtime.footprint import FilePart, mapped_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import onnx
@@ -88,8 +89,15 @@ def _ort_value(array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
-def mapped_weights(bundle: Bundle, *, emulate: bool) -> list[dict[str, onnxruntime.OrtValue]]:
+def mapped_weights(
+    bundle: Bundle, *, emulate: bool, others: Container[str] = ()
+) -> list[dict[str, onnxruntime.OrtValue]]:
     """Per partition: the weights that its session is given, by name. They must stay alive as long as it does.
+
+    Args:
+        bundle: Of the partitions.
+        emulate: Whether accelerator partitions run on the host.
+        others: Devices whose sessions are given nothing.
 
     Raises:
         InvalidBundleError: a partition's file is cut short.
@@ -100,14 +108,20 @@ def mapped_weights(bundle: Bundle, *, emulate: bool) -> list[dict[str, onnxrunti
         return found
     maps = None if bundle.weights is None else WeightMaps(bundle.weights)
     inline: dict[tuple[str, str], onnxruntime.OrtValue] = {}
+    copies = DeviceWeights()
     for place, partition in enumerate(bundle.plan.partitions):
-        if emulate or bundle.plan.device(partition.device).provider == Provider.CPU:
-            together = {weight for device, weight in shared if device == partition.device}
-            proto = _parsed(partition, bundle.models[place])
-            if maps is not None:
-                found[place] |= _in_files(maps, proto, together)
-            for name, view in _inline(proto, together):
-                found[place][name] = inline.setdefault((partition.device, name), _ort_value(view))
+        device, on_host = partition.device, emulate or bundle.plan.device(partition.device).provider == Provider.CPU
+        together = {weight for there, weight in shared if there == device}
+        if device in others or not (on_host or together):
+            continue
+        proto = _parsed(partition, bundle.models[place])
+        if maps is not None:
+            found[place] |= _in_files(maps, proto, together)
+        for name, view in _inline(proto, together):
+            found[place][name] = inline.setdefault((device, name), _ort_value(view))
+        if not on_host:
+            there = {name: copies.value(device, name, found[place][name]) for name in together & found[place].keys()}
+            found[place] = {name: value for name, value in there.items() if value is not None}
     return found
 
 

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
 from tests.runtime.models import assert_same, model, placed, plain
@@ -85,3 +86,65 @@ def test_a_failing_partition_is_named_and_the_session_goes_on() -> None:
         with pytest.raises(hetpart.ExecutionError, match="on cuda:0"):
             session.run(None, {"x": x, "shape": np.array([3, 3])})
         assert_same(session.run(None, {"x": x, "shape": np.array([2, 2])}), [-x.reshape(2, 2)])
+
+
+BLOCKS = model("""blocks (float[64,256] x, float[64,256] y) => (float[64,256] z, float[64,256] r) {
+    [a] a = Neg(x)
+    [b] b = Abs(a)
+    [c] c = Max(b, y)
+    [d] d = Neg(c)
+    [e] z = Max(d, a)
+    [f] r = Min(c, x)
+}""")
+BLOCK_NAMES = [node.name for node in BLOCKS.graph.node]
+
+
+@pytest.mark.parametrize("accelerated", list(combinations(BLOCK_NAMES, 3)), ids="+".join)
+@pytest.mark.parametrize("overlap", [True, None])
+def test_a_device_that_is_asked_ahead_gives_what_the_cpu_gives(
+    accelerated: tuple[str, ...], overlap: bool | None
+) -> None:
+    uncut = plain(BLOCKS)
+    with placed(BLOCKS, accelerated, hardware="h100").session(overlap=overlap) as session:
+        assert session.ahead.memories, session.ahead.why_not
+        options = [one.get_provider_options().get("CUDAExecutionProvider", {}) for one in session._sessions]
+        streams = {option["user_compute_stream"] for option in options if option}
+        assert streams == {str(session.ahead.streams["cuda:0"])}, "all partitions share one"
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            fed = {name: rng.standard_normal((64, 256), np.float32) for name in "xy"}
+            assert_same(session.run(None, fed), uncut.run(None, fed))
+
+
+def test_values_of_many_pinned_blocks_arrive_whole() -> None:
+    """64 MiB: 16 blocks in, 16 out."""
+    proto = model("g (float[16777216] x) => (float[16777216] z) { [a] a = Neg(x) [b] b = Abs(a) [c] z = Neg(b) }")
+    x = np.random.default_rng(0).standard_normal(2**24, np.float32)
+    with placed(proto, ("a", "c"), hardware="h100").session() as session:
+        assert session.ahead.memories, session.ahead.why_not
+        for _ in range(3):
+            assert_same(session.run(None, {"x": x}), [-np.abs(x)])
+
+
+def test_a_weight_of_two_partitions_is_on_the_device_once() -> None:
+    """256 MiB, which both ends multiply with: a second copy would show. All sums are powers of two."""
+    wide = np.ones((2**13, 2**13), np.float32)
+    nodes = [("MatMul", "x w first"), ("Neg", "first between"), ("MatMul", "between w y")]
+    graph = helper.make_graph(
+        [helper.make_node(op, names.split()[:-1], names.split()[-1:], name=names.split()[-1]) for op, names in nodes],
+        "both ends",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2**13])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2**13])],
+        [numpy_helper.from_array(wide, "w")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with placed(BLOCKS, ("a",), hardware="h100").session() as small:
+        small.run(None, {name: np.ones((64, 256), np.float32) for name in "xy"})
+        before = device_bytes()
+        with placed(proto, ("first", "y"), hardware="h100").session() as session:
+            first, _, last = session._weights
+            assert first["w"] is last["w"]
+            assert first["w"].device_name() == "cuda"
+            assert device_bytes() - before < 1.5 * wide.nbytes
+            (made,) = session.run(None, {"x": np.ones((1, 2**13), np.float32)})
+    assert np.all(made == -(2.0**26))

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import hetpart
 from hetpart.errors import HetpartError
 from hetpart.plan.weights import external_tensors
+from hetpart.runtime.device_weights import DeviceWeights
 from hetpart.runtime.mapped import mapped_weights
 from tests.runtime.models import assert_same
 
@@ -156,3 +157,39 @@ def test_weights_are_let_go_of_at_close(path: Path, bundle: hetpart.PartitionedM
     assert _mapped_bytes(path.with_name("weights.bin")) == 0
     with bundle.session(emulate=True, threads=1) as again:
         assert_same(again.run(None, ids), [before])
+
+
+def test_a_weight_that_lies_on_a_device_is_read_there_by_every_session() -> None:
+    """Here the device is the host: what is written to the one copy, both sessions see."""
+    table = np.arange(200_000, dtype=np.float32).reshape(-1, 4)
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "at"], ["y"])],
+        "rows",
+        [helper.make_tensor_value_info("at", TensorProto.INT64, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
+        [numpy_helper.from_array(table, "table")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    shared = DeviceWeights()
+    host = onnxruntime.OrtValue.ortvalue_from_numpy(table)
+    values = [shared.value("cpu:0", "table", host) for _ in range(2)]
+    assert values[0] is values[1] is not None
+    sessions = []
+    for value in values:
+        options = onnxruntime.SessionOptions()
+        options.add_initializer("table", value)
+        sessions.append(
+            onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        )
+    table[3] = -1
+    for session in sessions:
+        assert session.run(None, {"at": np.array([3, 4])})[0].tolist() == [[-1] * 4, table[4].tolist()]
+
+
+def test_a_weight_that_no_device_takes_is_left_to_each_session_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared, host = DeviceWeights(), onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32))
+    assert [shared.value("nowhere:0", "w", host) for _ in range(2)] == [None, None]
+    (told,) = caplog.messages
+    assert "the weight 'w' is on nowhere:0 once for each session" in told
