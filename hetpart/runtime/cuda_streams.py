@@ -29,6 +29,8 @@ _AT_ONCE = 2
 """Blocks of one copy to the host."""
 BLOCKS = 8
 """Pinned blocks of ``CHUNK_BYTES`` that a device's copies share."""
+_LASTING: dict[int, list[int]] = {}
+"""Streams by device that nobody uses any more."""
 
 
 class Driver(Protocol):
@@ -36,6 +38,10 @@ class Driver(Protocol):
 
     def stream(self) -> int:
         """A new stream, which does not wait for the default one."""
+        ...
+
+    def lasting_stream(self) -> int:
+        """One that stays when this is gone, for others to use again: sessions hold on to it until they are gone."""
         ...
 
     def event(self) -> int:
@@ -111,11 +117,21 @@ class CudaDriver:
 
     def _made(self, free: str, name: str, *arguments: object) -> int:
         handle = int(self._call(name, *arguments))
-        finalize(self, getattr(self._runtime, free), handle)
+        # At the end of the process the device has freed all before this could.
+        finalize(self, getattr(self._runtime, free), handle).atexit = False
         return handle
 
     def stream(self) -> int:
         return self._made("cudaStreamDestroy", "cudaStreamCreateWithFlags", self._runtime.cudaStreamNonBlocking)
+
+    def lasting_stream(self) -> int:
+        idle = _LASTING.setdefault(self._device_id, [])
+        try:
+            stream = idle.pop()
+        except IndexError:
+            stream = int(self._call("cudaStreamCreateWithFlags", self._runtime.cudaStreamNonBlocking))
+        finalize(self, idle.append, stream).atexit = False
+        return stream
 
     def event(self) -> int:
         return self._made("cudaEventDestroy", "cudaEventCreateWithFlags", self._runtime.cudaEventDisableTiming)
@@ -204,7 +220,7 @@ class StreamMemory(CudaMemory):
     def __init__(self, device_id: int, driver: Driver) -> None:
         super().__init__(device_id)
         self.driver = driver
-        self.copies_in, self.copies_out, self.compute = (driver.stream() for _ in range(3))
+        self.copies_in, self.copies_out, self.compute = driver.stream(), driver.stream(), driver.lasting_stream()
         self._pool = PinnedPool(driver)
 
     def begin_in(self, target: int, source: int, nbytes: int) -> None:

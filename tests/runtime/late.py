@@ -35,6 +35,8 @@ class LateDriver:
         self.queues[self.handles] = deque()
         return self.handles
 
+    lasting_stream = stream
+
     def event(self) -> int:
         self.handles += 1
         self.told[self.handles] = self.come[self.handles] = 0

@@ -272,6 +272,7 @@ def test_the_driver_calls_the_cuda_runtime_on_its_device(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "cuda", type(sys)("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     driver = CudaDriver(2)
+    monkeypatch.setattr(cuda_streams, "_LASTING", lasting := {})
     assert (driver.stream(), driver.event(), driver.pinned(64)) == (77, 77, 77)
     driver.record(5, 6)
     driver.wait(6, 5)
@@ -288,5 +289,12 @@ def test_the_driver_calls_the_cuda_runtime_on_its_device(monkeypatch: pytest.Mon
     runtime.fails = "cudaEventRecord"
     with pytest.raises(hetpart.ExecutionError, match="cudaEventRecord failed on cuda:2 with error 999"):
         driver.record(5, 6)
+    runtime.fails = ""
+    assert driver.lasting_stream() == 77
     del driver
     assert [call[0] for call in runtime.calls[-3:]] == ["cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"]
+    assert lasting == {2: [77]}
+    again = CudaDriver(2)
+    made = len(runtime.calls)
+    assert again.lasting_stream() == 77
+    assert len(runtime.calls) == made, "it is used again"
