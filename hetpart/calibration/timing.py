@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hetpart.calibration.kernels import ROWS, TABLE
 from hetpart.calibration.models import numbers
-from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options, share_threads
+from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
+from hetpart.runtime.shared_threads import share_threads
 
 EVICTING_ELEMENTS = 2**19
 """Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches

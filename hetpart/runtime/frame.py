@@ -47,7 +47,6 @@ class Layout:
     memories: Mapping[str, Memory]
     offsets: Mapping[Place, int]
     """Places with a fixed address, by their offset in the device's arena."""
-
     link: float | None = None
     """Bytes/s of an emulated link; ``None`` lets copies go as fast as memory does."""
     states: tuple[State, ...] = ()
@@ -58,9 +57,8 @@ class Layout:
     """By output: where the caller finds it when a run has ended."""
 
     def __post_init__(self) -> None:
-        passed = self.plan.passthrough
-        results = {spec.name: self.home(passed.get(spec.name, spec.name)) for spec in self.plan.outputs}
-        object.__setattr__(self, "results", results)
+        sources = {spec.name: self.plan.passthrough.get(spec.name, spec.name) for spec in self.plan.outputs}
+        object.__setattr__(self, "results", {name: self.home(source) for name, source in sources.items()})
 
     @classmethod
     def of(
@@ -204,8 +202,7 @@ class Move:
     def of(cls, layout: Layout, transfer: Transfer, addresses: Mapping[Place, int]) -> Move:
         source, target = (transfer.value, transfer.source), (transfer.value, transfer.target)
         far = layout.far_end(transfer)
-        into, out = run_copies(far)
-        copy = out if transfer.target == layout.host else into
+        copy = run_copies(far)[transfer.target == layout.host]
         spec = layout.specs[transfer.value]
         return cls(transfer, spec, source, target, copy, far.piece_bytes, addresses.get(source), addresses.get(target))
 

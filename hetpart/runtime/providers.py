@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import HOST, Provider
@@ -130,9 +131,9 @@ def is_capturable(plan: Plan, partition: Partition) -> bool:
     )
 
 
-def planned_providers(wanted: Provider, device: str) -> list[Any]:
-    """What ONNX Runtime takes for a device of the plan."""
+def planned_providers(wanted: Provider, device: str, options: Mapping[str, str] = MappingProxyType({})) -> list[Any]:
+    """What ONNX Runtime takes for a device of the plan; ``options`` are CUDA's."""
     if wanted is Provider.CPU:
         return [Provider.CPU.value]
     index = device.partition(":")[2] or "0"
-    return [(Provider.CUDA.value, {"device_id": index, **_CUDA_OPTIONS}), Provider.CPU.value]
+    return [(Provider.CUDA.value, {"device_id": index, **_CUDA_OPTIONS, **options}), Provider.CPU.value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -77,25 +77,6 @@ def require_runtime() -> Any:
             "ONNX Runtime is not installed", hint="pip install 'hetpart[gpu]' where there is a GPU, else 'hetpart[cpu]'"
         ) from error
     return onnxruntime
-
-
-@cache
-def share_threads(threads: int) -> None:
-    """Let all sessions of this process that ask for it use the same threads.
-
-    Its own threads would wake for each run of a session: a product of 16 × 768 × 768 took 185 us so, 111 with threads
-    that the session before had kept awake, as in a model's next kernel.
-
-    Raises:
-        ExecutionError: the process has such threads already, of another number.
-    """
-    try:
-        require_runtime().set_global_thread_pool_sizes(threads, 1)
-    except Exception as error:  # ONNX Runtime's kinds of error share no other class
-        raise ExecutionError(
-            f"this process cannot share {threads} threads among sessions: {ort_message(error)}",
-            hint="calibrate in a process of its own: `hetpart calibrate`",
-        ) from error
 
 
 Given = Mapping[str, "onnxruntime.OrtValue"]
@@ -300,9 +281,7 @@ def _listed(plan: Plan, partition: Partition, settings: SessionSettings) -> list
     if choice is not None:
         return provider_list(choice, partition.device)
     wanted = Provider.CPU if settings.emulate else Provider(plan.device(partition.device).provider)
-    found = planned_providers(wanted, partition.device)
-    if settings.cuda_graph and is_capturable(plan, partition):
-        found[0][1]["enable_cuda_graph"] = "1"
-    if partition.device in settings.streams:
-        found[0][1]["user_compute_stream"] = str(settings.streams[partition.device])
-    return found
+    graph = {"enable_cuda_graph": "1"} if settings.cuda_graph and is_capturable(plan, partition) else {}
+    stream = settings.streams.get(partition.device)
+    ahead = {} if stream is None else {"user_compute_stream": str(stream)}
+    return planned_providers(wanted, partition.device, graph | ahead)

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import hetpart
-from hetpart.runtime import cuda, cuda_streams
+from hetpart.runtime import cuda, cuda_streams, sessions
 from hetpart.runtime.ahead import Streams, ask_ahead
 from hetpart.runtime.cuda_streams import BLOCKS, CudaDriver, PinnedPool
 from hetpart.runtime.executor import Executor
@@ -298,3 +298,16 @@ def test_the_driver_calls_the_cuda_runtime_on_its_device(monkeypatch: pytest.Mon
     made = len(runtime.calls)
     assert again.lasting_stream() == 77
     assert len(runtime.calls) == made, "it is used again"
+
+
+def test_partitions_on_cuda_compute_on_the_stream_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a device on one, and those of the host on none."""
+    proto = model("g (float[4] x) => (float[4] z) { [a] a = Neg(x) [b] b = Abs(a) [c] z = Neg(b) }")
+    bundle = placed(proto, ("a", "c"), hardware="h100").bundle()
+    asked: list[Any] = []
+    monkeypatch.setattr(sessions, "open_session", lambda *arguments: asked.append((arguments[0].device, arguments[2])))
+    sessions.open_sessions(bundle, sessions.SessionSettings(streams={"cuda:0": 77}), [{}, {}, {}])
+    streams = {device: listed[0][1]["user_compute_stream"] for device, listed in asked if device != "cpu"}
+    assert streams == {"cuda:0": "77"}
+    assert ("cpu", ["CPUExecutionProvider"]) in asked
+    assert len(asked) == 3
