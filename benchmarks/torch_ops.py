@@ -1,11 +1,14 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 """Plans of single PyTorch operators against eager PyTorch, on the samples that PyTorch tests its own operators with.
 
-    python -m benchmarks.torch_ops --samples 3 -o torch_ops.json
+    pip install expecttest    # PyTorch's samples import it
+    python -m benchmarks.torch_ops > benchmarks/results/torch_ops.json
+    python -m benchmarks.torch_ops --only amax --only nn.functional.linear --dtype int64
 
-Every operator of ``torch.testing._internal.common_methods_invocations.op_db``, in every type asked for, is exported,
-partitioned and run, and its results are compared: number, type, shape and values, NaN included. What is random is
-compared in number, type and shape. Every operator has a process of its own, so that one that ends it ends no other.
-PyTorch's samples need ``pip install expecttest``.
+Every operator of ``op_db``, in every type asked for: samples as PyTorch has them, spread over their options, one of
+large and infinite numbers and one with NaN. Results are compared in number, type, shape and values; what is random in
+number, type and shape. Calls are partitioned twelve at a time in a process of their own; where that fails, or the
+process dies, halves of them are, down to the one call that is at fault.
 """
 
 from __future__ import annotations
@@ -13,44 +16,67 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
-import sys
+import resource
+import signal
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.onnx._constants import ONNX_DEFAULT_OPSET
+from torch.onnx._internal.exporter import _decomp, _registration
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import hetpart
+from benchmarks.measure import emit, machine_facts, say
 from hetpart.errors import HetpartError
 
 DTYPES = ("float32", "int64", "bool", "bfloat16", "float16")
-_LONGEST = 200
-_ALARM = 120
-"""Seconds for the samples of one operator in one type."""
+TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-7, torch.float16: 2e-2, torch.bfloat16: 2e-2}
+"""Relative and absolute, of sums in another order; in half precision relative to the largest of all elements. Complex
+numbers have that of their parts."""
+HARD = {
+    "large": (float("inf"), -float("inf"), -0.0, 90.0, -90.0, 3e4, -3e4, 0.5),
+    "nan": (1.0, float("nan"), -2.0, 0.0, 3.0),
+}
+WHOLE = (2**53 + 1, 100_000_007, -(2**31), 7, 3, -1, 0, 2)
+"""The hard numbers of whole ones."""
+_BATCH = 12
+_LONGEST = 160
+_SECONDS = 120
+"""For one batch; one that takes longer counts as a crash."""
+_ADDRESSES = 24 * 2**30
 _RANDOM = (
     "bernoulli", "dropout", "multinomial", "normal", "rand", "uniform", "empty", "exponential", "cauchy", "geometric",
-    "log_normal", "rrelu",
+    "log_normal", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank",
 )  # fmt: skip
 
 
 class Called(torch.nn.Module):
     """A call of an operator: its tensors are the arguments, and the rest of it is constant."""
 
-    def __init__(self, operator: Any, sample: Any) -> None:
+    def __init__(self, operator: Any, sample: tuple[Any, ...]) -> None:
         super().__init__()
         self.operator = operator
-        leaves, self.spec = pytree.tree_flatten((sample.input, tuple(sample.args), dict(sample.kwargs)))
+        leaves, self.spec = pytree.tree_flatten(sample)
         self.rest = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         self.places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        self.given = [leaves[place] for place in self.places]
+        self.held = [leaves[place].detach() for place in self.places]
 
-    def forward(self, *given: torch.Tensor) -> Any:
+    def given(self) -> list[torch.Tensor]:
+        """Its arguments, as they were."""
+        return [tensor.clone() for tensor in self.held]
+
+    def forward(self, given: Sequence[torch.Tensor]) -> Any:
+        """What the operator returns."""
         leaves = list(self.rest)
         for place, tensor in zip(self.places, given, strict=True):
             leaves[place] = tensor
@@ -58,29 +84,72 @@ class Called(torch.nn.Module):
         return self.operator(first, *args, **kwargs)
 
 
-def samples_of(info: Any, dtype: torch.dtype, number: int) -> Iterator[Called]:
-    """``number`` samples, spread over all there are."""
-    every = list(info.sample_inputs("cpu", dtype, requires_grad=False))
-    for sample in every[:: max(1, len(every) // number)][:number]:
-        yield Called(info.op, sample)
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One call, and what eager PyTorch returns."""
+
+    label: str
+    kind: str
+    """``sample``, or one of ``HARD``."""
+    called: Called
+    wanted: Any
+    is_random: bool
 
 
-def outcome(called: Called, *, is_random: bool) -> str:
-    """``equal``, or what is wrong."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            wanted = called(*(tensor.clone() for tensor in called.given))
-        except Exception:  # noqa: BLE001 - PyTorch's own samples have some that it refuses
-            return "no sample"
-        try:
-            planned = hetpart.partition(called, args=tuple(called.given), hardware="emulated")
-            made = planned.to_module(emulate=True)(*called.given)
-        except HetpartError as refused:
-            return f"refused: {refused.message[:_LONGEST]}"
-        except Exception as error:  # noqa: BLE001 - a raw error is what is looked for
-            return f"error: {type(error).__name__}: {str(error)[:_LONGEST]}"
-    return compared(made, wanted, is_random=is_random)
+class Together(torch.nn.Module):
+    """Several calls."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        super().__init__()
+        self.calls = torch.nn.ModuleList(case.called for case in cases)
+
+    def forward(self, given: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
+        """What all of them return."""
+        return [call(one) for call, one in zip(self.calls, given, strict=True)]
+
+
+def cases_of(info: Any, dtype: str, number: int) -> Iterator[Case]:
+    """``number`` samples, spread over the options they give, and the hard ones; none that PyTorch refuses."""
+    torch.manual_seed(0)
+    label = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else str(info.name)
+    is_random = any(word in info.name for word in _RANDOM)
+    for kind, sample in _samples(info, getattr(torch, dtype), number):
+        called = Called(info.op, sample)
+        with contextlib.suppress(Exception):  # PyTorch's own samples have some that it refuses
+            yield Case(f"{label} {dtype}", kind, called, called(called.given()), is_random)
+
+
+def _samples(info: Any, dtype: torch.dtype, number: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    try:
+        found = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+    except Exception:  # noqa: BLE001 - some need packages that are not here
+        return
+    kinds: dict[Any, Any] = {}
+    for one in found:
+        shown = tuple((name, str(value)[:12]) for name, value in one.kwargs.items() if not torch.is_tensor(value))
+        kinds.setdefault((shown, len(one.args)), one)
+    chosen = list(kinds.values()) if len(kinds) >= number else found
+    for one in chosen[:: max(1, len(chosen) // number)][:number]:
+        yield "sample", (one.input, tuple(one.args), dict(one.kwargs))
+    hard = {"large": WHOLE} if not dtype.is_floating_point else HARD
+    larger = [one for one in found if torch.is_tensor(one.input) and one.input.numel() > 1]
+    for kind, numbers in hard.items() if larger and dtype is not torch.bool else ():
+        one = larger[0]
+        content = torch.tensor(numbers, dtype=dtype).repeat(one.input.numel())[: one.input.numel()]
+        yield kind, (content.view(one.input.shape), tuple(one.args), dict(one.kwargs))
+
+
+def outcomes(cases: Sequence[Case]) -> list[str] | None:
+    """``equal`` for every case, or what is wrong; ``None`` where several cannot be told apart."""
+    try:
+        given = [case.called.given() for case in cases]
+        planned = hetpart.partition(Together(cases), args=(given,), hardware="emulated", placement="all-cpu")
+        made = planned.to_module(emulate=True)(given)
+    except HetpartError as refused:
+        return [f"refused: {refused.message[:_LONGEST]}"] if len(cases) == 1 else None
+    except Exception as error:  # noqa: BLE001 - a raw error is what is looked for
+        return [f"error: {type(error).__name__}: {str(error)[:_LONGEST]}"] if len(cases) == 1 else None
+    return [compared(one, case.wanted, is_random=case.is_random) for one, case in zip(made, cases, strict=True)]
 
 
 def compared(made: Any, wanted: Any, *, is_random: bool) -> str:
@@ -92,80 +161,128 @@ def compared(made: Any, wanted: Any, *, is_random: bool) -> str:
         if isinstance(other, torch.Tensor) and is_random:
             one, other = torch.zeros_like(one), torch.zeros_like(other)
         try:
-            torch.testing.assert_close(one, other, equal_nan=True, **tolerance(other))
+            torch.testing.assert_close(one, other, equal_nan=True, **_tolerance(other))
         except AssertionError as error:
             return f"differs: {' '.join(str(error).split())[:_LONGEST]}"
     return "equal"
 
 
-def tolerance(value: Any) -> dict[str, float]:
-    """Of sums in another order."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+def _tolerance(value: Any) -> dict[str, float]:
+    real = value.dtype.to_real() if isinstance(value, torch.Tensor) and value.is_complex() else None
+    dtype = real or getattr(value, "dtype", torch.int64)
+    found = TOLERANCE.get(dtype)
+    if found is None:
         return {}
-    half = value.dtype in (torch.float16, torch.bfloat16)
-    return {"rtol": 2e-2, "atol": 2e-2} if half else {"rtol": 1e-4, "atol": 1e-4}
+    largest = value.abs()[value.isfinite()].max().item() if dtype.itemsize == 2 and value.isfinite().any() else 1.0
+    return {"rtol": found, "atol": found * max(1.0, largest)}
 
 
-def alone(info: Any, dtype: str, number: int) -> list[str]:
-    """The outcomes of an operator's samples, found in a process of its own."""
-    with tempfile.NamedTemporaryFile("r+", suffix=".json") as file:
+def settled(cases: Sequence[Case]) -> list[str]:
+    """The outcomes of ``cases``, found in processes of their own."""
+    found = _apart(cases)
+    if found is not None:
+        return found
+    if len(cases) == 1:
+        return ["crash"]
+    half = len(cases) // 2
+    return settled(cases[:half]) + settled(cases[half:])
+
+
+def _apart(cases: Sequence[Case]) -> list[str] | None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "outcomes.json"
         child = os.fork()
         if child == 0:
-            _found(info, dtype, number, Path(file.name))
-        _, status = os.waitpid(child, 0)
-        text = Path(file.name).read_text()
-    found = json.loads(text) if text else []
-    return found if status == 0 else [*found, f"crash: status {status}"]
+            _write(cases, file)
+        os.waitpid(child, 0)
+        return json.loads(file.read_text()) if file.exists() else None
 
 
-def _found(info: Any, dtype: str, number: int, file: Path) -> None:
-    """Write the outcomes to ``file`` as they are found, and end the process."""
-    import signal
-
-    signal.alarm(_ALARM)
-    with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing), contextlib.redirect_stdout(nothing):
-        found: list[str] = []
-        is_random = any(word in info.name for word in _RANDOM)
-        for called in samples_of(info, getattr(torch, dtype), number):
-            found.append(outcome(called, is_random=is_random))
-            file.write_text(json.dumps(found))
+def _write(cases: Sequence[Case], file: Path) -> None:
+    """Write the outcomes to ``file``, and end the process."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(file.parent)
+    signal.alarm(_SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nothing, stream)
+    found = outcomes(cases)
+    if found is not None:
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(found))
+        part.rename(file)
     os._exit(0)
 
 
-def swept(names: list[str], dtypes: list[str], number: int) -> dict[str, Any]:
-    """By operator and type, what is not equal; and how often there was what."""
-    rows: dict[str, list[str]] = {}
-    counts: Counter[str] = Counter()
-    for info in op_db:
-        label = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
-        if names and info.name not in names:
-            continue
-        for dtype in dtypes:
-            if getattr(torch, dtype) not in info.dtypes:
-                continue
-            found = alone(info, dtype, number)
-            counts.update(one.partition(":")[0] for one in found)
-            wrong = sorted({one for one in found if one not in ("equal", "no sample")})
-            if wrong:
-                rows[f"{label} {dtype}"] = wrong
-                print(f"{label} {dtype}: {wrong[0]}", file=sys.stderr, flush=True)
-    return {"torch": torch.__version__, "samples": dict(sorted(counts.items())), "operators": rows}
+def _once(table: Any) -> None:
+    """Let the exporter make its table of operators once, which takes it a second, and not for every batch."""
+    implemented = set(_decomp.get_onnx_implemented_overloads(table))
+    decompositions = _decomp.create_onnx_friendly_decomposition_table(implemented)
+    _registration.ONNXRegistry.from_torchlib = lambda *_, **__: table  # type: ignore[method-assign,assignment]
+    _decomp.create_onnx_friendly_decomposition_table = lambda _: dict(decompositions)  # type: ignore[assignment]
+
+
+def swept(places: Sequence[int], dtypes: Sequence[str], number: int) -> list[tuple[str, str, str]]:
+    """Label, kind and outcome of every case of the operators at ``places`` of ``op_db``."""
+    every = [
+        case
+        for place in places
+        for dtype in dtypes
+        if getattr(torch, dtype) in op_db[place].dtypes
+        for case in cases_of(op_db[place], dtype, number)
+    ]
+    found = [one for start in range(0, len(every), _BATCH) for one in settled(every[start : start + _BATCH])]
+    return [(case.label, case.kind, one) for case, one in zip(every, found, strict=True)]
+
+
+def prepared() -> None:
+    """What every process needs, once for all of them."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    _once(_registration.ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET))
+    hetpart.partition(torch.nn.Linear(2, 2), args=(torch.ones(1, 2),), hardware="emulated")
+
+
+def _told(rows: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    """Counts of outcomes by kind of case, and every case that is not equal."""
+    counts = Counter((kind, outcome.partition(":")[0]) for _, kind, outcome in rows)
+    kinds = {kind: {one: number for (of, one), number in sorted(counts.items()) if of == kind} for kind in _kinds(rows)}
+    wrong: dict[str, list[str]] = {}
+    for label, kind, outcome in rows:
+        if outcome != "equal" and f"{kind}: {outcome}" not in wrong.setdefault(label, []):
+            wrong[label].append(f"{kind}: {outcome}")
+    return {"compared": len(rows), "outcomes": kinds, "not_equal": dict(sorted(wrong.items()))}
+
+
+def _kinds(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    return sorted({kind for _, kind, _ in rows})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("operators", nargs="*", help="names; all, where there is none")
-    parser.add_argument("--dtype", action="append", choices=DTYPES, help="repeatable; all, where there is none")
-    parser.add_argument("--samples", type=int, default=3, help="of every operator and type")
-    parser.add_argument("-o", "--output", type=Path)
+    """Prints the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", help="an operator of op_db; may be given again")
+    parser.add_argument("--dtype", action="append", choices=DTYPES, help="may be given again; all, where there is none")
+    parser.add_argument("--samples", type=int, default=3, help="of every operator and type, beside the hard ones")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th operator")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
-    torch.set_num_threads(1)
-    hetpart.partition(torch.nn.Linear(2, 2), args=(torch.ones(1, 2),), hardware="emulated")  # imports, once for all
-    text = json.dumps(swept(asked.operators, asked.dtype or list(DTYPES), asked.samples), indent=1)
-    if asked.output:
-        asked.output.write_text(text + "\n")
-    else:
-        print(text)
+    facts = machine_facts()
+    prepared()
+    places = [place for place, info in enumerate(op_db) if asked.only is None or info.name in asked.only]
+    groups = [places[start : start + 2] for start in range(0, len(places), 2)][:: asked.every]
+    rows: list[tuple[str, str, str]] = []
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        dtypes, number = asked.dtype or list(DTYPES), asked.samples
+        for found in pool.map(swept, groups, [dtypes] * len(groups), [number] * len(groups)):
+            rows += found
+            for label, kind, outcome in found:
+                if outcome != "equal":
+                    say(f"{label}, {kind}: {outcome}")
+    say(f"{sum(outcome == 'equal' for *_, outcome in rows)} of {len(rows)} equal")
+    emit("torch_ops", {"machine": facts, "torch": torch.__version__, **_told(rows)})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ takes apart goes in its parts; a call of another one stays PyTorch's, as what ha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -116,15 +117,6 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.copysign.Scalar: _always,
     # Its parts write to a copy, which the exporter refuses.
     aten.diagonal_scatter.default: _always,
-    # No kernels of these types.
-    **dict.fromkeys(
-        (
-            aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.maximum.default,
-            aten.minimum.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default,
-            aten.max.dim, aten.min.dim,
-        ),
-        _small,
-    ),
 }  # fmt: skip
 """Operators that stay PyTorch's."""
 NAMESPACE = "hetpart_kept"
@@ -145,14 +137,35 @@ def parts_of(program: torch.export.ExportedProgram) -> dict[OpOverload, Callable
 @contextmanager
 def kept(program: torch.export.ExportedProgram) -> Generator[set[OpOverload]]:
     """Let the calls of ``program`` that stay PyTorch's have names of their own within; which names those are."""
-    concerned = [node for node in _calls(program) if _concerns(KEPT, node)]
-    for node in concerned:
-        assert isinstance(node.target, OpOverload)
-        node.target = _under_own_name(node.target, _numbers(node))
+    for node in _calls(program):
+        if _concerns(KEPT, node):
+            _keep(node)
     try:
-        yield {node.target for node in concerned if isinstance(node.target, OpOverload)}
+        yield own_names(program)
     finally:
         restore(program)
+
+
+def keep(program: torch.export.ExportedProgram, names: AbstractSet[str]) -> bool:
+    """Let the calls ``names`` of ``program`` stay PyTorch's too, where they can; whether one of them does."""
+    able = [node for node in _calls(program) if node.name in names and _can_stay(node)]
+    for node in able:
+        _keep(node)
+    return bool(able)
+
+
+def own_names(program: torch.export.ExportedProgram) -> set[OpOverload]:
+    """The names of the calls of ``program`` that stay PyTorch's."""
+    return {node.target for node in _calls(program) if isinstance(node.target, OpOverload) and node.target in _original}
+
+
+def _can_stay(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target not in _original and not node.target.is_view
+
+
+def _keep(node: Node) -> None:
+    assert isinstance(node.target, OpOverload)
+    node.target = _under_own_name(node.target, _numbers(node))
 
 
 def restore(program: torch.export.ExportedProgram) -> None:
@@ -192,7 +205,7 @@ def _under_own_name(target: OpOverload, numbers: tuple[str, ...]) -> OpOverload:
         for number in numbers:
             schema = schema.replace(f"Tensor {number}", f"Scalar {number}")
         _library.define(f"{name}{schema[schema.index('(') :]}")
-        _library.impl(name, partial(_call, target), "CompositeExplicitAutograd")
+        _library._register_fake(name, partial(_call, target))  # it is traced alone, and never run
         own = getattr(getattr(torch.ops, NAMESPACE), name).default
         _renamed[target, numbers], _original[own] = own, target
     return _renamed[target, numbers]

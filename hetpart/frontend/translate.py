@@ -25,13 +25,15 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of
-from hetpart.frontend.kept import kept, parts_of, restore
+from hetpart.frontend.kept import keep, kept, own_names, parts_of, restore
 from hetpart.frontend.lifted import LiftedProgram
+from hetpart.frontend.misfits import misfits
 from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from torch._ops import OpOverload
     from torch.onnx import ONNXProgram
 
 _GIVEN_BACK = frozenset({OutputKind.USER_OUTPUT, OutputKind.TOKEN})
@@ -53,6 +55,8 @@ _ONNX_TYPES = {
     torch.bool: ir.DataType.BOOL,
 }
 _SHOWN = 3
+_ROUNDS = 3
+"""What stays PyTorch's may leave another node with types that do not go together."""
 _FUNCTION_WANTED = "No ONNX function found for"
 
 
@@ -95,10 +99,20 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
     """The exporter's own translation, and a node that PyTorch runs for every operator that it has no right one of."""
     with kept(program) as targets:
-        made = _exported(program, name, {target: left_to_pytorch(target, program) for target in targets})
+        made = _exported(program, name, _left(targets, program))
+    for _ in range(_ROUNDS):
+        wrong = misfits(made.model)
+        again = _decomposed(made)
+        if not wrong or not keep(again, wrong):
+            break
+        made = _exported(again, name, _left(own_names(again), again))
     restore(_decomposed(made))
     _settle_types(made, program)
     return made
+
+
+def _left(targets: Iterable[OpOverload], program: torch.export.ExportedProgram) -> Translations:
+    return {target: left_to_pytorch(target, program) for target in targets}
 
 
 def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:

@@ -67,6 +67,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     ),
     "native_batch_norm": (trained_norm, (ROWS,)),
     "layer_norm under autocast": (lambda x, w: functional.layer_norm(x.bfloat16(), [8], w, w), (ROWS, ROWS[3])),
+    "floor of integers": (torch.floor, (torch.tensor([1, -2]),)),
+    "relu of integers": (torch.relu, (torch.tensor([1, -2]),)),
+    "a loss in bfloat16": (
+        lambda x, y: functional.nll_loss(x.bfloat16(), y).float(),
+        (ROWS, torch.tensor([1, 2, 3, 0])),
+    ),
     "diagonal_scatter": (torch.diagonal_scatter, (torch.zeros(4, 4), torch.ones(4))),
 }
 

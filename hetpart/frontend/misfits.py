@@ -1,0 +1,131 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""Calls whose translation ONNX Runtime cannot load: types that do not go together, or types that it has no kernel for.
+
+ONNX's own schemas tell the types that every node makes of those it is given, which the exporter writes down nowhere: it
+names those of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from hetpart.cost_model.kernels import CASTS, Kernels, kernel_facts
+
+_SAID_BY = ("to", "dtype")
+"""Attributes that name a type which no input has."""
+_NAMES = {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}
+"""Where kernels have another name for a type."""
+_WRITTEN = {ir.DataType.FLOAT: "float", ir.DataType.DOUBLE: "double"}
+"""The same for schemas."""
+Types = dict[ir.Value, ir.DataType | None]
+
+
+def misfits(model: ir.Model) -> set[str]:
+    """Names of the program's nodes whose translations do not load."""
+    types: Types = {}
+    found: set[str] = set()
+    for node in model.graph:
+        traced = node.meta.get("node")
+        if traced is not None and not _fits(node, types):
+            found.add(traced.name)
+    return found
+
+
+def _fits(node: ir.Node, types: Types) -> bool:
+    """Whether ``node`` loads; the types that it makes go to ``types``."""
+    schema = _schema(node)
+    if schema is None or any(attribute.type in _BODIES for attribute in node.attributes.values()):
+        return True
+    given = [_type_of(value, types) for value in node.inputs]
+    bound: dict[str, ir.DataType] = {}
+    fits = not [dtype for formal, dtype in _paired(schema.inputs, given) if not _binds(formal, dtype, bound)]
+    made = [_made(node, str(formal.type_str), bound) for formal, _ in _paired(schema.outputs, node.outputs)]
+    for value, dtype in zip(node.outputs, made, strict=False):
+        fits &= None in (dtype, value.dtype) or dtype is value.dtype or _is_inner(value)
+        types[value] = dtype
+    return fits and _allowed(schema, bound) and _has_kernel(node, [*given], made)
+
+
+_BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+def _is_inner(value: ir.Value) -> bool:
+    """Whether the program has no such value."""
+    return value.shape is None
+
+
+@cache
+def _known(op_type: str, version: int) -> Any:
+    return onnx.defs.get_schema(op_type, version, "") if onnx.defs.has(op_type, "") else None
+
+
+def _schema(node: ir.Node) -> Any:
+    return None if node.domain or node.version is None else _known(node.op_type, node.version)
+
+
+def _type_of(value: ir.Value | None, types: Types) -> ir.DataType | None:
+    return None if value is None else types.get(value, value.dtype)
+
+
+def _paired(formals: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Every value with what the schema says of it; the last of which may be said of several."""
+    for place, value in enumerate(values):
+        if formals:
+            yield formals[min(place, len(formals) - 1)], value
+
+
+def _binds(formal: Any, dtype: ir.DataType | None, bound: dict[str, ir.DataType]) -> bool:
+    """Whether ``dtype`` is what inputs of its kind have so far."""
+    if dtype is None or not formal.is_homogeneous:
+        return True
+    return bound.setdefault(str(formal.type_str), dtype) is dtype
+
+
+def _made(node: ir.Node, kind: str, bound: dict[str, ir.DataType]) -> ir.DataType | None:
+    if kind in bound:
+        return bound[kind]
+    for name in _SAID_BY:
+        if name in node.attributes:
+            return ir.DataType(node.attributes[name].as_int())
+    value = node.attributes.get("value")
+    if value is not None and value.type is ir.AttributeType.TENSOR:
+        return value.as_tensor().dtype
+    return _FIXED.get(kind)
+
+
+def _written(dtype: ir.DataType) -> str:
+    return f"tensor({_WRITTEN.get(dtype, dtype.name.lower())})"
+
+
+_FIXED = {_written(dtype): dtype for dtype in (ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.FLOAT)}
+
+
+def _allowed(schema: Any, bound: dict[str, ir.DataType]) -> bool:
+    """Whether the operator is defined for the types."""
+    limits = {str(limit.type_param_str): limit.allowed_type_strs for limit in schema.type_constraints}
+    return all(_written(dtype) in limits.get(kind, (kind, _written(dtype))) for kind, dtype in bound.items())
+
+
+def _has_kernel(node: ir.Node, given: Sequence[ir.DataType | None], made: Sequence[ir.DataType | None]) -> bool:
+    """Whether the processor runs it."""
+    facts = kernel_facts(node.domain, node.op_type, node.version or 1)
+    if facts is None or node.op_type == "Constant":
+        return True
+    return _suited((*facts.cpu, *facts.expands), given, made)
+
+
+def _suited(kernels: Kernels, given: Sequence[ir.DataType | None], made: Sequence[ir.DataType | None]) -> bool:
+    def suits(operand: Any) -> bool:
+        values = made if operand.is_output else given
+        dtype = values[operand.position] if operand.position < len(values) else None
+        if dtype is None:
+            return True
+        name = _NAMES.get(dtype, dtype.name.lower())
+        return not operand.dtypes.isdisjoint((name, CASTS["CPU"].get(name, name)))
+
+    return any(all(suits(operand) for operand in kernel) for kernel in kernels)
