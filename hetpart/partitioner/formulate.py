@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.memory import NO_SCRATCH, aligned, most_alive
 from hetpart.cost_model.session.bodies import kernel_scratch
-from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.layout import RULES as BLOCKED
-from hetpart.devices import Provider
 from hetpart.errors import InvalidModelError
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.partitioner.problem import (
     NO_BUDGET,
-    NO_FORM,
     NO_OP,
     NOTHING_KNOWN,
     Known,
     PlacementProblem,
-    Reuse,
     Uses,
 )
 from hetpart.partitioner.scores.streaming import with_streamed
@@ -68,11 +63,12 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
     returned = set(graph.outputs)
     left = {op.outputs[slot] for op in graph.ops for slot in costs.ops[op.id].host_outputs if slot < len(op.outputs)}
     seconds = _seconds(graph, costs, pins)
+    limits = np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64)
     problem = PlacementProblem(
         devices=tuple(device.name for device in machine.devices),
         seconds=seconds,
         groups=_groups(costs, np.isfinite(seconds)),
-        scratch_bytes=_scratch_bytes(graph, costs),
+        scratch_bytes=_scratch_bytes(graph, costs, limits != NO_BUDGET),
         value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
         value_left_on_host=np.array([value.id in left for value in values], np.bool_),
         value_returned=np.array([value.id in returned for value in values], np.bool_),
@@ -81,10 +77,9 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         copy_seconds=_copy_seconds(costs, values),
         weight_bytes=np.array([weight.nbytes for weight in weights], np.int64),
         weight_uses=_uses(graph, costs, weights),
-        budgets=np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64),
+        budgets=limits,
         session_seconds=np.array([device.session_seconds for device in machine.devices]),
         session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
-        reuse=_reuse(graph, costs, values),
         apart=_apart(graph),
     )
     return Formulation(problem, values, weights)
@@ -95,12 +90,13 @@ def _apart(graph: Graph) -> NDArray[np.bool_] | None:
     return called if called.any() else None
 
 
-def _scratch_bytes(graph: Graph, costs: Costs) -> NDArray[np.int64]:
+def _scratch_bytes(graph: Graph, costs: Costs, thrifty: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(N,) What each op's kernel takes on every device at least; one that may compute in blocks takes nothing there."""
     told = replace(graph, ops=costs.graph.ops)
     rows: list[list[int]] = []
-    for provider, threads in sorted({(device.provider, device.threads) for device in costs.machine.devices}):
-        scratch = kernel_scratch(told, provider, threads)
+    devices = zip(costs.machine.devices, thrifty.tolist(), strict=True)
+    for provider, threads, spares in sorted({(device.provider, device.threads, own) for device, own in devices}):
+        scratch = kernel_scratch(told, provider, threads, thrifty=spares)
         rows.append(
             [0 if op.op_type in BLOCKED else most_alive(scratch.get(op.id, NO_SCRATCH).blocks) for op in graph.ops]
         )
@@ -145,28 +141,6 @@ def _uses(graph: Graph, costs: Costs, edges: tuple[Value, ...]) -> Uses:
             if value in position:
                 rows[position[value]].append((op.id, value not in on_device))
     return Uses.from_rows(rows)
-
-
-def _reuse(graph: Graph, costs: Costs, values: tuple[Value, ...]) -> Reuse | None:
-    """As a session of the whole graph shows it: in one of a part, what is inside is made by the same kernels.
-
-    The CPU provider brings values into blocks and back, and which of them depends on the part.
-    """
-    accelerator = costs.machine.devices[-1]
-    if accelerator.provider is Provider.CPU or not accelerator.session_bytes:
-        return None
-    lane, kept = Lane(accelerator.provider, accelerator.threads), frozenset(graph.outputs)
-    kernels = session_kernels(graph, range(len(graph.ops)), find_fusions(graph), lane, kept)
-    known: dict[tuple[int, ...], int] = {}
-    forms: dict[int, int] = {}
-    together = np.arange(len(graph.ops), dtype=np.int32)
-    for kernel in kernels:
-        if len({costs.groups[op] for op in kernel.ops}) == 1:
-            together[list(kernel.ops)] = max(kernel.ops)
-        for made in kernel.makes:
-            if made.view_of is None and not made.over and made.form is not None and len(made.form) > 1:
-                forms[made.value] = known.setdefault(made.form, len(known))
-    return Reuse(np.array([forms.get(value.id, NO_FORM) for value in values], np.int32), together)
 
 
 def _copy_seconds(costs: Costs, values: tuple[Value, ...]) -> NDArray[np.float64]:

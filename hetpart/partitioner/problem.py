@@ -25,8 +25,6 @@ NO_OP = -1
 WHERE_USED = -1
 """Of a value that is kept on whichever device runs the ops that read or make it, and that no caller gives or gets."""
 NO_BUDGET = -1
-NO_FORM = -1
-"""Of a value that needs no memory of its own inside a session, or whose size only a run tells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,16 +54,6 @@ class Uses:
             np.array([op for op, _ in flat], np.int32),
             np.array([host for _, host in flat], np.bool_),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reuse:
-    """How values inside a session of the accelerator lie in each other's memory."""
-
-    forms: NDArray[np.int32]
-    """(V,) Values of one form take each other's buffers when they are done, and only they do."""
-    kernels: NDArray[np.int32]
-    """(N,) Ops of one kernel run as one wherever they share a session: what they read and make is held together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,8 +119,6 @@ class PlacementProblem:
     """(D,) Per partition."""
     session_bytes: NDArray[np.int64]
     """(D,) Per partition."""
-    reuse: Reuse | None = None
-    """None where values are only known to be held while they are alive."""
     streaming: Streaming | None = None
     """None where weights lie where they are used for as long as the plan is loaded."""
     streamed: NDArray[np.bool_] | None = None

@@ -16,7 +16,7 @@ from hetpart.graph.calls import is_called
 from hetpart.runtime.called import called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
-from hetpart.runtime.options import carry
+from hetpart.runtime.options import carry, spare
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.runtime.widened import in_float32, is_widened
@@ -112,6 +112,8 @@ def open_sessions(
             provider = bundle.plan.device(partition.device).provider
             return called_session(partition, model, bundle.weights, provider, emulate=settings.emulate)
         options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
+        if bundle.plan.device(partition.device).budget_bytes is not None:
+            spare(options)
         lend(options, bundle.models[place], lent)
         loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
@@ -211,6 +213,8 @@ def annotated_session(
     """
     partition = one.plan.partitions[0]
     options = session_options(settings, None, part="native")
+    if use.budget_bytes is not None:
+        spare(options)
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:

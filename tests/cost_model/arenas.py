@@ -13,10 +13,11 @@ import onnxruntime
 
 import hetpart
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session.bodies import kernel_scratch
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.bodies import session_lane
+from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
+from hetpart.runtime.options import spare
 from hetpart.runtime.sessions import SessionSettings, session_options
 
 THREADS = 1
@@ -24,12 +25,19 @@ THREADS = 1
 
 
 def profiled_nodes(
-    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray[Any, Any]], folder: Path, *, optimize: bool = True
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray[Any, Any]],
+    folder: Path,
+    *,
+    optimize: bool = True,
+    thrifty: bool = False,
 ) -> list[dict[str, Any]]:
     """What the profile says of every node of three runs, inputs and outputs in memory of the caller."""
     plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = dict(zip([o.name for o in plain.get_outputs()], plain.run(None, dict(feeds)), strict=True))
     options = session_options(SessionSettings(optimize=optimize, threads=THREADS), None)
+    if thrifty:
+        spare(options)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -44,13 +52,13 @@ def profiled_nodes(
     return [event for event in events if event["name"].endswith("_kernel_time")]
 
 
-def predicted_peak(model: onnx.ModelProto | str | Path, **shape: int) -> int:
+def predicted_peak(model: onnx.ModelProto | str | Path, *, thrifty: bool = False, **shape: int) -> int:
     """Most bytes that the cost model says of the session of all of ``model``, which returns what ``model`` returns."""
     graph = hetpart.load(model, shape=shape)
     ends, fusions = frozenset(graph.outputs), find_fusions(graph)
-    lane = Lane(Provider.CPU, THREADS, kernel_scratch(graph, Provider.CPU, THREADS))
+    lane = session_lane(graph, Provider.CPU, THREADS, thrifty=thrifty)
     kernels = session_kernels(graph, [op.id for op in graph.ops], fusions, lane, ends)
-    return session_memory(kernels, {*graph.inputs, *graph.outputs}).in_use
+    return session_memory(kernels, {*graph.inputs, *graph.outputs}, thrifty=thrifty).in_use
 
 
 def measured_peak(nodes: list[dict[str, Any]]) -> int:

@@ -156,12 +156,26 @@ def drawn(seed: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
+def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    return {"x": np.ones([dim.dim_value for dim in dims], np.float32)}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_peak_of_any_graph_is_what_onnx_runtime_says(seed: int, tmp_path: Path) -> None:
     model = drawn(seed)
-    dims = model.graph.input[0].type.tensor_type.shape.dim
-    feeds = {"x": np.ones([dim.dim_value for dim in dims], np.float32)}
-    assert predicted_peak(model) == measured_peak(profiled_nodes(model, feeds, tmp_path))
+    assert predicted_peak(model) == measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
+
+
+def test_the_peak_of_thrifty_sessions_is_what_onnx_runtime_says(tmp_path: Path) -> None:
+    equal = 0
+    for seed in range(40):
+        model = drawn(seed)
+        measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path, thrifty=True))
+        predicted = predicted_peak(model, thrifty=True)
+        assert predicted == pytest.approx(measured, rel=REACH), seed
+        equal += predicted == measured
+    assert equal > 38
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 import hetpart
-from hetpart.cost_model.session.reuse import Kernel, Made, plan_buffers
 from hetpart.partitioner.bounds.branches import branches, host_seconds
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.program import NOBODY, Program
 from hetpart.partitioner.bounds.single import single
 from hetpart.partitioner.formulate import formulate
-from hetpart.partitioner.problem import NO_FORM, NO_OP, Placement, PlacementProblem, Reuse
+from hetpart.partitioner.problem import Placement, PlacementProblem
 from hetpart.partitioner.scores.cut import cut
-from hetpart.partitioner.scores.liveness import crossing_values, usage
+from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.search.solve import NothingFitsError, solve
-from tests.partitioner.problems import chain, placements, random_problem
+from tests.partitioner.problems import placements, random_problem
 from tests.runtime.graphs import models
 
 EXACT = Effort(0.0, 10_000, 60.0)
@@ -88,85 +87,6 @@ def test_what_is_solved_by_branches_is_best_to_within_its_gap() -> None:
         assert solution.lower_bound <= best * (1 + 1e-9), seed
         solved += solution.cost <= best * 1.01
     assert solved > 200
-
-
-def with_reuse(problem: PlacementProblem, seed: int) -> PlacementProblem:
-    """``problem`` with few sizes of values, most of which lie in each other's memory."""
-    rng = np.random.default_rng(seed)
-    forms = rng.integers(NO_FORM, 2, problem.values).astype(np.int32)
-    sizes = np.where(forms == NO_FORM, problem.value_bytes, np.array([1024, 512])[forms])
-    ops = np.arange(problem.ops, dtype=np.int32)
-    total = int(sizes.sum() + problem.weight_bytes.sum())
-    budgets = np.array([-1, int(total * (0.3, 0.5, 0.7)[seed % 3])])
-    return replace(problem, value_bytes=sizes, budgets=budgets, reuse=Reuse(forms, ops))
-
-
-def planned_peak(problem: PlacementProblem, placement: Placement, rng: np.random.Generator) -> int:
-    """Most bytes that ONNX Runtime's planner holds of the forms' buffers, ops run in some order that is possible."""
-    assert problem.reuse is not None
-    found = cut(problem, placement)
-    crossing = crossing_values(problem, found)
-    kernels: list[Kernel] = []
-    left = np.flatnonzero(placement == 1).tolist()
-    uses, producer = problem.value_uses, problem.value_producer
-    reads = [uses.rows[uses.ops == op].tolist() for op in range(problem.ops)]
-    while left:
-        ready = [op for op in left if not any(producer[value] in left for value in reads[op])]
-        op = int(rng.choice(ready))
-        left.remove(op)
-        makes = np.flatnonzero((producer == op) & ~crossing & (problem.reuse.forms != NO_FORM)).tolist()
-        made = tuple(
-            Made(value, int(problem.value_bytes[value]), (1, int(problem.reuse.forms[value]))) for value in makes
-        )
-        inner = (v for v in reads[op] if not crossing[v] and problem.reuse.forms[v] != NO_FORM)
-        kernels.append(Kernel(tuple(v for v in inner if producer[v] != NO_OP), made))
-    held, most = dict[int, int](), 0
-    for step in plan_buffers(kernels, ()):
-        held |= {made.value: made.nbytes for made in step.allocates}
-        most = max(most, sum(held.values()))
-        for value in step.releases:
-            held.pop(value, None)
-    return most
-
-
-def least_planned(problem: PlacementProblem, seed: int) -> float:
-    """Cost of the best placement with one partition that keeps to the budget with its buffers planned."""
-    rng = np.random.default_rng(seed)
-    best = np.inf
-    for placement in placements(problem):
-        if in_one_piece(problem, placement) and fits(problem, placement):
-            used = usage(problem, placement, cut(problem, placement))
-            inside = max(int(used.inside[1]), planned_peak(problem, placement, rng))
-            if used.weights[1] + used.buffers[1] + inside <= problem.budgets[1]:
-                best = min(best, problem.cost(placement))
-    return best
-
-
-def test_pooled_buffers_bound_what_the_planner_holds_in_any_order() -> None:
-    for seed in range(200):
-        problem = with_reuse(random_problem(seed, most_ops=8), seed)
-        assert single_bound(problem) <= least_planned(problem, seed) * (1 + 1e-9) + 1e-9, seed
-
-
-def test_pooled_buffers_raise_the_bound_where_forms_take_turns() -> None:
-    raised = equal = 0
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        seconds = [(float(host), 0.1) for host in rng.uniform(1, 3, 9)]
-        problem = chain(seconds, rng.integers(0, 2000, 9).tolist(), copy=0.1, nbytes=1, budget=0)
-        forms = (np.arange(problem.values) % 3).astype(np.int32)
-        problem = replace(
-            problem,
-            value_bytes=np.array([1024, 2048, 512])[forms],
-            budgets=np.array([-1, int(rng.integers(4000, 12_000))]),
-            reuse=Reuse(forms, np.arange(problem.ops, dtype=np.int32)),
-        )
-        best, bound = least_planned(problem, seed), single_bound(problem)
-        assert bound <= best * (1 + 1e-9), seed
-        raised += bound > single_bound(replace(problem, reuse=None)) + 1e-3
-        equal += bound == pytest.approx(best, abs=1e-3)
-    assert raised > 10
-    assert equal > 40
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

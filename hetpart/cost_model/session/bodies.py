@@ -31,7 +31,12 @@ BEFORE_STATES = 2
 """Inputs of a Loop before its states: how often, and whether at all. Of its body's outputs one: whether once more."""
 
 
-def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, Scratch]:
+def session_lane(graph: Graph, provider: Provider, threads: int, *, thrifty: bool = False) -> Lane:
+    """What runs a session of ``graph``, its memory told."""
+    return Lane(provider, threads, kernel_scratch(graph, provider, threads, thrifty=thrifty), thrifty)
+
+
+def kernel_scratch(graph: Graph, provider: Provider, threads: int, *, thrifty: bool = False) -> dict[int, Scratch]:
     """What kernels of ``graph`` take while they run, by op; the others take nothing."""
     found: dict[int, Scratch] = {}
     on_cpu = provider is Provider.CPU
@@ -41,7 +46,7 @@ def kernel_scratch(graph: Graph, provider: Provider, threads: int) -> dict[int, 
     for op in graph.ops:
         of = floats if op.id in wide else graph
         if op.bodies and op.op_type in BODIES and not op.domain:
-            runs = [_Body.of(body, op, graph, provider, threads) for body in op.bodies]
+            runs = [_Body.of(body, op, graph, provider, threads, thrifty=thrifty) for body in op.bodies]
             found[op.id] = BODIES[op.op_type](Operands.of(op, graph), runs)
         elif op.id not in wide or half_body(op, graph) is None:
             taken = scratch_of(op, of, provider, threads, quantized=op.id in on_integers)
@@ -75,12 +80,12 @@ class _Body:
     steps: Sequence[Step]
 
     @classmethod
-    def of(cls, body: Graph, op: Op, graph: Graph, provider: Provider, threads: int) -> _Body:
+    def of(cls, body: Graph, op: Op, graph: Graph, provider: Provider, threads: int, *, thrifty: bool) -> _Body:
         known = _with_constants(body, op, graph)
-        lane = Lane(provider, threads, kernel_scratch(known, provider, threads))
+        lane = session_lane(known, provider, threads, thrifty=thrifty)
         ends = frozenset(known.outputs)
         kernels = session_kernels(known, range(len(known.ops)), find_fusions(known), lane, ends)
-        return cls(known.inputs, known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}))
+        return cls(known.inputs, known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}, thrifty=thrifty))
 
     def run(self, trace: Trace, *, own_outputs: bool = False) -> dict[int, int]:
         """One run written into ``trace``: the blocks of outputs, where the body takes them for itself.

@@ -38,6 +38,8 @@ class Lane:
     threads: int = 1
     scratch: Mapping[int, Scratch] = field(default_factory=dict[int, Scratch])
     """What kernels take while they run, by op: ``kernel_scratch``, where memory is asked for."""
+    thrifty: bool = False
+    """Whether buffers go back to the arena as soon as nothing reads them any more."""
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hetpart.cost_model.memory import Scratch
 from hetpart.cost_model.session.arena import Arena, Chunk, Pattern
@@ -24,18 +25,42 @@ def _nothing() -> None:
     """Where a kernel makes nothing by itself."""
 
 
-def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: bool = True) -> SessionMemory:
+def session_memory(
+    kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: bool = True, thrifty: bool = False
+) -> SessionMemory:
     """What running ``kernels`` in order, and then again, takes of the arena.
-
-    The first run takes every buffer by itself and notes when; later runs take one block, laid out by those notes.
 
     Args:
         kernels: In the order they run.
         kept: Values in memory of the caller.
         doubling: Whether the arena grows by doubling, as the CPU provider's does, or by what is asked for.
+        thrifty: Whether every run takes buffer by buffer, and no buffer waits for another value of its shape.
     """
-    arena, pattern = Arena(doubling=doubling), Pattern()
-    steps = plan_buffers(kernels, kept)
+    arena, steps = Arena(doubling=doubling), plan_buffers(kernels, kept, thrifty=thrifty)
+    (_one_by_one if thrifty else _as_one_block)(steps, arena)
+    return SessionMemory(arena.peak, arena.held)
+
+
+def _one_by_one(steps: Sequence[Step], arena: Arena) -> None:
+    """Runs until one asks the system for nothing, which all that follow repeat."""
+    held = -1
+    while held < arena.held:
+        held = arena.held
+        chunks: dict[int, list[Chunk]] = {}
+        for step in steps:
+            _work(step.scratch, arena, partial(_take, step.allocates, arena, chunks))
+            _give_back(step, arena, chunks)
+
+
+def _take(allocates: Sequence[Made], arena: Arena, chunks: dict[int, list[Chunk]]) -> None:
+    for made in allocates:
+        sizes = (made.nbytes,) if made.parts is None else made.parts
+        chunks[made.value] = [arena.allocate(nbytes) for nbytes in sizes if nbytes]
+
+
+def _as_one_block(steps: Sequence[Step], arena: Arena) -> None:
+    """The first run takes every buffer by itself and notes when; later runs take one block, laid out by those notes."""
+    pattern = Pattern()
     _first_run(steps, arena, pattern)
     block = arena.allocate(pattern.nbytes) if pattern.nbytes else None
     if any(made.parts for step in steps for made in step.allocates):
@@ -45,7 +70,6 @@ def session_memory(kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: 
             _work(scratch, arena)
     if block is not None:
         arena.release(block)
-    return SessionMemory(arena.peak, arena.held)
 
 
 def _first_run(steps: Sequence[Step], arena: Arena, pattern: Pattern) -> None:

@@ -2,7 +2,8 @@
 
 Before a session runs, every value gets a buffer: that of the value it is a view of, that of an input it may overwrite,
 that of a value of the same shape that is done with, or a new one. A buffer goes back to the arena when the last value
-that shares it is done with, so that buffers of different shapes are held side by side for long.
+that shares it is done with, so that buffers of different shapes are held side by side for long. A thrifty session,
+which is told to reuse no memory, gives no value the buffer of another of its shape.
 """
 
 from __future__ import annotations
@@ -66,14 +67,15 @@ class Step:
     """Buffers, by the value they were allocated for."""
 
 
-def plan_buffers(kernels: Sequence[Kernel], kept: Iterable[int]) -> tuple[Step, ...]:
+def plan_buffers(kernels: Sequence[Kernel], kept: Iterable[int], *, thrifty: bool = False) -> tuple[Step, ...]:
     """Per kernel, in the order they run, what it takes from the arena and what is given back behind it.
 
     Args:
         kernels: In the order they run.
         kept: Values in memory of the caller: inputs and outputs of the session.
+        thrifty: Whether no buffer waits for another value of its shape.
     """
-    return _planned(kernels, kept).steps(kernels)
+    return _planned(kernels, kept, thrifty=thrifty).steps(kernels)
 
 
 def overwriting(kernels: Sequence[Kernel], kept: Iterable[int]) -> frozenset[int]:
@@ -81,11 +83,11 @@ def overwriting(kernels: Sequence[Kernel], kept: Iterable[int]) -> frozenset[int
     return frozenset(_planned(kernels, kept).over)
 
 
-def _planned(kernels: Sequence[Kernel], kept: Iterable[int]) -> _Plan:
+def _planned(kernels: Sequence[Kernel], kept: Iterable[int], *, thrifty: bool = False) -> _Plan:
     plan = _Plan.of(kernels, frozenset(kept))
     for kernel in kernels:
         for made in kernel.makes:
-            plan.place(made)
+            plan.place(made, thrifty=thrifty)
         for value in (*kernel.needs, *(made.value for made in kernel.makes)):
             plan.use(value)
     return plan
@@ -117,14 +119,14 @@ class _Plan:
         seen = {made.value: made.seen or made.form for kernel in kernels for made in kernel.makes}
         return cls(kept, left, {value: value for value in left}, forms, seen, {}, set(), set())
 
-    def place(self, made: Made) -> None:
+    def place(self, made: Made, *, thrifty: bool) -> None:
         if made.value in self.kept:
             return
         overwritten = None if made.view_of is not None else self._overwritten(made)
         if overwritten is not None:
             self.over.add(made.value)
         source = made.view_of if overwritten is None else overwritten
-        if source is None:
+        if source is None and not thrifty:
             source = self._taken_over(made)
         if source is None:
             self.owners.add(made.value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session.bodies import kernel_scratch
+from hetpart.cost_model.session.bodies import session_lane
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
@@ -76,9 +76,10 @@ class Sessions:
         made_by = formulation.problem.value_producer.astype(np.int64)
         # The cost model was told how often loops run.
         told = replace(graph, ops=costs.graph.ops)
+        thrifty: list[bool] = (formulation.problem.budgets != NO_BUDGET).tolist()
         lanes = tuple(
-            Lane(device.provider, device.threads, kernel_scratch(told, device.provider, device.threads))
-            for device in costs.machine.devices
+            session_lane(told, device.provider, device.threads, thrifty=limited)
+            for device, limited in zip(costs.machine.devices, thrifty, strict=True)
         )
         fusions = find_fusions(graph)
         return cls(graph, costs, fusions, lanes, values, made_by, Alike.of(graph, fusions, lanes))
@@ -107,10 +108,11 @@ class Sessions:
 
     def simulated(self, device: int, ops: list[int], kept: NDArray[np.int64]) -> int:
         """Bytes in use at the peak of a session that runs ``ops`` where the values ``kept`` lie in buffers."""
-        runs = self.costs.machine.devices[device]
+        lane = self.lanes[device]
         outside = frozenset[int](self.values[kept].tolist())
-        kernels = session_kernels(self.graph, ops, self.fusions, self.lanes[device], outside)
-        return session_memory(kernels, outside, doubling=runs.provider is Provider.CPU).in_use
+        kernels = session_kernels(self.graph, ops, self.fusions, lane, outside)
+        on_cpu = lane.provider is Provider.CPU
+        return session_memory(kernels, outside, doubling=on_cpu, thrifty=lane.thrifty).in_use
 
 
 def packing(graph: Graph, costs: Costs, formulation: Formulation) -> Packing:

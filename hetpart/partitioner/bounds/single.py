@@ -14,14 +14,12 @@ import numpy as np
 
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
-from hetpart.partitioner.bounds.pools import Pools
 from hetpart.partitioner.bounds.program import callers_group, home_groups, user_groups
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetpart.partitioner.bounds.pools import Pools
 from hetpart.partitioner.bounds.program import Program
 
 
@@ -52,9 +50,6 @@ class _Builder:
         for op, alive in self._fullest():
             held = [(self.inner[value], self.sizes[value]) for value in alive]
             self._holds(inside, [*held, *([(self.group[op], scratch[op])] if scratch[op] else [])])
-        if program.problem.reuse is not None:
-            for pooled in Pools(program.problem, self.inner, self.rows, self._new).moments():
-                self._holds(inside, pooled)
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
         return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), begun)

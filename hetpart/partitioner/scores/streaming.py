@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_FORM, NO_OP, Placement, PlacementProblem, Reuse, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
 from hetpart.partitioner.scores.fixing import without_misfits
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ def with_streamed(problem: PlacementProblem, streamed: NDArray[np.bool_]) -> Pla
         copy_seconds=np.concatenate([problem.copy_seconds, copies], axis=2),
         # The host holds them whoever uses them.
         weight_uses=Uses(uses.offsets, uses.ops, uses.on_host | streamed[uses.rows]),
-        reuse=_more_forms(problem, count),
         streaming=None,
         streamed=np.concatenate([np.zeros(problem.values, np.bool_), ~no]),
     )
@@ -146,7 +145,6 @@ def _expanded(
         copy_seconds=np.concatenate([problem.copy_seconds, copies], axis=2),
         weight_bytes=problem.weight_bytes.copy(),
         weight_uses=_held_by(problem, weights, holders, ops),
-        reuse=_more_kernels(_more_forms(problem, count), holders, ops),
         streaming=None,
         stands_for_weight=np.concatenate([np.zeros(problem.values, np.bool_), ~no]),
     )
@@ -244,18 +242,3 @@ def _joined(uses: Uses, more: Uses) -> Uses:
 
 def _renamed(uses: Uses, ops: NDArray[np.int64]) -> Uses:
     return Uses(uses.offsets, ops[uses.ops].astype(np.int32), uses.on_host)
-
-
-def _more_forms(problem: PlacementProblem, count: int) -> Reuse | None:
-    if problem.reuse is None:
-        return None
-    forms = np.concatenate([problem.reuse.forms, np.full(count, NO_FORM, np.int32)])
-    return Reuse(forms.astype(np.int32), problem.reuse.kernels)
-
-
-def _more_kernels(reuse: Reuse | None, holders: NDArray[np.int64], ops: NDArray[np.int64]) -> Reuse | None:
-    if reuse is None:
-        return None
-    kernels = np.empty(len(holders) + len(ops), np.int32)
-    kernels[ops], kernels[holders] = ops[reuse.kernels], holders
-    return Reuse(reuse.forms, kernels)
