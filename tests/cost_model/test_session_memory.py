@@ -178,9 +178,12 @@ def test_the_peak_of_thrifty_sessions_is_what_onnx_runtime_says(tmp_path: Path) 
     assert equal > 38
 
 
+@pytest.mark.parametrize("thrifty", [False, True])
 @pytest.mark.parametrize("name", ZOO)
-def test_the_peak_of_real_models_is_near_what_onnx_runtime_says(name: str, zoo_model: Callable[[str], Path]) -> None:
-    found = row(name, zoo_model(name).parent)
+def test_the_peak_of_real_models_is_near_what_onnx_runtime_says(
+    name: str, thrifty: bool, zoo_model: Callable[[str], Path]
+) -> None:
+    found = row(name, zoo_model(name).parent, thrifty=thrifty)
     assert found.predicted == pytest.approx(found.measured, rel=REACH)
     assert found.packed == pytest.approx(found.prepared, rel=REACH, abs=SMALL)
 

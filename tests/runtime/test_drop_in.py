@@ -446,3 +446,14 @@ def test_nothing_is_left_of_a_closed_session(accelerated: tuple[str, ...]) -> No
         with pytest.raises(ExecutionError, match="closed"):
             call()
     session.close()
+
+
+@pytest.mark.parametrize("budgeted", [False, True])
+def test_sessions_keep_no_buffers_for_later_where_memory_is_limited(budgeted: bool) -> None:
+    options = onnxruntime.SessionOptions()
+    partitioned = hetpart.partition(
+        FUSED, hardware="emulated", placement="all-cpu", host_budget="1GB" if budgeted else None
+    )
+    with hetpart.Session(partitioned.bundle(), options, emulate=True) as session:
+        inner = session._sessions[0].get_session_options()
+        assert (inner.enable_mem_pattern, inner.enable_mem_reuse) == (not budgeted, not budgeted)
