@@ -69,6 +69,24 @@ def _has_kernel(target: OpOverload, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
 
 
+def in_place(target: OpOverload) -> OpOverload | None:
+    """The operator that does what ``target`` does over what it is given, named as PyTorch names such; ``None`` where
+    there is none, or it does not write all that ``target`` returns."""
+    packet, overload = target.name().partition(".")[::2]
+    found = target_named(f"{packet}_{'.' if overload else ''}{overload}") if target.namespace not in _SHIPPED else None
+    written = [] if found is None else [a for a in found._schema.arguments if a.alias_info and a.alias_info.is_write]
+    return found if written and len(written) == len(target._schema.returns) else None
+
+
+def overwritten(target: OpOverload, args: Sequence[Any]) -> tuple[int, ...]:
+    """For every result, the number of the input that ``in_place`` writes it over; ``args`` are those of its text."""
+    found = in_place(target)
+    if found is None:
+        return ()
+    flags = [bool(a.alias_info and a.alias_info.is_write) for a in found._schema.arguments]
+    return tuple(given["tensor"] for given, is_written in zip(args, flags, strict=False) if is_written)
+
+
 def written(node: Node) -> str:
     """The call that ``node`` makes.
 
@@ -141,8 +159,28 @@ class Call:
             )
         return cls(target, args, kwargs)
 
+    @property
+    def over(self) -> tuple[int, ...]:
+        """For every result, the number of the input that it may be written over; none where none may."""
+        return overwritten(self.target, self.args)
+
+    def write(self, inputs: Sequence[torch.Tensor], into: Sequence[torch.Tensor], device: torch.device) -> None:
+        """Write the results ``into`` these, each the input itself that it replaces or other memory of its form."""
+        given = list(inputs)
+        for number, place in zip(self.over, into, strict=True):
+            if place.data_ptr() != given[number].data_ptr():
+                place.copy_(given[number])
+            given[number] = place
+        target = in_place(self.target)
+        assert target is not None
+        self._made(target, given, device)
+
     def __call__(self, inputs: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
         """What the operator returns, tensor by tensor; complex ones as pairs of real numbers, as ONNX has them."""
+        made = self._made(self.target, inputs, device)
+        return [_plain(result) for result in (made if isinstance(made, list | tuple) else (made,))]
+
+    def _made(self, target: OpOverload, inputs: Sequence[torch.Tensor], device: torch.device) -> Any:
 
         def given(argument: Any) -> Any:
             if isinstance(argument, list):
@@ -154,11 +192,12 @@ class Call:
 
         args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
         with torch.no_grad():
-            made: Any = self.target(*args, **kwargs)
-        return [_plain(result) for result in (made if isinstance(made, list | tuple) else (made,))]
+            return target(*args, **kwargs)
 
 
 def _plain(result: Any) -> torch.Tensor:
+    if result is None:  # a gradient that the call did not ask for, and nothing reads
+        return torch.empty(0)
     tensor = torch.as_tensor(result)
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 

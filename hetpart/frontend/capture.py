@@ -97,7 +97,7 @@ def _loaded(path: Path) -> torch.export.ExportedProgram:
 def _exported(module: torch.nn.Module, example: Example) -> Captured:
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
-    held, example = _without_storage(module, example)
+    held, example = without_storage(module, example)
     return Captured(_program(held, example, name), name, module, _tied(module), notes=notes)
 
 
@@ -154,7 +154,7 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown}"
 
 
-def _without_storage(module: torch.nn.Module, example: Example) -> tuple[torch.nn.Module, Example]:
+def without_storage(module: torch.nn.Module, example: Example) -> tuple[torch.nn.Module, Example]:
     """Both as they are or, where a weight has no storage, with fake tensors on the host: a trace mixes no devices."""
     tensors = list(chain(module.parameters(), module.buffers()))
     fake = next((tensor for tensor in tensors if isinstance(tensor, FakeTensor)), None)

@@ -13,9 +13,9 @@ from onnxscript import evaluator
 from torch._ops import OpOverload
 
 from hetpart.errors import InvalidModelError
-from hetpart.frontend.calls import runs_on, written
+from hetpart.frontend.calls import Call, runs_on, written
 from hetpart.frontend.kept import original_of
-from hetpart.graph.calls import CALL, CALL_DOMAIN, RUNS_ON
+from hetpart.graph.calls import CALL, CALL_DOMAIN, OVERWRITES, RUNS_ON
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -101,6 +101,9 @@ def _tell(node: ir.Node, name: str) -> None:
     assert isinstance(traced.target, OpOverload)
     node.attributes[CALL] = ir.AttrString(CALL, call)
     node.attributes[RUNS_ON] = ir.AttrStrings(RUNS_ON, list(runs_on(traced.target)))
+    over = Call.read(call).over
+    if over:
+        node.attributes[OVERWRITES] = ir.AttrInt64s(OVERWRITES, over)
 
 
 def _require_outside(made: ONNXProgram, name: str) -> None:

@@ -9,6 +9,10 @@ CALL = "hetpart.call"
 RUNS_ON = "runs_on"
 """The attribute that holds the kinds of device that the operator has a kernel for."""
 
+OVERWRITES = "overwrites"
+"""The attribute that holds, for every result, the number of the input that it may be written over; none where the
+operator has no form that does so."""
+
 
 def is_called(model: bytes) -> bool:
     """Whether a serialized model has such nodes. Every part of a model that has some names their domain."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.graph.calls import CALL_DOMAIN, OVERWRITES
 from hetpart.partitioner.colocate import keepers, known_states
 from hetpart.partitioner.problem import WHERE_USED, Uses
 from hetpart.plan.states import LOOKS, UPDATES
@@ -82,11 +83,21 @@ def _is_updated_in_place(graph: Graph, given: Value, returned: Value) -> bool:
     """As ``runtime.in_place`` judges of the partitions: what an update waits for has ended wherever it is cut."""
     assert returned.producer is not None
     update = graph.ops[returned.producer]
+    if update.domain == CALL_DOMAIN:
+        last = max(op.id for op in graph.ops if given.id in op.uses)
+        return _replaces(update, given, returned) and last == update.id and given.id not in graph.outputs
     if not (_overwrites(update, given.id) and given.is_static) or given.id in graph.outputs:
         return False
     before = _ancestors(graph, update)
     others = [op for op in graph.ops if given.id in op.uses and op.id != update.id]
     return all(op.op_type in LOOKS and op.id in before for op in others)
+
+
+def _replaces(update: Op, given: Value, returned: Value) -> bool:
+    """Whether a call that PyTorch makes writes the new content over the old."""
+    over = update.attributes.get(OVERWRITES, ())
+    pairs = zip(over, update.outputs, strict=False) if isinstance(over, tuple) else ()
+    return any(update.inputs[int(number)] == given.id and made == returned.id for number, made in pairs)
 
 
 def _overwrites(update: Op, given: int) -> bool:

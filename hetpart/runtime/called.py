@@ -68,11 +68,19 @@ class CalledSession:
         self._provider = provider
         self._metadata = _metadata(proto)
 
-    def results(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every tensor that the calls make, by name."""
+        self.overwriting = frozenset(name for step in self.steps if step.call.over for name in step.makes)
+        """What calls write to the place that is meant for it."""
+
+    def results(self, given: Mapping[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
+        """Every tensor that the calls make, by name; ``places`` are those of results in ``overwriting``."""
         known = dict(self.constants) | dict(given)
         for step in self.steps:
-            made = step.call([known[name] for name in step.reads], self.device)
+            inputs = [known[name] for name in step.reads]
+            if places.keys() >= set(step.makes):
+                made = [places[name] for name in step.makes]
+                step.call.write(inputs, made, self.device)
+            else:
+                made = step.call(inputs, self.device)
             known.update(zip(step.makes, made, strict=True))
         return known
 
@@ -150,10 +158,13 @@ def run_called(frame: Frame, stage: Stage, session: CalledSession) -> None:
     """
     layout, partition = frame.layout, stage.partition
     inputs = {name: _tensor(frame, layout.place(partition, name)) for name in partition.inputs}
-    made = session.results(inputs)
+    wanted = {name: layout.place(partition, name) for name in partition.outputs if name in session.overwriting}
+    places = {name: _target(frame, place) for name, place in wanted.items() if layout.is_sized(place)}
+    made = session.results(inputs, places)
     _wait(session)
     for name in partition.outputs:
-        _keep(frame, layout.place(partition, name), made[name], list(inputs.values()))
+        if made[name] is not places.get(name):
+            _keep(frame, layout.place(partition, name), made[name], list(inputs.values()))
     _wait(session)
 
 
@@ -175,7 +186,7 @@ def _tensor(frame: Frame, place: Place) -> Any:
 
 
 def _keep(frame: Frame, place: Place, made: Any, inputs: Sequence[Any]) -> None:
-    from hetpart.runtime.called_tensors import at_address, dtype_of, lent
+    from hetpart.runtime.called_tensors import dtype_of, lent
 
     spec = frame.layout.specs[place[0]]
     wanted = dtype_of(spec.dtype)
@@ -187,7 +198,14 @@ def _keep(frame: Frame, place: Place, made: Any, inputs: Sequence[Any]) -> None:
     if spec.form is not ValueForm.STATIC:
         frame.arrays[place] = lent(made, inputs)
         return
+    _target(frame, place).copy_(made)
+
+
+def _target(frame: Frame, place: Place) -> Any:
+    """The tensor that a result of known size belongs in."""
+    from hetpart.runtime.called_tensors import at_address
+
     address = frame.addresses.get(place)
     if address is None:
         address = frame.new_address(place)
-    at_address(spec, address, frame.layout.memories[place[1]]).copy_(made)
+    return at_address(frame.layout.specs[place[0]], address, frame.layout.memories[place[1]])

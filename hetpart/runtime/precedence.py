@@ -1,8 +1,8 @@
 """What the tasks of a plan wait for, so that lanes may work at any pace.
 
-A plan's partitions and copies are listed in an order that is right one by one. They may overlap where none of three
-things forbids it: a task reads what another makes; it writes to bytes of an arena that another still uses; or it makes
-a value outside the arenas of a device with a budget while values are held there that in the listed order would be gone.
+A plan's partitions and copies are listed in an order that is right one by one. They may overlap where none of four
+things forbids it: a task reads what another makes; it writes to bytes of an arena that another still uses, or over a
+state that another still reads; or it makes a value outside the arenas of a device with a budget while values are held there that in the listed order would be gone.
 So a device holds no more at once than it does in the listed order: its partitions share a lane, its arena is as
 planned, and values beside the arena are held together only where they are in the listed order too.
 """
@@ -136,6 +136,7 @@ def _uses(layout: Layout, work: list[Item]) -> tuple[dict[Place, _Use], list[set
     weights = [(name, layout.host) for name in streamed_weights(layout.plan)]
     uses = {place: _Use(None) for place in (*layout.given, *weights)}
     after: list[set[int]] = [set() for _ in work]
+    over = {state.new: state.old for state in layout.states if state.in_place}
     for task, (_, record) in enumerate(work):
         for place in _reads(layout, record):
             use = uses[place]
@@ -143,6 +144,7 @@ def _uses(layout: Layout, work: list[Item]) -> tuple[dict[Place, _Use], list[set
             after[task].update(() if use.maker is None else (use.maker,))
         for place in _makes(layout, record):
             after[task].update(uses[place].tasks if place in uses else ())
+            after[task].update(uses[over[place]].readers if place in over else ())
             uses[place] = _Use(task)
     return uses, [own - {task} for task, own in enumerate(after)]
 

@@ -11,7 +11,7 @@ from hetpart.cost_model.memory import Interval, aligned, pack
 from hetpart.errors import ExecutionError, InvalidOptionError
 from hetpart.plan.model import ValueForm
 from hetpart.plan.states import AUTO, Port, find_states, fits
-from hetpart.runtime.in_place import is_updated_in_place, waits_for
+from hetpart.runtime.in_place import is_updated_in_place
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
@@ -100,10 +100,13 @@ def _state(bundle: Bundle, given: ValueSpec, returned: ValueSpec) -> State:
 
 
 def _is_in_place(bundle: Bundle, readers: list[Partition], maker: Partition, pair: tuple[ValueSpec, ValueSpec]) -> bool:
-    """Whether one block does: whatever else reads the old content has ended when the update begins."""
+    """Whether one block does: whatever else reads the old content has ended when the update begins.
+
+    What is listed before the update it is made to wait for.
+    """
     given, returned = pair
     others = {reader.id for reader in readers} - {maker.id}
-    if given.form is not ValueForm.STATIC or not others <= waits_for(bundle.plan, maker):
+    if given.form is not ValueForm.STATIC or max(others, default=-1) > maker.id:
         return False
     return is_updated_in_place(bundle.models[maker.id], given.name, returned.name)
 

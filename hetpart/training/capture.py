@@ -1,0 +1,198 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false, reportMissingTypeStubs=false
+"""A model and its loss as one graph of what they compute and its gradients.
+
+It is traced twice: once as it runs, with autograd beneath, and once without its mutations. ``torch.func.grad`` would
+not do: it refuses batch normalisation, which changes a buffer inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule, Interpreter, Node, traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from hetpart.errors import InvalidModelError
+from hetpart.frontend.capture import quiet, reason_of, without_storage
+from hetpart.frontend.example import Example
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+LossFunction = Callable[..., torch.Tensor]
+PREFIX = "model."
+"""Of the model's names in the module that computes its loss."""
+_PASSED_ON = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module, loss_fn: LossFunction) -> None:
+        super().__init__()
+        self.model = model
+        self._loss_fn = loss_fn
+        self.training = model.training
+
+    def forward(self, *batch: Any) -> torch.Tensor:
+        return self._loss_fn(self.model, *batch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    """What the graph is given."""
+
+    name: str
+    """The model's name of it; of what a batch holds, ``batch`` and its place."""
+    kind: InputKind
+    node: Node
+    content: Any
+    """A tensor, which may be fake."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """A loss, its gradients, and what a step changes beside parameters."""
+
+    graph: GraphModule
+    inputs: Sequence[Input]
+    loss: Node
+    written: dict[str, Node]
+    """New contents of buffers, by name."""
+    gradients: dict[str, Node]
+    """By the name of the parameter."""
+
+    def of(self, kind: InputKind) -> list[Input]:
+        """The inputs of a kind."""
+        return [given for given in self.inputs if given.kind is kind]
+
+
+def gradients_of(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence[Any]) -> Gradients:
+    """The graph of ``loss_fn(model, *batch)`` and its gradients. Nothing is computed: contents may be fake.
+
+    Raises:
+        InvalidModelError: it cannot be traced, or is no number.
+    """
+    held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
+    with _traceable():
+        program = _exported(held, example, type(model).__name__)
+        inputs = _inputs(program, example.args)
+        made = _joint(program, inputs)
+    return _told(made, inputs)
+
+
+@contextmanager
+def _traceable() -> Generator[None]:
+    """Operators as they are differentiated in parts: fused attention and recurrent layers have no other backward."""
+    mkldnn: Any = torch.backends.mkldnn
+    with quiet(), sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False), torch.enable_grad():
+        with traceback.preserve_node_meta():
+            yield
+
+
+def _exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
+    try:
+        return torch.export.export(module, example.args, strict=False)
+    except Exception as error:  # torch.export raises what the model's own code raises
+        raise InvalidModelError(
+            f"torch.export refuses the loss of {name}: {reason_of(error)}",
+            hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
+        ) from error
+
+
+def _inputs(program: ExportedProgram, batch: Sequence[Any]) -> list[Input]:
+    held: dict[str, Any] = {**program.state_dict, **program.constants}
+    given, found = iter(enumerate(batch)), list[Input]()
+    nodes = program.graph.find_nodes(op="placeholder")
+    for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            place, content = next(given)
+            found.append(Input(f"batch.{place}", spec.kind, node, content))
+            continue
+        content = held[str(spec.target)]
+        trained = spec.kind is InputKind.PARAMETER and content.requires_grad
+        kind = InputKind.CONSTANT_TENSOR if spec.kind is InputKind.PARAMETER and not trained else spec.kind
+        found.append(Input(str(spec.target).removeprefix(PREFIX), kind, node, content))
+    return found
+
+
+def _joint(program: ExportedProgram, inputs: Sequence[Input]) -> GraphModule:
+    """A graph that returns the loss, every buffer, and a gradient, or nothing, for every parameter."""
+    given = [part.content.detach() if isinstance(part.content, torch.Tensor) else part.content for part in inputs]
+
+    def joint(*given: Any) -> list[Any]:
+        here = [_own(value, part.kind) for value, part in zip(given, inputs, strict=True)]
+        (loss,) = Interpreter(program.graph_module).run(*here)
+        _require_scalar(loss)
+        trained = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.PARAMETER]
+        setup_stacktrace_preservation_hooks([loss.grad_fn])
+        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        buffers = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.BUFFER]
+        return [loss.detach(), *buffers, *gradients]
+
+    with enable_python_dispatcher():
+        first = make_fx(joint, tracing_mode="fake")(*given)
+        _say_where(first)
+        pure: Any = torch.func.functionalize(Interpreter(first).run, remove="mutations")
+        return make_fx(lambda *values: pure(*values), tracing_mode="fake")(*given)
+
+
+def _own(value: Any, kind: InputKind) -> Any:
+    if kind is InputKind.PARAMETER:
+        return value.detach().requires_grad_()
+    return value.clone() if kind is InputKind.BUFFER else value
+
+
+def _require_scalar(loss: Any) -> None:
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.grad_fn is None:
+        what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise InvalidModelError(
+            f"loss_fn returns {what}{'' if getattr(loss, 'grad_fn', None) else ' that depends on no parameter'}",
+            hint="it takes the model and the batch, and returns one number that depends on parameters",
+        )
+
+
+def _say_where(graph: GraphModule) -> None:
+    """Let every node of the backward pass be of the module whose gradient it computes.
+
+    Autograd numbers what it records, and what it computes for that.
+    """
+    first: dict[int, Node] = {}
+    for node in graph.graph.nodes:
+        number = node.meta.get("seq_nr")
+        if number is None:
+            continue
+        if node.meta.get("nn_module_stack"):
+            first.setdefault(number, node)
+        elif number in first:
+            origin = first[number].meta
+            node.meta |= {key: origin[key] for key in ("nn_module_stack", "stack_trace") if key in origin}
+
+
+def _passes_on(node: Node) -> bool:
+    """Whether it only told apart what was changed in place, which nothing is any more."""
+    is_copy = node.target is torch.ops.aten.clone.default and node.args[0].op == "placeholder"  # pyright: ignore
+    return is_copy or node.target in _PASSED_ON
+
+
+def _told(made: GraphModule, inputs: Sequence[Input]) -> Gradients:
+    graph = made.graph
+    for node in graph.nodes:
+        if _passes_on(node):
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
+    placeholders = graph.find_nodes(op="placeholder")
+    given = [replace(part, node=node) for part, node in zip(inputs, placeholders, strict=True)]
+    loss, *rest = graph.output_node().args[0]
+    buffers = [part for part in given if part.kind is InputKind.BUFFER]
+    trained = [part for part in given if part.kind is InputKind.PARAMETER]
+    contents, gradients = rest[: len(buffers)], rest[len(buffers) :]
+    written = {part.name: node for part, node in zip(buffers, contents, strict=True) if node is not part.node}
+    found = {part.name: node for part, node in zip(trained, gradients, strict=True) if node is not None}
+    return Gradients(made, given, loss, written, found)

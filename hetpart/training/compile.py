@@ -1,0 +1,125 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""From a model, its loss and an optimizer to a step that runs where it was placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import InputKind
+
+from hetpart.compiler import partition
+from hetpart.config import parse_pins
+from hetpart.cost_model.machines import load_machine
+from hetpart.devices import HOST
+from hetpart.errors import InvalidOptionError
+from hetpart.frontend.capture import Captured
+from hetpart.frontend.exported import exported_from
+from hetpart.graph.calls import CALL_DOMAIN
+from hetpart.training.capture import gradients_of
+from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
+from hetpart.training.program import StepProgram, step_program
+from hetpart.training.step import Contents, PlannedStep, Step
+
+if TYPE_CHECKING:
+    from hetpart.frontend.model import ExportedModel
+    from hetpart.training.capture import Gradients, LossFunction
+    from hetpart.training.optimizers import Assignment, Groups
+
+UPDATE_OP = "update/"
+"""What names of the ops that update begin with; the parameter's name follows."""
+Schedule = Callable[[int], float]
+"""The factor that multiplies every rate in an update, by its number, from 1."""
+
+
+def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the options are what users type
+    model: torch.nn.Module,
+    loss_fn: LossFunction,
+    *,
+    optimizer: Optimizer | Groups,
+    example_batch: Sequence[Any],
+    schedule: Schedule | None = None,
+    emulate: bool = False,
+    emulate_link: str | float | None = None,
+    session_threads: int | None = None,
+    overlap: bool | None = None,
+    **planning: Any,
+) -> Step:
+    """A training step of ``model``, placed and ready to be called with batches.
+
+    Args:
+        model: Its parameters and buffers are copied; ``step.sync_to(model)`` copies back what was learnt.
+        loss_fn: ``loss_fn(model, *batch)`` returns one number. It is traced once.
+        optimizer: One for all parameters, or ``Groups`` of them with rates, decays and devices of their own.
+        example_batch: Every batch has its shapes and types.
+        schedule: What multiplies the rates, by the number of the update, from 1.
+        emulate: Run the accelerator's part on the host, behind memory of its own.
+        emulate_link: As in ``hetpart.Session``.
+        session_threads: Threads of the host's sessions, ``threads`` of ``hetpart.Session``.
+        overlap: As in ``hetpart.Session``.
+        planning: Options of ``hetpart.partition``: ``budget``, ``hardware``, ``pin``, ``placement`` and others.
+
+    Raises:
+        InvalidModelError: The loss cannot be traced, or changes something that a step does not keep.
+        InvalidOptionError: An option cannot be understood.
+        InfeasibleError: Nothing fits the budget.
+    """
+    gradients = gradients_of(model, loss_fn, example_batch)
+    trained = {part.name: part.content for part in gradients.of(InputKind.PARAMETER)}
+    assigned = assign(optimizer, trained)
+    _require_dense(assigned)
+    contents = _contents(gradients, assigned)
+    program = step_program(gradients, assigned)
+    exported = exported_from(Captured(program.program, type(model).__name__, model))
+    states = _name_ops(exported, program)
+    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))] + _targets(assigned, planning.get("hardware"))
+    planned = partition(exported, state=states, pin=pins, **planning)
+    session = planned.session(
+        emulate=emulate, emulate_link=emulate_link, threads=session_threads, overlap=overlap
+    )
+    return Step(PlannedStep(planned, session, program), contents, schedule)
+
+
+def _require_dense(assigned: Mapping[str, Assignment]) -> None:
+    rows = [name for name, assignment in assigned.items() if isinstance(assignment.optimizer, RowOptimizer)]
+    if rows:
+        raise InvalidOptionError(
+            f"{rows[0]!r} is given an optimizer of rows, and a compiled step has gradients of whole parameters",
+            hint="give it SGD, Momentum, Adam, AdamW, Adagrad or FTRL; hetpart.training.embedding has tables of rows",
+        )
+
+
+def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:
+    """What every state holds before the first step, by the model's names."""
+    found: dict[str, torch.Tensor] = {}
+    for part in gradients.inputs:
+        if part.name in gradients.written:
+            found[part.name] = part.content
+        if part.kind is InputKind.PARAMETER and part.name in gradients.gradients:
+            found[part.name] = part.content.detach()
+            optimizer: Any = assigned[part.name].optimizer
+            for name, state in optimizer.init(part.content.detach()).items():
+                found[f"optimizer/{name}/{part.name}"] = state
+    return found
+
+
+def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
+    """Call every update by its parameter; returns the results of the model that are states, by argument."""
+    graph = exported.loaded.proto.graph
+    names = {state.given: state.name for state in program.states}
+    for node in graph.node:
+        if node.domain == CALL_DOMAIN and node.op_type in program.updates and node.input[0] in names:
+            node.name = f"{UPDATE_OP}{names[node.input[0]]}"
+    results = [value.name for value in graph.output][1:]
+    return {state.given: result for state, result in zip(program.states, results, strict=True)}
+
+
+def _targets(assigned: Mapping[str, Assignment], hardware: Any) -> list[str]:
+    """The pins that groups ask for."""
+    asked = {name: found.target for name, found in assigned.items() if found.target != "auto"}
+    if not asked:
+        return []
+    devices = load_machine(hardware).devices
+    known = {"cpu": devices[HOST].name, "cuda": devices[-1].name}
+    return [f"node:{UPDATE_OP}{name}={known[target]}" for name, target in asked.items()]

@@ -1,0 +1,117 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""PyTorch operators of a training step: an update of one parameter by each optimizer, and the mask of a dropout.
+
+An update is ``hetpart::adamw(parameter, gradient, exp_avg, exp_avg_sq, progress, scale, record)``, which returns the
+new content of the parameter and of its state, and ``hetpart::adamw_``, which writes it where the old one lies.
+``progress`` is float64: the number of the update, from 1, and the factor of a schedule. ``scale``, of one element,
+multiplies the gradient; where it is not finite, as after an overflow in half precision, nothing is updated.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hetpart.training import optimizers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch._ops import OpOverload
+
+    from hetpart.training.optimizers import Optimizer
+
+NAMESPACE = "hetpart"
+DENSE = ("SGD", "Momentum", "Adam", "AdamW", "Adagrad", "FTRL")
+_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+_WORD = 2**64
+
+
+def record_text(optimizer: Optimizer) -> str:
+    """``optimizer`` as an operator takes it: JSON of its class and fields."""
+    return json.dumps({"class": type(optimizer).__name__, **asdict(optimizer)}, sort_keys=True)  # pyright: ignore[reportArgumentType]
+
+
+@cache
+def record_of(text: str) -> Optimizer:
+    """The optimizer that ``text`` describes."""
+    fields = json.loads(text)
+    return getattr(optimizers, fields.pop("class"))(**fields)
+
+
+def update_of(optimizer: Optimizer) -> OpOverload:
+    """The operator that makes the updates of ``optimizer``."""
+    return getattr(getattr(torch.ops, NAMESPACE), type(optimizer).__name__.lower()).default
+
+
+def _in_place(names: tuple[str, ...]) -> Callable[..., None]:
+    def update(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> None:
+        state = dict(zip(names, rest, strict=False))
+        progress, scale, text = rest[len(names) :]
+        factor = 1.0 if scale is None else float(scale)
+        if not isfinite(factor):
+            return
+        record, (step, rate) = record_of(text), progress.tolist()
+        record.update_(parameter, gradient, state, int(step), record.lr * rate, factor)
+
+    return update
+
+
+def _functional(names: tuple[str, ...], update: Callable[..., None]) -> Callable[..., Any]:
+    count = len(names)
+
+    def updated(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> Any:
+        made = [tensor.clone() for tensor in (parameter, *rest[:count])]
+        update(made[0], gradient.clone(), *made[1:], *rest[count:])
+        return tuple(made) if count else made[0]
+
+    return updated
+
+
+def _described(count: int) -> Callable[..., Any]:
+    def described(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> Any:
+        del gradient
+        made = [torch.empty_like(tensor) for tensor in (parameter, *rest[:count])]
+        return tuple(made) if count else made[0]
+
+    return described
+
+
+def _define(name: str) -> None:
+    names: tuple[str, ...] = getattr(optimizers, name).state_names
+    rest = "Tensor progress, Tensor? scale, str record"
+    states, written = "".join(f"Tensor {s}, " for s in names), "".join(f"Tensor({s}!) {s}, " for s in names)
+    results = f"({', '.join(['Tensor'] * (1 + len(names)))})" if names else "Tensor"
+    op, update = name.lower(), _in_place(names)
+    _LIBRARY.define(f"{op}(Tensor parameter, Tensor gradient, {states}{rest}) -> {results}")
+    _LIBRARY.define(f"{op}_(Tensor(parameter!) parameter, Tensor gradient, {written}{rest}) -> ()")
+    _LIBRARY.impl(op, _functional(names, update), "CompositeExplicitAutograd")
+    _LIBRARY.impl(f"{op}_", update, "CompositeExplicitAutograd")
+    _LIBRARY.impl(op, _described(len(names)), "Meta")
+
+
+def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
+    """Which elements a dropout keeps: those of one call and step are the same wherever it runs on one kind of device.
+
+    ``seed`` is int64: the user's, and the number of the update.
+    """
+    base, step = seed.tolist()
+    generator = torch.Generator(seed.device)
+    generator.manual_seed((base * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + salt * 0x94D049BB133111EB) % _WORD)
+    return torch.rand(size, generator=generator, device=seed.device) >= p
+
+
+def _register() -> None:
+    for name in DENSE:
+        _define(name)
+    _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
+    _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
+    _LIBRARY.impl("keep", lambda seed, size, p, salt: seed.new_empty(size, dtype=torch.bool), "Meta")
+
+
+_register()

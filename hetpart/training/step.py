@@ -1,0 +1,127 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A training step that runs: what it keeps, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hetpart.errors import InvalidFeedError
+from hetpart.pytorch.call import shared, tensor_of
+from hetpart.training.program import PROGRESS
+
+if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel
+    from hetpart.plan.model import Plan
+    from hetpart.runtime.session import Session
+    from hetpart.training.program import StepProgram
+
+Contents = dict[str, torch.Tensor]
+"""Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedStep:
+    """A step that was placed, and the session that runs it."""
+
+    planned: PartitionedModel
+    session: Session
+    program: StepProgram
+
+
+class Step:
+    """Called with a batch, it returns the loss before the update that it makes.
+
+    Parameters, buffers and what optimizers keep lie where the plan puts them, and are updated there.
+    """
+
+    def __init__(
+        self, planned: PlannedStep, contents: Mapping[str, torch.Tensor], schedule: Callable[[int], float] | None
+    ) -> None:
+        self.planned = planned.planned
+        self.session = planned.session
+        self.steps = 0
+        """Updates that were made."""
+        self._program = planned.program
+        self._schedule = schedule
+        self._given = {state.name: state.given for state in self._program.states}
+        self._wanted = [spec.name for spec in self.plan.outputs][:1]
+        self._arguments = {spec.name for spec in self.plan.inputs}
+        self._load(contents)
+
+    @property
+    def plan(self) -> Plan:
+        """Which device runs what."""
+        return self.planned.plan
+
+    @property
+    def rate(self) -> float:
+        """The factor of the schedule in the next update."""
+        return 1.0 if self._schedule is None else float(self._schedule(self.steps + 1))
+
+    def __call__(self, *batch: Any) -> torch.Tensor:
+        """Make one update; returns the loss of ``batch``, of the parameters before it.
+
+        Raises:
+            InvalidFeedError: the batch has not the shapes and types of the example.
+        """
+        if len(batch) != len(self._program.batch):
+            raise InvalidFeedError(
+                f"the batch has {len(batch)} parts, and the step was compiled for {len(self._program.batch)}",
+                hint="call it as in example_batch",
+            )
+        feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
+        feeds |= {PROGRESS: np.array([self.steps + 1, self.rate])} if PROGRESS in self._arguments else {}
+        (loss,) = self.session.run(self._wanted, feeds)
+        self.steps += 1
+        return tensor_of(np.asarray(loss))
+
+    def report(self, *, width: int = 100) -> str:
+        """The placement report as text."""
+        return self.planned.report(width=width)
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of all that the step keeps: ``{"step": 3, "tensors": {"fc.weight": …, "optimizer/exp_avg/fc.weight": …}}``."""
+        states = self.session.state()
+        return {
+            "step": self.steps,
+            "tensors": {name: tensor_of(states[given]) for name, given in self._given.items()},
+        }
+
+    def load_state_dict(self, content: Mapping[str, Any]) -> None:
+        """Go on from what ``state_dict`` gave.
+
+        Raises:
+            InvalidFeedError: tensors are missing, or unknown.
+        """
+        tensors: Mapping[str, torch.Tensor] = content["tensors"]
+        if tensors.keys() != self._given.keys():
+            odd = sorted(tensors.keys() ^ self._given.keys())
+            raise InvalidFeedError(
+                f"the content is of another step: {odd[0]!r} is in one of them alone, of {len(odd)} such",
+                hint="compile the same model with the same optimizers",
+            )
+        self._load(tensors)
+        self.steps = int(content["step"])
+
+    def _load(self, contents: Mapping[str, torch.Tensor]) -> None:
+        states = self.session.state()
+        for name, given in self._given.items():
+            states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
+
+    def sync_to(self, model: torch.nn.Module) -> None:
+        """Copy the parameters and buffers into ``model``, which was compiled or is like it."""
+        states = self.session.state()
+        held: dict[str, torch.Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        with torch.no_grad():
+            for name, given in self._given.items():
+                if name in held:
+                    held[name].copy_(tensor_of(states[given]))
+
+    def close(self) -> None:
+        """Free the sessions and all that the step keeps."""
+        self.session.close()
