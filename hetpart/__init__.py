@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hetpart import training
     from hetpart.compiler import PartitionedModel, partition
     from hetpart.cost_model.machines import load_machine
     from hetpart.errors import (
@@ -81,8 +82,10 @@ __all__ = [
     "partition",
     "pin",
     "sweep",
+    "training",
 ]
 
+_PACKAGES = frozenset({"training"})
 _HOMES = {
     "ExplainedOp": "hetpart.whatif.explain",
     "Finding": "hetpart.plan.findings",
@@ -107,6 +110,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import hetpart` itself loads nothing heavy."""
+    if name in _PACKAGES:
+        return import_module(f"hetpart.{name}")
     home = _HOMES.get(name) or ("hetpart.errors" if name in __all__ else None)
     if home is None:
         raise AttributeError(f"module 'hetpart' has no attribute {name!r}")

@@ -70,8 +70,10 @@ def _has_kernel(target: OpOverload, key: str) -> bool:
 
 
 def in_place(target: OpOverload) -> OpOverload | None:
-    """The operator that does what ``target`` does over what it is given, named as PyTorch names such; ``None`` where
-    there is none, or it does not write all that ``target`` returns."""
+    """The operator that does what ``target`` does over what it is given, named as PyTorch names such.
+
+    ``None`` where there is none, or it does not write all that ``target`` returns.
+    """
     packet, overload = target.name().partition(".")[::2]
     found = target_named(f"{packet}_{'.' if overload else ''}{overload}") if target.namespace not in _SHIPPED else None
     written = [] if found is None else [a for a in found._schema.arguments if a.alias_info and a.alias_info.is_write]

@@ -1,8 +1,9 @@
 """What the tasks of a plan wait for, so that lanes may work at any pace.
 
 A plan's partitions and copies are listed in an order that is right one by one. They may overlap where none of four
-things forbids it: a task reads what another makes; it writes to bytes of an arena that another still uses, or over a
-state that another still reads; or it makes a value outside the arenas of a device with a budget while values are held there that in the listed order would be gone.
+things forbids it: a task reads what another makes; it writes to bytes of an arena that another still uses; it writes
+over a state that another still reads; or it makes a value outside the arenas of a device with a budget while values are
+held there that in the listed order would be gone.
 So a device holds no more at once than it does in the listed order: its partitions share a lane, its arena is as
 planned, and values beside the arena are held together only where they are in the listed order too.
 """

@@ -1,1 +1,72 @@
 """A training step as a graph: its optimizers, embeddings, state and checkpoints."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetpart.training.compile import compile  # noqa: A004 - `hetpart.training.compile`
+    from hetpart.training.optimizers import (
+        FTRL,
+        SGD,
+        Adagrad,
+        Adam,
+        AdamW,
+        Group,
+        Groups,
+        LazyAdam,
+        Momentum,
+        SparseAdagrad,
+        SparseFTRL,
+        SparseSGD,
+    )
+    from hetpart.training.step import Step
+
+_OPTIMIZERS = (
+    "FTRL",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Group",
+    "Groups",
+    "LazyAdam",
+    "Momentum",
+    "SparseAdagrad",
+    "SparseFTRL",
+    "SparseSGD",
+)
+_HOMES = {
+    **dict.fromkeys(_OPTIMIZERS, "hetpart.training.optimizers"),
+    "Step": "hetpart.training.step",
+    "compile": "hetpart.training.compile",
+}
+
+__all__ = [
+    "FTRL",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Group",
+    "Groups",
+    "LazyAdam",
+    "Momentum",
+    "SparseAdagrad",
+    "SparseFTRL",
+    "SparseSGD",
+    "Step",
+    "compile",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import PyTorch when a name that needs it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

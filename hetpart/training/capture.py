@@ -90,10 +90,9 @@ def gradients_of(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence[
 @contextmanager
 def _traceable() -> Generator[None]:
     """Operators as they are differentiated in parts: fused attention and recurrent layers have no other backward."""
-    mkldnn: Any = torch.backends.mkldnn
-    with quiet(), sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False), torch.enable_grad():
-        with traceback.preserve_node_meta():
-            yield
+    plain: Any = torch.backends.mkldnn.flags(enabled=False)
+    with quiet(), sdpa_kernel(SDPBackend.MATH), plain, torch.enable_grad(), traceback.preserve_node_meta():
+        yield
 
 
 def _exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,33 @@ UPDATE_OP = "update/"
 """What names of the ops that update begin with; the parameter's name follows."""
 Schedule = Callable[[int], float]
 """The factor that multiplies every rate in an update, by its number, from 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CapturedStep:
+    """A step that is captured once, to be placed in one way or several."""
+
+    exported: ExportedModel
+    program: StepProgram
+    contents: Contents
+    """Before the first update."""
+    states: Mapping[str, str]
+    """Arguments that are states, and the results that replace them."""
+    targets: Mapping[str, str]
+    """By parameter, the kind of device that its update is pinned to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Options of ``hetpart.Session``."""
+
+    emulate: bool = False
+    emulate_link: str | float | None = None
+    threads: int | None = None
+    overlap: bool | None = None
+
+
+ON_DEVICES = Running()
 
 
 def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the options are what users type
@@ -65,20 +93,39 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         InvalidOptionError: An option cannot be understood.
         InfeasibleError: Nothing fits the budget.
     """
+    captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch)
+    running = Running(emulate, emulate_link, session_threads, overlap)
+    return place(captured, schedule=schedule, running=running, **planning)
+
+
+def capture(
+    model: torch.nn.Module, loss_fn: LossFunction, *, optimizer: Optimizer | Groups, example_batch: Sequence[Any]
+) -> CapturedStep:
+    """The step as ``compile`` captures it."""
     gradients = gradients_of(model, loss_fn, example_batch)
-    trained = {part.name: part.content for part in gradients.of(InputKind.PARAMETER)}
-    assigned = assign(optimizer, trained)
+    assigned = assign(optimizer, {part.name: part.content for part in gradients.of(InputKind.PARAMETER)})
     _require_dense(assigned)
     contents = _contents(gradients, assigned)
     program = step_program(gradients, assigned)
     exported = exported_from(Captured(program.program, type(model).__name__, model))
-    states = _name_ops(exported, program)
-    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))] + _targets(assigned, planning.get("hardware"))
-    planned = partition(exported, state=states, pin=pins, **planning)
+    targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
+    return CapturedStep(exported, program, contents, _name_ops(exported, program), targets)
+
+
+def place(
+    captured: CapturedStep, *, schedule: Schedule | None = None, running: Running = ON_DEVICES, **planning: Any
+) -> Step:
+    """A step that runs; ``planning`` are options of ``hetpart.partition``."""
+    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
+    pins += _targets(captured.targets, planning.get("hardware"))
+    planned = partition(captured.exported, state=captured.states, pin=pins, **planning)
     session = planned.session(
-        emulate=emulate, emulate_link=emulate_link, threads=session_threads, overlap=overlap
+        emulate=running.emulate,
+        emulate_link=running.emulate_link,
+        threads=running.threads,
+        overlap=running.overlap,
     )
-    return Step(PlannedStep(planned, session, program), contents, schedule)
+    return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule)
 
 
 def _require_dense(assigned: Mapping[str, Assignment]) -> None:
@@ -115,9 +162,8 @@ def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
     return {state.given: result for state, result in zip(program.states, results, strict=True)}
 
 
-def _targets(assigned: Mapping[str, Assignment], hardware: Any) -> list[str]:
+def _targets(asked: Mapping[str, str], hardware: Any) -> list[str]:
     """The pins that groups ask for."""
-    asked = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     if not asked:
         return []
     devices = load_machine(hardware).devices

@@ -111,7 +111,7 @@ def _register() -> None:
         _define(name)
     _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
     _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
-    _LIBRARY.impl("keep", lambda seed, size, p, salt: seed.new_empty(size, dtype=torch.bool), "Meta")
+    _LIBRARY.impl("keep", lambda seed, size, _p, _salt: seed.new_empty(size, dtype=torch.bool), "Meta")
 
 
 _register()

@@ -85,7 +85,10 @@ class Step:
         return self.planned.report(width=width)
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of all that the step keeps: ``{"step": 3, "tensors": {"fc.weight": …, "optimizer/exp_avg/fc.weight": …}}``."""
+        """A copy of all that the step keeps.
+
+        ``{"step": 3, "tensors": {"fc.weight": …, "optimizer/exp_avg/fc.weight": …}}``
+        """
         states = self.session.state()
         return {
             "step": self.steps,

@@ -1,0 +1,210 @@
+"""Training steps against eager PyTorch with the same optimizer, wherever they are placed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from hetpart.errors import InvalidFeedError, InvalidModelError, InvalidOptionError
+from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
+from hetpart.training.compile import CapturedStep, Running, capture, place
+from hetpart.training.compile import compile as compile_step
+from hetpart.training.step import Step
+from tests.training.models import TASKS, Task
+
+PLACEMENTS = ("optimal", "all-accelerator", "random:1", "random:2")
+EMULATED = Running(emulate=True, threads=1)
+Torch = Callable[[Any], torch.optim.Optimizer]
+
+
+@cache
+def task_of(name: str) -> Task:
+    return TASKS[name]()
+
+
+@cache
+def captured(name: str) -> CapturedStep:
+    task = task_of(name)
+    return capture(task.model, task.loss, optimizer=AdamW(lr=1e-2), example_batch=task.batches[0])
+
+
+def placed(name: str, placement: str = "random:1", **options: Any) -> Step:
+    return place(captured(name), running=EMULATED, hardware="emulated", placement=placement, **options)
+
+
+def adamw(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.01)
+
+
+def eager_losses(model: torch.nn.Module, task: Task, make: Torch, steps: int) -> list[float]:
+    optimizer = make(model.parameters())
+    losses: list[float] = []
+    for number in range(steps):
+        optimizer.zero_grad()
+        loss = task.loss(model, *task.batches[number % len(task.batches)])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def losses_of(step: Step, task: Task, steps: int) -> list[float]:
+    return [step(*task.batches[number % len(task.batches)]).item() for number in range(steps)]
+
+
+def assert_as_eager(step: Step, task: Task, make: Torch = adamw, steps: int = 100) -> None:
+    """Losses of every step within 1e-5, and the next loss of the model once it has what was learnt.
+
+    Where a gradient is nearly nothing Adam makes a whole step of its rounding, so parameters themselves drift apart.
+    """
+    eager, model = copy.deepcopy(task.model), copy.deepcopy(task.model)
+    assert losses_of(step, task, steps) == pytest.approx(eager_losses(eager, task, make, steps), rel=1e-5)
+    step.sync_to(model)
+    with torch.no_grad():
+        synced = task.loss(model, *task.batches[0]).item()
+    assert step(*task.batches[0]).item() == pytest.approx(synced, rel=1e-5)
+    for (name, ours), theirs in zip(model.named_buffers(), eager.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [*(("mlp", placement) for placement in PLACEMENTS), *((name, "random:2") for name in TASKS if name != "mlp")],
+)
+def test_a_hundred_losses_are_those_of_eager_pytorch(name: str, placement: str) -> None:
+    with_lanes = placement == "random:2"
+    step = placed(name, placement, overlap=with_lanes)
+    assert_as_eager(step, task_of(name))
+    step.close()
+
+
+@pytest.mark.parametrize("share", ["25%", "50%"])
+def test_a_step_keeps_to_its_budget(share: str) -> None:
+    whole = placed("mlp", "all-accelerator").plan.device("cuda:0").peak_bytes
+    budget = whole * int(share[:-1]) // 100
+    step = placed("mlp", "optimal", budget=budget)
+    assert step.plan.device("cuda:0").peak_bytes <= budget
+    assert_as_eager(step, task_of("mlp"), steps=20)
+
+
+def test_what_a_step_keeps_is_updated_in_place_where_it_lies() -> None:
+    for placement in PLACEMENTS:
+        step, task = placed("mlp", placement), task_of("mlp")
+        weights = sum(tensor.nbytes for tensor in task.model.parameters())
+        assert step.session.state().nbytes == 3 * weights
+        assert sum(use.state_bytes for use in step.plan.devices) == 3 * weights
+
+
+OPTIMIZERS: dict[str, tuple[Any, Torch]] = {
+    "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+    "momentum": (
+        Momentum(lr=0.05, momentum=0.9, nesterov=True),
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_other_optimizers_are_those_of_pytorch(name: str) -> None:
+    ours, theirs = OPTIMIZERS[name]
+    task = task_of("mlp")
+    step = compile_step(
+        task.model, task.loss, optimizer=ours, example_batch=task.batches[0], emulate=True, hardware="emulated",
+        placement="random:3",
+    )  # fmt: skip
+    assert_as_eager(step, task, theirs)
+
+
+def test_groups_have_rates_decays_and_devices_of_their_own() -> None:
+    task = task_of("mlp")
+    groups = Groups(
+        AdamW(lr=1e-2),
+        (Group("*.bias", weight_decay=0.0, target="cpu"), Group("0.*", lr=1e-3, target="cuda")),
+    )
+    step = compile_step(
+        task.model, task.loss, optimizer=groups, example_batch=task.batches[0], emulate=True, hardware="emulated"
+    )
+    devices = {decision.op: decision.device for decision in step.plan.decisions}
+    assert {devices[f"update/{name}"] for name in ("0.bias", "2.bias", "4.bias")} == {"cpu"}
+    assert devices["update/0.weight"] == "cuda:0"
+
+    def theirs(_: Any) -> torch.optim.Optimizer:
+        layers: Any = eager
+        weights = [{"params": [layers[at].weight], "lr": rate} for at, rate in ((0, 1e-3), (2, 1e-2), (4, 1e-2))]
+        biases = {"params": [layers[at].bias for at in (0, 2, 4)], "weight_decay": 0.0}
+        return torch.optim.AdamW([*weights, biases], lr=1e-2, weight_decay=0.01)
+
+    eager = copy.deepcopy(task.model)
+    assert losses_of(step, task, 30) == pytest.approx(eager_losses(eager, task, theirs, 30), rel=1e-5)
+
+
+def test_a_schedule_multiplies_every_rate() -> None:
+    task = task_of("mlp")
+    step = place(captured("mlp"), running=EMULATED, hardware="emulated", schedule=lambda number: 1 / number)
+    eager = copy.deepcopy(task.model)
+    optimizer = adamw(eager.parameters())
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 / (done + 1))
+    for number in range(30):
+        batch = task.batches[number % len(task.batches)]
+        optimizer.zero_grad()
+        loss = task.loss(eager, *batch)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        assert step(*batch).item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_a_step_goes_on_from_its_content_bit_for_bit() -> None:
+    task, first = task_of("mlp"), placed("mlp", "random:1")
+    losses_of(first, task, 10)
+    content = first.state_dict()
+    rest = losses_of(first, task, 10)
+    second = placed("mlp", "random:1")
+    second.load_state_dict(content)
+    assert second.steps == 10
+    assert losses_of(second, task, 12)[2:] != rest  # batches come in turn: 10 is not a multiple of 4
+    second.load_state_dict(content)
+    assert losses_of(second, task, 10) == rest
+
+
+def test_a_content_of_another_step_is_refused() -> None:
+    content = placed("mlp").state_dict()
+    del content["tensors"]["optimizer/exp_avg/0.weight"]
+    with pytest.raises(InvalidFeedError, match=r"another step: 'optimizer/exp_avg/0\.weight'"):
+        placed("mlp").load_state_dict(content)
+
+
+def test_a_batch_of_other_parts_is_refused() -> None:
+    with pytest.raises(InvalidFeedError, match="has 1 parts, and the step was compiled for 2"):
+        placed("mlp")(task_of("mlp").batches[0][0])
+
+
+def test_rows_are_for_tables() -> None:
+    task = task_of("attention")
+    with pytest.raises(InvalidOptionError, match="optimizer of rows"):
+        capture(task.model, task.loss, optimizer=LazyAdam(), example_batch=task.batches[0])
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (lambda model, x, _: model(x), "a tensor of shape"),
+        (lambda _, x, __: x.sum(), "depends on no parameter"),
+        (lambda model, x, _: model(x).sum() if x.sum() > 0 else model(x).mean(), r"torch\.export refuses"),
+    ],
+)
+def test_what_is_no_loss_is_refused(loss: Callable[..., torch.Tensor], why: str) -> None:
+    task = task_of("mlp")
+    with pytest.raises(InvalidModelError, match=why):
+        capture(task.model, loss, optimizer=SGD(lr=0.1), example_batch=task.batches[0])
+
+
+def test_the_report_names_the_updates() -> None:
+    step = placed("mlp", "optimal")
+    assert "update/0.weight" in {decision.op for decision in step.plan.decisions}
+    assert "hetpart.adamw" in step.report()
