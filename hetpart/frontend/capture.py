@@ -98,10 +98,11 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     held, example = without_storage(module, example)
-    return Captured(_program(held, example, name), name, module, _tied(module), notes=notes)
+    return Captured(_program(held, example, name), name, module, tied_names(module), notes=notes)
 
 
-def _tied(module: torch.nn.Module) -> dict[str, str]:
+def tied_names(module: torch.nn.Module) -> dict[str, str]:
+    """Second names of parameters and buffers, with the first."""
     first: dict[int, str] = {}
     named = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
     known = {name: first.setdefault(id(tensor), name) for name, tensor in named}

@@ -7,7 +7,7 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hetpart.errors import InvalidModelError
-from hetpart.frontend.capture import quiet, reason_of, without_storage
+from hetpart.frontend.capture import quiet, reason_of, tied_names, without_storage
 from hetpart.frontend.example import Example
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def gradients_of(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence[
     held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
     with _traceable():
         program = _exported(held, example, type(model).__name__)
-        inputs = _inputs(program, example.args)
+        inputs = _inputs(program, example.args, tied_names(held))
         made = _joint(program, inputs)
     return _told(made, inputs)
 
@@ -105,7 +105,7 @@ def _exported(module: torch.nn.Module, example: Example, name: str) -> ExportedP
         ) from error
 
 
-def _inputs(program: ExportedProgram, batch: Sequence[Any]) -> list[Input]:
+def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, str]) -> list[Input]:
     held: dict[str, Any] = {**program.state_dict, **program.constants}
     given, found = iter(enumerate(batch)), list[Input]()
     nodes = program.graph.find_nodes(op="placeholder")
@@ -115,9 +115,11 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any]) -> list[Input]:
             found.append(Input(f"batch.{place}", spec.kind, node, content))
             continue
         content = held[str(spec.target)]
-        trained = spec.kind is InputKind.PARAMETER and content.requires_grad
+        is_first = str(spec.target) not in tied
+        trained = spec.kind is InputKind.PARAMETER and content.requires_grad and is_first
         kind = InputKind.CONSTANT_TENSOR if spec.kind is InputKind.PARAMETER and not trained else spec.kind
-        found.append(Input(str(spec.target).removeprefix(PREFIX), kind, node, content))
+        name = tied.get(str(spec.target), str(spec.target)).removeprefix(PREFIX)
+        found.append(Input(name, kind, node, content))
     return found
 
 
@@ -126,10 +128,12 @@ def _joint(program: ExportedProgram, inputs: Sequence[Input]) -> GraphModule:
     given = [part.content.detach() if isinstance(part.content, torch.Tensor) else part.content for part in inputs]
 
     def joint(*given: Any) -> list[Any]:
-        here = [_own(value, part.kind) for value, part in zip(given, inputs, strict=True)]
+        own = [_own(value, part.kind) for value, part in zip(given, inputs, strict=True)]
+        shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind is InputKind.PARAMETER}
+        here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
         (loss,) = Interpreter(program.graph_module).run(*here)
         _require_scalar(loss)
-        trained = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.PARAMETER]
+        trained = list(shared.values())
         setup_stacktrace_preservation_hooks([loss.grad_fn])
         gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         buffers = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.BUFFER]
@@ -188,7 +192,8 @@ def _told(made: GraphModule, inputs: Sequence[Input]) -> Gradients:
     graph.eliminate_dead_code()
     placeholders = graph.find_nodes(op="placeholder")
     given = [replace(part, node=node) for part, node in zip(inputs, placeholders, strict=True)]
-    loss, *rest = graph.output_node().args[0]
+    returned: Any = graph.output_node().args[0]
+    loss, *rest = returned
     buffers = [part for part in given if part.kind is InputKind.BUFFER]
     trained = [part for part in given if part.kind is InputKind.PARAMETER]
     contents, gradients = rest[: len(buffers)], rest[len(buffers) :]

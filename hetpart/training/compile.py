@@ -19,6 +19,7 @@ from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.training.capture import gradients_of
+from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.step import Contents, PlannedStep, Step
@@ -156,7 +157,7 @@ def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
     graph = exported.loaded.proto.graph
     names = {state.given: state.name for state in program.states}
     for node in graph.node:
-        if node.domain == CALL_DOMAIN and node.op_type in program.updates and node.input[0] in names:
+        if node.domain == CALL_DOMAIN and node.op_type.startswith(f"{NAMESPACE}.") and node.input[0] in names:
             node.name = f"{UPDATE_OP}{names[node.input[0]]}"
     results = [value.name for value in graph.output][1:]
     return {state.given: result for state, result in zip(program.states, results, strict=True)}

@@ -106,12 +106,17 @@ def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Ten
     return torch.rand(size, generator=generator, device=seed.device) >= p
 
 
+def _kept(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
+    del p, salt
+    return seed.new_empty(size, dtype=torch.bool)
+
+
 def _register() -> None:
     for name in DENSE:
         _define(name)
     _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
     _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
-    _LIBRARY.impl("keep", lambda seed, size, _p, _salt: seed.new_empty(size, dtype=torch.bool), "Meta")
+    _LIBRARY.impl("keep", _kept, "Meta")
 
 
 _register()

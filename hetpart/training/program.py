@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from hetpart.training.capture import Gradients, Input
     from hetpart.training.optimizers import Assignment, Optimizer
 
-PROGRESS, SEED = "progress", "seed"
-UPDATE = "update_"
-"""What names of the nodes that update begin with; the parameter's name follows."""
+PROGRESS = "progress"
+"""The argument that says which update a step makes, as ``operators`` describes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,6 @@ class StepProgram:
     """Arguments that hold the batch, in order; ``""`` for what the step does not use."""
     states: Sequence[StateName]
     """In the order of the results, the first of which is the loss."""
-    updates: Mapping[str, str]
-    """Names of the nodes that update, by parameter."""
-    seeded: bool
 
 
 def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> StepProgram:
@@ -70,15 +66,12 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
     graph = gradients.graph.graph
     names = _Names(graph)
     states: list[tuple[StateName, Node]] = []
-    updates: dict[str, str] = {}
     progress = names.argument(PROGRESS, torch.empty(2, dtype=torch.float64), gradients.loss)
     for part in gradients.of(InputKind.PARAMETER):
         names.call(part.node, part.name)
         if part.name in gradients.gradients:
             optimizer: Any = assigned[part.name].optimizer
-            made = _updated(names, part, gradients.gradients[part.name], optimizer, progress)
-            states += made
-            updates[part.name] = f"{UPDATE}{identifier(part.name)}"
+            states += _updated(names, part, gradients.gradients[part.name], optimizer, progress)
     for name, content in gradients.written.items():
         given = next(part for part in gradients.inputs if part.name == name and part.kind is InputKind.BUFFER)
         states.append((StateName(name, names.call(given.node, name)), content))
@@ -88,7 +81,7 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
     _return(graph, [gradients.loss, *(content for _, content in states)])
     kept = {part.node: part for part in gradients.inputs if _is_weight(part, gradients)}
     batch = [part.node.name if part.node.users else "" for part in gradients.of(InputKind.USER_INPUT)]
-    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states], updates, seeded=False)
+    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states])
 
 
 def identifier(name: str) -> str:
@@ -137,7 +130,7 @@ def _updated(
     graph = gradient.graph
     arguments = (part.node, gradient, *given[1:], progress, None, record_text(optimizer))
     with graph.inserting_before(graph.output_node()):  # behind all that reads the old content
-        update = graph.call_function(update_of(optimizer), arguments, name=f"{UPDATE}{identifier(part.name)}")
+        update = graph.call_function(update_of(optimizer), arguments)
     contents = tuple(node.meta["val"] for node in given)
     update.meta |= _origin(part) | {"val": contents if len(given) > 1 else contents[0]}
     if len(given) == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.program import PROGRESS
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from hetpart.compiler import PartitionedModel
     from hetpart.plan.model import Plan
     from hetpart.runtime.session import Session
@@ -110,6 +113,28 @@ class Step:
             )
         self._load(tensors)
         self.steps = int(content["step"])
+
+    def save_checkpoint(self, folder: str | PathLike[str], *, keep_max: int | None = None) -> Path:
+        """Write all that the step keeps as a checkpoint in ``folder``; returns the checkpoint's own folder.
+
+        It is whole or not there; with ``keep_max`` the oldest go.
+        """
+        from hetpart.training.checkpoint import save
+
+        content = self.state_dict()
+        return save(Path(folder), content["step"], content["tensors"], keep_max=keep_max)
+
+    def load_checkpoint(self, folder: str | PathLike[str], step: int | None = None) -> None:
+        """Go on from a checkpoint in ``folder``: that of ``step``, or the newest.
+
+        Raises:
+            InvalidCheckpointError: there is no whole one.
+            InvalidFeedError: it is of another step.
+        """
+        from hetpart.training.checkpoint import load
+
+        found = load(Path(folder), step)
+        self.load_state_dict({"step": found.step, "tensors": {name: found.tensor(name) for name in found.names}})
 
     def _load(self, contents: Mapping[str, torch.Tensor]) -> None:
         states = self.session.state()

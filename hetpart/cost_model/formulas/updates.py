@@ -1,0 +1,28 @@
+"""Updates of a training step, and what of a backward pass PyTorch computes itself.
+
+An update reads parameter, gradient and what its optimizer keeps once, and writes all but the gradient: the bytes that
+every op without a row of its own is charged.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.formulas.table import flops, per_input_element
+from hetpart.graph.calls import CALL_DOMAIN
+
+PER_PARAMETER: dict[str, float] = {
+    "hetpart.sgd.default": 4, "hetpart.momentum.default": 6, "hetpart.adam.default": 16, "hetpart.adamw.default": 16,
+    "hetpart.adagrad.default": 8, "hetpart.ftrl.default": 20,
+}  # fmt: skip
+"""Operations as the formulas of the optimizers write them, a root or a division as one."""
+
+per_input_element(PER_PARAMETER, CALL_DOMAIN)
+
+
+@flops("aten.convolution_backward.default", domain=CALL_DOMAIN)
+def _convolution_backward(o: Operands) -> float:
+    """Two convolutions, of gradient and weight and of gradient and input, each as long as that forward."""
+    weight = o.shape(2)
+    return 2 * 2.0 * o.numel(0) * prod(weight[1:])
