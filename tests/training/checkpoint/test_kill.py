@@ -18,22 +18,26 @@ import os, sys, torch
 from hetpart.training.checkpoint import Part, save
 torch.set_num_threads(1)
 
+def tell(line):
+    sys.stdout.write(line + "\\n")  # in one piece: parent and child write to one pipe
+    sys.stdout.flush()
+
 def write(folder, parts, step):
     while True:
         step += 1
         for index in range(parts):
             tensors = {f"{index}.{i}": torch.full((50_000,), float(step)) for i in range(4)}
             save(folder, step % 3, tensors, {"step": step}, part=Part(index + 1, parts), keep_max=2)
-        print(step, flush=True)
+        tell(str(step))
 
 for line in sys.stdin:
     folder, parts, step = line.split()
     child = os.fork()
     if not child:
         write(folder, int(parts), int(step))
-    print("writer", child, flush=True)
+    tell(f"writer {child}")
     os.waitpid(child, 0)
-    print("dead", flush=True)
+    tell("dead")
 """
 """Importing PyTorch takes seconds: one process imports it, and forks a writer for every line it reads."""
 KILLS = 25
