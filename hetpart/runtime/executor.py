@@ -118,8 +118,12 @@ class Executor:
 
     def settle(self) -> None:
         """Return when nothing is under way any more, as something may be of a run that was interrupted twice."""
-        if self._lanes is not None:
-            self._lanes.settle()
+        if self._lanes is None:
+            return
+        was_idle = self._lanes.is_idle
+        self._lanes.settle()
+        if self._streams is not None and not was_idle:
+            self._streams.finish()
 
     def _run(self, run_options: Any) -> None:
         if self._lanes is not None:

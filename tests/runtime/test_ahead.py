@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -181,6 +182,23 @@ def test_a_failure_leaves_nothing_under_way_and_the_next_run_works(monkeypatch: 
             executor.run({**fed, "at": np.array([9])})
         assert not any(driver.queues.values())
         assert_same(list(executor.run(fed).values()), plain(proto).run(None, fed))
+
+
+def test_what_a_run_left_under_way_is_over_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does whose caller pressed Ctrl-C twice: its threads go on asking the device for work."""
+    proto = model("g (float[4] x) => (float[4] z) { [a] a = Neg(x) [b] b = Abs(a) [c] z = Neg(b) }")
+    with cut(proto, ("a", "c")) as session:
+        executor, driver = _late(monkeypatch, session, Random(0), overlap=True)
+        assert executor._lanes is not None
+        done: list[str] = []
+        left = SimpleNamespace(ended=False, cancel=lambda: None, enter=lambda *_: None)
+        left.wait = lambda: driver.ask(next(iter(driver.queues)), lambda: done.append("late"))
+        monkeypatch.setattr(executor._lanes, "_last", left)
+        executor.settle()
+        assert done == ["late"]
+        fed = {"x": noise((4,), 0)}
+        assert_same(list(executor.run(fed).values()), plain(proto).run(None, fed))
+        executor.close()
 
 
 def test_pinned_blocks_are_used_again_when_their_copy_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
