@@ -1,7 +1,8 @@
 """Runs that ask a CUDA device for work ahead: its copies and partitions wait for each other there, not on the host.
 
-A task of the device has been asked for when it ends, and whoever needs it waits for its event: streams among
-themselves, the host only for what it reads. A run is over when every stream has done all that it was asked for.
+A task of the device has been asked for when it ends, and streams that need it wait for its event. The host waits for
+what it reads: copies to it, and partitions with values on it, end when they are done. A run is over when every stream
+has done all that it was asked for.
 """
 
 from __future__ import annotations
@@ -102,8 +103,7 @@ class Streams:
         order = stream_order(graph, names, settled)
         self._waits, self._settled = order.waits, {task for task in settled if not graph.tasks[task].is_copy}
         memories = {task: at[0] for task, at in enumerate(self._at) if at is not None}
-        self._drivers = {task: memory.driver for task, memory in memories.items()}
-        self._events = {task: memories[task].driver.event() for task in order.recorded if task in memories}
+        self._events = {task: memories[task].driver.event() for task in sorted(order.recorded)}
         self._memories = {id(memory): memory for memory in memories.values()}.values()
 
     @classmethod
@@ -116,14 +116,12 @@ class Streams:
         """``do``, which does the task of a number or asks for it, behind what the task needs."""
 
         def in_order(task: int) -> None:
-            waits, at = self._waits[task], self._at[task]
-            for first in waits.on_host:
-                self._drivers[first].settle(self._events[first])
+            at = self._at[task]
             if at is None:
                 do(task)
                 return
             memory, stream = at
-            for first in waits.on_stream:
+            for first in self._waits[task]:
                 memory.driver.wait(stream, self._events[first])
             do(task)
             if task in self._events:

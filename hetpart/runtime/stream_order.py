@@ -1,8 +1,8 @@
 """Which task waits for which event, where a device is told its work ahead: pure, from the tasks and their streams.
 
-A task on a stream has been asked for when it ends here, and is done later. Tasks of one stream are done in the order
-they were asked for. What of a task's predecessors on other streams is not done for certain, it must wait for: on its
-stream, where it has one, so that the host goes on; else on the host.
+A task on a stream has been asked for when it ends here, and is done later; tasks of one stream are done in the order
+they were asked for. What of a task's predecessors on other streams is not done for certain, its stream waits for. The
+host waits for none: what a task on a stream reads or makes on the host is read or made when the task ends.
 """
 
 from __future__ import annotations
@@ -16,25 +16,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """What a task waits for before it is asked for."""
-
-    on_stream: tuple[int, ...] = ()
-    """Tasks whose events its stream waits for."""
-    on_host: tuple[int, ...] = ()
-    """Tasks whose events the host waits for."""
-
-
-@dataclass(frozen=True, slots=True)
 class StreamOrder:
-    """The waits of every task, and of which tasks there are events."""
+    """What waits for what on a device."""
 
-    waits: tuple[Waits, ...]
+    waits: tuple[tuple[int, ...], ...]
+    """Per task: those whose events its stream waits for before it is asked for the task."""
     recorded: frozenset[int]
+    """Tasks that there are events of."""
 
 
 def stream_order(graph: TaskGraph, streams: Sequence[str | None], settled: frozenset[int]) -> StreamOrder:
-    """The fewest waits that keep every task behind those it needs.
+    """The waits that keep every task of a stream behind those it needs, but for those that a predecessor implies.
 
     Args:
         graph: The tasks, each after those it waits for.
@@ -42,32 +34,39 @@ def stream_order(graph: TaskGraph, streams: Sequence[str | None], settled: froze
         settled: Tasks on streams that the host waits for itself before they end.
     """
     done = frozenset(task for task, stream in enumerate(streams) if stream is None) | settled
-    before = _before(graph)
+    before = _before(graph, streams, done)
     waits = tuple(
-        _waits(streams, task, [first for first in _last(before, own.after) if first not in done])
+        tuple(first for first in _last(before, own.after) if first not in done and streams[first] != streams[task])
+        if streams[task] is not None
+        else ()
         for task, own in enumerate(graph.tasks)
     )
-    waited = {first for wait in waits for first in (*wait.on_stream, *wait.on_host)}
-    return StreamOrder(waits, frozenset(waited | settled))
+    return StreamOrder(waits, settled.union(*waits))
 
 
-def _before(graph: TaskGraph) -> list[int]:
-    """Per task: all that is done before it begins, as bits."""
+def _before(graph: TaskGraph, streams: Sequence[str | None], done: frozenset[int]) -> list[int]:
+    """Per task: all that is done for certain before it starts, as bits."""
     found: list[int] = []
-    for task in graph.tasks:
-        bits = 0
-        for first in task.after:
-            bits |= found[first] | 1 << first
-        found.append(bits)
+    asked: list[int] = []
+    """Per task: all that was asked for before it is."""
+    for task, own in enumerate(graph.tasks):
+        stream, earlier = streams[task], _united(asked, own.after)
+        asked.append(earlier)
+        certain = [first for first in own.after if stream is not None or first in done]
+        if stream is not None:
+            certain += [first for first in range(task) if earlier >> first & 1 and streams[first] == stream]
+        found.append(_united(found, certain))
     return found
+
+
+def _united(bits: Sequence[int], tasks: Sequence[int]) -> int:
+    """The bits of all ``tasks``, and of these themselves."""
+    united = 0
+    for task in tasks:
+        united |= bits[task] | 1 << task
+    return united
 
 
 def _last(before: Sequence[int], tasks: Sequence[int]) -> list[int]:
     """Those of ``tasks`` that no other of them comes after: where these are done, all are."""
     return [task for task in tasks if not any(before[other] >> task & 1 for other in tasks)]
-
-
-def _waits(streams: Sequence[str | None], task: int, needed: Sequence[int]) -> Waits:
-    own = streams[task]
-    elsewhere = tuple(first for first in needed if streams[first] != own)
-    return Waits(on_host=elsewhere) if own is None else Waits(on_stream=elsewhere)
