@@ -47,7 +47,7 @@ GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 MOMENTS_SHARE = 0.02
 """Of the nodes, where activations fill the budget: those programs' nodes take longer."""
-WHOLE_SHARE = 0.02
+WHOLE_SHARE = 0.08
 """The same where the rows speak of partitions: those programs close."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
