@@ -69,6 +69,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
     optimizer: Optimizer | Groups,
     example_batch: Sequence[Any],
     schedule: Schedule | None = None,
+    seed: int = 0,
     emulate: bool = False,
     emulate_link: str | float | None = None,
     session_threads: int | None = None,
@@ -83,6 +84,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         optimizer: One for all parameters, or ``Groups`` of them with rates, decays and devices of their own.
         example_batch: Every batch has its shapes and types.
         schedule: What multiplies the rates, by the number of the update, from 1.
+        seed: Of dropouts; with the number of the update it says what they keep.
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
         session_threads: Threads of the host's sessions, ``threads`` of ``hetpart.Session``.
@@ -96,7 +98,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
     """
     captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch)
     running = Running(emulate, emulate_link, session_threads, overlap)
-    return place(captured, schedule=schedule, running=running, **planning)
+    return place(captured, schedule=schedule, seed=seed, running=running, **planning)
 
 
 def capture(
@@ -114,7 +116,12 @@ def capture(
 
 
 def place(
-    captured: CapturedStep, *, schedule: Schedule | None = None, running: Running = ON_DEVICES, **planning: Any
+    captured: CapturedStep,
+    *,
+    schedule: Schedule | None = None,
+    seed: int = 0,
+    running: Running = ON_DEVICES,
+    **planning: Any,
 ) -> Step:
     """A step that runs; ``planning`` are options of ``hetpart.partition``."""
     pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
@@ -126,7 +133,7 @@ def place(
         threads=running.threads,
         overlap=running.overlap,
     )
-    return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule)
+    return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule, seed)
 
 
 def _require_dense(assigned: Mapping[str, Assignment]) -> None:

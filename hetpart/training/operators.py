@@ -49,6 +49,11 @@ def update_of(optimizer: Optimizer) -> OpOverload:
     return getattr(getattr(torch.ops, NAMESPACE), type(optimizer).__name__.lower()).default
 
 
+def keep_operator() -> OpOverload:
+    """The operator that says which elements a dropout keeps."""
+    return torch.ops.hetpart.keep.default
+
+
 def _in_place(names: tuple[str, ...]) -> Callable[..., None]:
     def update(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> None:
         state = dict(zip(names, rest, strict=False))

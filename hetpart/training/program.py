@@ -25,6 +25,7 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
+from hetpart.training.capture import SEED
 from hetpart.training.operators import record_text, update_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
             names.call(part.node, part.name)
     _return(graph, [gradients.loss, *(content for _, content in states)])
     kept = {part.node: part for part in gradients.inputs if _is_weight(part, gradients)}
-    batch = [part.node.name if part.node.users else "" for part in gradients.of(InputKind.USER_INPUT)]
+    batch = [
+        part.node.name if part.node.users else "" for part in gradients.of(InputKind.USER_INPUT) if part.name != SEED
+    ]
     return StepProgram(_program(gradients, kept), batch, [state for state, _ in states])
 
 

@@ -13,6 +13,7 @@ import torch
 
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
+from hetpart.training.capture import SEED
 from hetpart.training.program import PROGRESS
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class Step:
     """
 
     def __init__(
-        self, planned: PlannedStep, contents: Mapping[str, torch.Tensor], schedule: Callable[[int], float] | None
+        self,
+        planned: PlannedStep,
+        contents: Mapping[str, torch.Tensor],
+        schedule: Callable[[int], float] | None,
+        seed: int = 0,
     ) -> None:
         self.planned = planned.planned
         self.session = planned.session
@@ -51,6 +56,7 @@ class Step:
         """Updates that were made."""
         self._program = planned.program
         self._schedule = schedule
+        self._seed = seed
         self._given = {state.name: state.given for state in self._program.states}
         self._wanted = [spec.name for spec in self.plan.outputs][:1]
         self._arguments = {spec.name for spec in self.plan.inputs}
@@ -79,6 +85,7 @@ class Step:
             )
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
         feeds |= {PROGRESS: np.array([self.steps + 1, self.rate])} if PROGRESS in self._arguments else {}
+        feeds |= {SEED: np.array([self._seed, self.steps + 1])} if SEED in self._arguments else {}
         (loss,) = self.session.run(self._wanted, feeds)
         self.steps += 1
         return tensor_of(np.asarray(loss))

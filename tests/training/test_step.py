@@ -222,3 +222,37 @@ def test_the_report_names_the_updates() -> None:
     step = placed("mlp", "optimal")
     assert "update/0.weight" in {decision.op for decision in step.plan.decisions}
     assert "hetpart.adamw" in step.report()
+
+
+def test_a_dropout_keeps_what_its_seed_and_the_number_of_the_update_say() -> None:
+    model = torch.nn.Sequential(torch.nn.Dropout(0.25), torch.nn.Linear(8, 1, bias=False))
+    x = torch.ones(4096, 8)
+
+    def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return model(x).mean()
+
+    step = capture(model, loss, optimizer=SGD(lr=0.0), example_batch=(x,))
+    steps = [place(step, running=EMULATED, hardware="emulated", placement=f"random:{n}", seed=n // 2) for n in range(4)]
+    losses = [[run(x).item() for _ in range(3)] for run in steps]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # wherever it runs
+    assert losses[2] == pytest.approx(losses[3], rel=1e-5)
+    assert len({round(value, 6) for run in (losses[0], losses[2]) for value in run}) == 6
+    whole = model[1].weight.sum().item()
+    assert losses[0] == pytest.approx([whole] * 3, abs=0.05)  # a mean of 4096 rows
+
+
+def test_a_dropout_hands_back_gradients_of_what_it_kept() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Dropout(0.5))
+    x = torch.ones(1, 4)
+
+    def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return model(x).sum()
+
+    step = capture(model, loss, optimizer=SGD(lr=1.0), example_batch=(x,))
+    run = place(step, running=EMULATED, hardware="emulated", seed=7)
+    before = model[0].weight.detach()
+    made = run(x).item()
+    moved = before - run.state_dict()["tensors"]["0.weight"]
+    rows = moved[:, 0]
+    assert set(rows.round(decimals=4).tolist()) <= {0.0, 2.0}
+    assert made == pytest.approx((before.sum(1) * rows).sum().item(), rel=1e-4)
