@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hetpart.partitioner.bounds.chain import heaviest_chain, search_with_sessions
-from hetpart.partitioner.bounds.mincut import CutNetwork
+from hetpart.partitioner.bounds.mincut import CutNetwork, Path
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_OP, PlacementProblem
 from hetpart.partitioner.scores.cut import cut
@@ -46,7 +46,7 @@ def test_the_chain_is_a_path_and_none_reads_more() -> None:
 def test_no_placement_has_fewer_sessions_than_the_chain_tells() -> None:
     for seed in range(200):
         problem = random_problem(seed, most_ops=8, sessions=True)
-        network = CutNetwork.of(problem, heaviest_chain(problem))
+        network = CutNetwork.of(problem, Path(heaviest_chain(problem), float(problem.session_bytes[1])))
         for placement in placements(problem):
             sessions = int((cut(problem, placement).devices == 1).sum()) * int(problem.session_bytes[1])
             counted = network.weight(problem, placement) - accelerator_weights(problem, placement)
@@ -57,7 +57,7 @@ def test_no_placement_has_fewer_sessions_than_the_chain_tells() -> None:
 def test_the_cut_equals_brute_force(price: float) -> None:
     for seed in range(200):
         problem = random_problem(seed, most_ops=8, sessions=True)
-        network = CutNetwork.of(problem, heaviest_chain(problem))
+        network = CutNetwork.of(problem, Path(heaviest_chain(problem), float(problem.session_bytes[1])))
         best = min(problem.cost(p) + price * network.weight(problem, p) for p in placements(problem))
         found = network.cut(price)
         assert found.value <= best + 1e-9

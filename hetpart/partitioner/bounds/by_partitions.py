@@ -3,16 +3,12 @@
 In n partitions, those of two that follow each other are there at once: with n even, of n/2 pairs one streams 2/n of all
 bytes that are streamed at least; with n odd, of (n + 1)/2. So few partitions hold much of what streams, and many hold
 their sessions' bytes. Numbers from p to q hold at least p sessions and what q would stream at once: that is a price
-search. So are levels from one to another, whose weights leave room for the lower. Where the bound of a range of numbers
-and levels is the least and too low, the range is halved. Few ranges may be searched, and whether numbers or levels
-raise the bound sooner depends on the problem: so once numbers are halved before levels, and once levels before numbers.
+search. So are levels from one to another, whose weights leave room for the lower.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +17,11 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.levels import Levels
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.bounds.ranges import Range, raised
 from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -55,36 +52,19 @@ def bound_by_partitions(
     if most < LEAST_PARTITIONS or not count or expired():
         return -np.inf
     ranges = _Ranges(states, within, Levels.of(states))
-    whole = ranges.bounded(_Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
+    whole = ranges.bounded(Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
     bound = whole.bound
     # Where sessions take nothing, the upper half of numbers is no dearer than all of them.
     for by_level in (False, True) if session else (True,):
-        bound = max(bound, ranges.raised(whole, count - 1, by_level, lambda found: found >= enough or expired()))
+        left = iter(range(count - 1))
+        goes_on = _while(left, enough, expired)
+        bound = max(bound, raised(whole, ranges.bounded, by_level, goes_on))
     return bound
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Range:
-    """Some placements: both ends are inclusive."""
-
-    bound: float
-    fewest: int
-    """Partitions on the accelerator."""
-    most: int
-    lowest: int
-    """Which level."""
-    highest: int
-
-    def halves(self, by_level: bool) -> tuple[_Range, ...]:
-        """By level as long as there are several and then by number of partitions, or the other way round."""
-        levels, numbers = self.lowest < self.highest, self.fewest < self.most
-        if levels and (by_level or not numbers):
-            middle = (self.lowest + self.highest) // 2
-            return replace(self, highest=middle), replace(self, lowest=middle + 1)
-        if numbers:
-            middle = min(self.most - 1, isqrt(self.fewest * self.most))
-            return replace(self, most=middle), replace(self, fewest=middle + 1)
-        return ()
+def _while(left: Iterator[int], enough: float, expired: Callable[[], bool]) -> Callable[[float], bool]:
+    """Whether a bound is to be raised further, asked as often as ``left`` lasts."""
+    return lambda bound: bound < enough and not expired() and next(left, None) is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,19 +77,7 @@ class _Ranges:
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", self.of.known())
 
-    def raised(self, whole: _Range, count: int, by_level: bool, enough: Callable[[float], bool]) -> float:
-        """The bound of ``whole`` after at most so many of its ranges are halved."""
-        left = [whole]
-        for _ in range(count):
-            halves = left[0].halves(by_level)
-            if not halves or enough(left[0].bound):
-                break
-            heappop(left)
-            for half in halves:
-                heappush(left, self.bounded(half))
-        return left[0].bound
-
-    def bounded(self, part: _Range) -> _Range:
+    def bounded(self, part: Range) -> Range:
         """With a bound of its own: by what streams at once, and by what the neediest needs, whichever says more."""
         low, high = int(self.levels[part.lowest]), int(self.levels[part.highest])
         sessions = part.fewest * int(self.within.session_bytes[ACCELERATOR])

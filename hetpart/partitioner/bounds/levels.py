@@ -39,15 +39,19 @@ class Levels:
         problem = states.problem
         assert problem.stands_for_weight is not None
         assert states.own.streaming is not None
-        # What the caller holds there is counted with weights.
-        beside = replace(problem, value_bytes=np.where(problem.given_there, 0, problem.value_bytes))
-        of_op = while_running(beside)
+        of_op = _beside_weights(problem)
         values = np.flatnonzero(problem.stands_for_weight)
         uses = problem.value_uses
         least = np.full(problem.values, np.iinfo(np.int64).max // 2)
         here = ~uses.on_host & problem.legal()[ACCELERATOR, uses.ops]
         np.minimum.at(least, uses.rows[here], of_op[uses.ops[here]])
         return cls(of_op, states.own.streaming.nbytes[states.weights] + least[values], values)
+
+    @classmethod
+    def of_ops(cls, problem: PlacementProblem) -> Levels:
+        """The levels of a problem whose weights are all held."""
+        none = np.zeros(0, np.int64)
+        return cls(_beside_weights(problem), none, none)
 
     @staticmethod
     def _forbidding(problem: PlacementProblem) -> float:
@@ -67,3 +71,8 @@ class Levels:
         budgets[ACCELERATOR] -= least
         found = replace(problem, seconds=seconds, copy_seconds=copies, budgets=budgets)
         return found if budgets[ACCELERATOR] >= 0 and found.legal().any(axis=0).all() else None
+
+
+def _beside_weights(problem: PlacementProblem) -> NDArray[np.int64]:
+    """(N,) Bytes that each op needs; what the caller holds there is counted with weights."""
+    return while_running(replace(problem, value_bytes=np.where(problem.given_there, 0, problem.value_bytes)))

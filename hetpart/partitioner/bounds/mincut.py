@@ -41,16 +41,27 @@ class PricedCut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """Ops each of which reads what the one before it makes, along which sessions are counted."""
+
+    ops: NDArray[np.int64]
+    nbytes: float
+    """What every stretch of it on the accelerator weighs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CutNetwork:
     """The flow network of a problem, at any price."""
 
     vertex: NDArray[np.int64]
     """(N,) Vertex of every op; a terminal where the op has no choice."""
     flow: MaxFlow
-    session_arcs: Arcs
-    """Between vertices of ops that follow each other on the chain: what they pay in bytes, by the price."""
-    chain: NDArray[np.int64]
-    """The ops along which sessions are counted."""
+    more_arcs: Arcs
+    """Between vertices of ops that follow each other on a path, or that copy: what they pay in bytes, by the price."""
+    paths: tuple[Path, ...]
+    """Along which sessions are counted."""
+    share: float
+    """Part of its bytes that every value weighs which is copied."""
     host_seconds: NDArray[np.float64]
     """(vertices,) What a vertex pays by itself on the host."""
     host_bytes: NDArray[np.float64]
@@ -61,22 +72,28 @@ class CutNetwork:
     certain_bytes: float
 
     @classmethod
-    def of(cls, problem: PlacementProblem, chain: NDArray[np.int64] | None = None) -> CutNetwork:
+    def of(cls, problem: PlacementProblem, *paths: Path, share: float = 0.0) -> CutNetwork:
         """The network of ``problem``.
 
         Args:
             problem: What to cut.
-            chain: Ops on a path. Each stretch of it on the accelerator weighs what a session holds.
+            paths: Along which sessions are counted.
+            share: Part of its bytes that every value weighs which is copied.
         """
         vertex, groups = _vertices(problem)
-        chain = np.zeros(0, np.int64) if chain is None else chain
-        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex), _weight_arcs(problem, vertex)]
-        arcs, vertices = number_helpers([*parts, _session_arcs(problem, vertex[chain])], groups + len(Vertex))
-        return cls._assemble(vertex, chain, arcs, vertices, problem.given_bytes)
+        parts = [_op_arcs(problem, vertex), *_copy_arcs(problem, vertex, share), _weight_arcs(problem, vertex)]
+        along = [_path_arcs(vertex[path.ops], path.nbytes) for path in paths]
+        arcs, vertices = number_helpers([*parts, *along], groups + len(Vertex))
+        return cls._assemble(vertex, (paths, share), arcs, vertices, problem.given_bytes)
 
     @classmethod
     def _assemble(
-        cls, vertex: NDArray[np.int64], chain: NDArray[np.int64], arcs: Arcs, vertices: int, given_bytes: int
+        cls,
+        vertex: NDArray[np.int64],
+        counted: tuple[tuple[Path, ...], float],
+        arcs: Arcs,
+        vertices: int,
+        given_bytes: int,
     ) -> CutNetwork:
         """Sum up what runs between each vertex and the terminals."""
         at_source, at_sink = arcs.tails == Vertex.SOURCE, arcs.heads == Vertex.SINK
@@ -87,7 +104,7 @@ class CutNetwork:
             vertex,
             MaxFlow.of(vertices, inner.tails, inner.heads, inner.seconds),
             inner.where(inner.nbytes > 0),
-            chain,
+            *counted,
             _sums(on_host.heads, on_host.seconds, vertices),
             _sums(on_host.heads, on_host.nbytes, vertices),
             _sums(on_accelerator.tails, on_accelerator.seconds, vertices),
@@ -130,17 +147,18 @@ class CutNetwork:
     @property
     def nests(self) -> bool:
         """Whether cuts at rising prices nest: the price adds to what the accelerator holds and to nothing else."""
-        return len(self.chain) == 0
+        return not self.paths and not self.share
 
     def weight(self, problem: PlacementProblem, placement: Placement) -> int:
-        """Bytes on the accelerator that the price is paid for: weights, sessions along the chain, the caller's."""
-        weights = int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes) + problem.given_bytes
-        along = placement[self.chain] == ACCELERATOR
-        begins = int(along[:1].sum()) + int((along[1:] & ~along[:-1]).sum())
-        return weights + begins * int(problem.session_bytes[ACCELERATOR])
+        """Bytes on the accelerator that the price is paid for: weights, sessions, a share of what is copied."""
+        nbytes = float(int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes) + problem.given_bytes)
+        nbytes += sum(stretches(path.ops, placement) * path.nbytes for path in self.paths)
+        if self.share:
+            nbytes += self.share * float(held_if_copied(problem)[problem.copies(placement).any(axis=0)].sum())
+        return int(nbytes)
 
     def _flow(self, price: float) -> MaxFlow:
-        flow, more = self.flow, self.session_arcs
+        flow, more = self.flow, self.more_arcs
         if not len(more.tails) or price == 0.0:
             return flow
         return MaxFlow.of(
@@ -189,7 +207,7 @@ def _op_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
     return Arcs.join([on_host.where(vertex != Vertex.SOURCE), on_accelerator.where(vertex != Vertex.SINK)])
 
 
-def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> list[Arcs]:
+def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], share: float) -> list[Arcs]:
     """Copies down to the host and up to the accelerator."""
     home = np.full(problem.values, Vertex.SINK, np.int64)
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
@@ -203,11 +221,28 @@ def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> list[Arc
     up = up.with_uses(there, np.full(len(there), Vertex.SOURCE))
     down_seconds = problem.copy_seconds[ACCELERATOR, HOST]
     up_seconds = problem.copy_seconds[HOST, ACCELERATOR]
-    zeros = np.zeros(problem.values)
+    nbytes = held_if_copied(problem) * np.float64(share)
     return [
-        down.arcs(down_seconds, zeros, Vertex.SINK, Vertex.SOURCE),
-        up.arcs(up_seconds, zeros, Vertex.SOURCE, Vertex.SINK).reversed(),
+        down.arcs(down_seconds, nbytes, Vertex.SINK, Vertex.SOURCE),
+        up.arcs(up_seconds, nbytes, Vertex.SOURCE, Vertex.SINK).reversed(),
     ]
+
+
+def stretches(path: NDArray[np.int64], placement: Placement) -> int:
+    """Of ops on a path, on the accelerator. No placement has fewer partitions there."""
+    along = placement[path] == ACCELERATOR
+    return int(along[:1].sum()) + int((along[1:] & ~along[:-1]).sum())
+
+
+def held_if_copied(problem: PlacementProblem) -> NDArray[np.int64]:
+    """(V,) Bytes of a value that certainly lies between partitions of the accelerator where it is copied from or to it.
+
+    What the caller holds there lies there in any case, and what it wants there may only come when all has run. Where
+    a kernel reads a value from host memory, its way there may be inside a session.
+    """
+    elsewhere = problem.value_left_on_host | problem.given_there | problem.wanted_there
+    elsewhere[problem.value_uses.rows[problem.value_uses.on_host]] = True
+    return np.where(elsewhere, 0, problem.value_bytes)
 
 
 def _weight_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
@@ -219,9 +254,9 @@ def _weight_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
     return readers.arcs(np.zeros(len(home)), nbytes, Vertex.SOURCE, Vertex.SINK).reversed()
 
 
-def _session_arcs(problem: PlacementProblem, along: NDArray[np.int64]) -> Arcs:
-    """From each op of the chain to the one before it, the sink before the first: cut where a stretch begins."""
+def _path_arcs(along: NDArray[np.int64], nbytes: float) -> Arcs:
+    """From each op of a path to the one before it, the sink before the first: cut where a stretch begins."""
     before = np.concatenate([[Vertex.SINK], along[:-1]]) if len(along) else along
     changes = along != before
-    nbytes = np.full(int(changes.sum()), float(problem.session_bytes[ACCELERATOR]))
-    return Arcs(along[changes], before[changes], np.zeros(len(nbytes)), nbytes)
+    count = int(changes.sum())
+    return Arcs(along[changes], before[changes], np.zeros(count), np.full(count, nbytes))

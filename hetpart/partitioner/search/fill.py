@@ -32,7 +32,7 @@ def filled(problem: PlacementProblem, below: Placement, above: Placement, budget
     """``below`` with as much of what ``above`` has more as keeps its weights within ``budget`` bytes."""
     placement, stretched = below.copy(), 0
     room = budget - weight_bytes(problem, below, ACCELERATOR)
-    pieces = _Pieces.of(problem, below, above)
+    pieces = Pieces.of(problem, below, above)
     for piece in np.argsort(-pieces.nbytes, kind="stable").tolist():
         nbytes = int(pieces.nbytes[piece])
         if nbytes <= room:
@@ -46,7 +46,7 @@ def filled(problem: PlacementProblem, below: Placement, above: Placement, budget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pieces:
+class Pieces:
     """Ops that one placement has more than another, in parts that share no value, weight or group."""
 
     order: NDArray[np.int64]
@@ -56,7 +56,7 @@ class _Pieces:
     """Per piece: bytes of the weights it brings."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem, below: Placement, above: Placement) -> _Pieces:
+    def of(cls, problem: PlacementProblem, below: Placement, above: Placement) -> Pieces:
         more = above > below
         piece, count = _connected(problem, more)
         order = np.flatnonzero(more)

@@ -17,6 +17,7 @@ from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import PriceSearch, search_price
 from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
 from hetpart.partitioner.search.fill import filled
+from hetpart.partitioner.search.pace import paced
 from hetpart.partitioner.search.pressure import Pressure, steered
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ TRIED_OPS = 1000
 """Ops from which on this is tried first. Where it nearly meets the bound nothing else is."""
 LARGE_OPS = 20_000
 """Ops from which on this is the search."""
+CHEAPER = (0.95, 0.8, 0.5)
+"""Parts of the price at which room that is left is filled."""
+MOST_TRIED = 3
+"""Times less and less of that room is filled."""
 MOST_ROUNDS = 6
 HASTE = 8
 """After so many rounds each takes twice the excess off the budget: peaks move when ops do."""
@@ -44,8 +49,28 @@ def placed(scorer: Scorer, within: PlacementProblem, search: PriceSearch, expire
     if not _has_sessions(within) or expired():
         return best
     seen = steered(within, Pressure.none(within), search.price)
-    rival = _Rounds(scorer, seen, search_price(seen, CutNetwork.of(seen))).run()
-    return min(best, rival, key=lambda found: found.fit_rank)
+    network = CutNetwork.of(seen)
+    rivals = [best, _Rounds(scorer, seen, search_price(seen, network)).run()]
+    if within.stands_for_weight is None and within.ops < LARGE_OPS:
+        rivals += paced(scorer, within, search.price, expired)
+    return _topped(scorer, seen, network, search.price, min(rivals, key=lambda found: found.fit_rank))
+
+
+def _topped(scorer: Scorer, seen: PlacementProblem, network: CutNetwork, price: float, best: Scored) -> Scored:
+    """``best`` with what room it leaves filled by what is worth a little less than the price."""
+    for part in CHEAPER if best.fits and price > 0.0 else ():
+        more = np.maximum(network.cut(price * part).largest, best.placement)
+        room = int(seen.budgets[ACCELERATOR] - best.usage.peak[ACCELERATOR])
+        held = int(best.usage.weights[ACCELERATOR])
+        for _ in range(MOST_TRIED):
+            found = scorer.score(filled(seen, best.placement, more, held + room))
+            if found.fits:
+                best = min(best, found, key=lambda one: one.fit_rank)
+                break
+            room -= found.excess
+            if room <= 0:
+                break
+    return best
 
 
 def _has_sessions(problem: PlacementProblem) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
+from hetpart.partitioner.bounds.by_borders import bound_by_borders
 from hetpart.partitioner.bounds.exact import AIM, MOST_GROUPS, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
@@ -243,7 +244,16 @@ def optimise(
     best = best if programmed else run.finished(best, search.bound)
     if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
-    return run.proven(within, search, best)
+    return _by_borders(run.proven(within, search, best), within, search, clock)
+
+
+def _by_borders(found: Optimum, within: PlacementProblem, search: PriceSearch, clock: Clock) -> Optimum:
+    """``found`` with the bound by numbers of partitions and what lies between them, where that is higher."""
+    if within.stands_for_weight is not None or gap(found.found.cost, found.bound) <= AIM:
+        return found
+    enough = found.found.cost * (1 - AIM)
+    bound = min(host_seconds(within), bound_by_borders(within, search.met, enough, clock.expired))
+    return replace(found, bound=bound, by_moments=True) if bound > found.bound else found
 
 
 def _least(scorer: Scorer, fallback: Scored, baselines: dict[str, Scored]) -> Scored:
