@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from hetpart.dynamo.graph import CompiledGraph
 from hetpart.dynamo.halves import halved
 from hetpart.dynamo.ledger import ledger_of
-from hetpart.dynamo.names import dotted
+from hetpart.dynamo.names import Names
 from hetpart.dynamo.options import CompileOptions
 from hetpart.dynamo.program import program_of
 from hetpart.errors import HetpartError, InvalidModelError
@@ -52,17 +53,29 @@ def hetpart(
     """
     asked = CompileOptions.of(options, mode)
     require_pytorch("the torch.compile backend hetpart")
+    names = Names.of_the_call()
+    called = _Called(_sources(graph_module, example_inputs, names), names)
     name = f"graph {graph_module.meta.get('dynamo_compile_id', '')}".strip()
-    compiler = partial(_compiled, name=name, sources=_sources(graph_module), options=asked, ledger=ledger_of(options))
+    compiler = partial(_compiled, name=name, called=called, options=asked, ledger=ledger_of(options))
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
     with sdpa_kernel(SDPBackend.MATH):  # in products and a softmax: its kernels have no ONNX operator of their own
         return compiled(graph_module, example_inputs)
 
 
-def _sources(graph_module: GraphModule) -> list[str]:
-    """The user's names of the arguments, in order."""
-    return [dotted(_source_name(node)) for node in graph_module.graph.find_nodes(op="placeholder")]
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """What the user calls what is in a graph."""
+
+    sources: list[str]
+    """Names of the arguments, in order."""
+    names: Names
+
+
+def _sources(graph_module: GraphModule, example_inputs: Sequence[Any], names: Names) -> list[str]:
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    given = zip(placeholders, example_inputs, strict=False)
+    return [names.of_tensor(tensor, _source_name(node)) for node, tensor in given]
 
 
 def _source_name(node: Node) -> str:
@@ -84,7 +97,7 @@ def _compiled(
     example_inputs: Sequence[Any],
     *,
     name: str,
-    sources: Sequence[str],
+    called: _Called,
     options: CompileOptions,
     ledger: Ledger,
 ) -> Callable[..., Any]:
@@ -94,9 +107,9 @@ def _compiled(
     halves = halved(module)
     if not halves.made:
         return partial(_tail_alone, halves.tail, halves.kept)
-    names, weights = _argument_names(module, sources), _weights(module)
+    names, weights = _argument_names(module, called.sources), _weights(module)
     with unset_fake_temporarily(), tracing(TracingContext(None)):
-        traced = program_of(halves.head, names, weights)
+        traced = program_of(halves.head, names, weights, called.names)
         exported = exported_from(Captured(traced.program, name))
     return CompiledGraph(halves, traced, exported, options, ledger)
 

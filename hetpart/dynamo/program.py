@@ -27,7 +27,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from hetpart.dynamo.names import dotted
+from hetpart.dynamo.names import Names
 
 _WHOLE = "graph"
 """The class of the module that the rest lies in: what Dynamo hands over has none."""
@@ -50,19 +50,20 @@ class GraphProgram:
     """By path, the identity of the module that Dynamo found there."""
 
 
-def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int]) -> GraphProgram:
+def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int], users: Names) -> GraphProgram:
     """The graph ``head``, whose results are tensors, as a program.
 
     Args:
         head: It is changed.
         names: What its arguments are called, each differently.
         weights: Places of the arguments that are its weights.
+        users: What the user calls the modules in it.
     """
     graph, constants = head.graph, _lifted(head)
     _read_sizes_of_tensors(graph)
-    modules = _modules(graph)
+    modules = _modules(graph, users)
     for node in graph.nodes:
-        _settle_origin(node)
+        _settle_origin(node, users)
     arguments = list(enumerate(_arguments(graph, constants)))
     used = [(place, node) for place, node in arguments if node.users]
     for _, node in arguments:
@@ -130,21 +131,22 @@ def _sizes(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(tensor.shape)
 
 
-def _modules(graph: Graph) -> dict[str, int]:
+def _modules(graph: Graph, users: Names) -> dict[str, int]:
     """Dynamo's notes have the identity of a module, and behind an ``@`` which call of it this is."""
     stacks = [node.meta.get("nn_module_stack") or {} for node in graph.nodes]
-    found = {(dotted(path), str(key).partition("@")[0]) for stack in stacks for key, (path, _) in stack.items()}
+    notes = {(str(key), path) for stack in stacks for key, (path, _) in stack.items()}
+    found = {(users.of_module(key, path), key.partition("@")[0]) for key, path in notes}
     return {path: int(key) for path, key in sorted(found) if key.isdigit()}
 
 
-def _settle_origin(node: Node) -> None:
+def _settle_origin(node: Node, users: Names) -> None:
     """Say of ``node`` which module it is from as ``torch.export`` says it, in the user's names."""
     if node.op in ("placeholder", "output"):
         node.meta.pop("nn_module_stack", None)
         node.meta.pop("stack_trace", None)
         return
     stack = node.meta.get("nn_module_stack") or {}
-    named = {str(key): (dotted(path), _class_name(kind)) for key, (path, kind) in stack.items()}
+    named = {str(key): (users.of_module(str(key), path), _class_name(kind)) for key, (path, kind) in stack.items()}
     node.meta["nn_module_stack"] = {"": ("", _WHOLE), **named}
 
 

@@ -25,10 +25,12 @@ _pinned: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 @overload
-def pin(target: torch.nn.Module, device: str) -> PinnedModule: ...
+def pin(target: torch.nn.Module, device: str | torch.device) -> PinnedModule: ...
 @overload
-def pin(target: str) -> PinnedCode: ...
-def pin(target: torch.nn.Module | str, device: str | None = None) -> PinnedModule | PinnedCode:
+def pin(target: str | torch.device) -> PinnedCode: ...
+def pin(
+    target: torch.nn.Module | str | torch.device, device: str | torch.device | None = None
+) -> PinnedModule | PinnedCode:
     """Keep what a module computes, or a block of code, on ``device`` in every plan that is made from now on.
 
     Example:
@@ -43,17 +45,19 @@ def pin(target: torch.nn.Module | str, device: str | None = None) -> PinnedModul
     Raises:
         InvalidOptionError: ``device`` is none, or ``target`` neither a module nor a device.
     """
-    if isinstance(target, str) and device is None:
+    if device is None and (isinstance(target, str) or type(target).__name__ == "device"):
         return _annotated(_device(target)) if _is_compiled() else PinnedCode(_device(target))
     if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
         raise InvalidOptionError(f"pin cannot be given {target!r}, {device!r}", hint=_HINT)
-    return PinnedModule(target, _device(device))
+    return PinnedModule(cast("torch.nn.Module", target), _device(device))
 
 
-def _device(text: str) -> str:
+def _device(given: object) -> str:
+    """The name of a device, which may be PyTorch's."""
+    text = given if isinstance(given, str) else str(given) if type(given).__name__ == "device" else ""
     name = device_name(text)
     if not DEVICE_PATTERN.fullmatch(name):
-        raise InvalidOptionError(f"{text!r} is no device", hint=_HINT)
+        raise InvalidOptionError(f"{given!r} is no device", hint=_HINT)
     return name
 
 
@@ -95,6 +99,8 @@ class PinnedCode:
         """``func`` with the pin around every call; of a module's class, around its ``forward``."""
         if isinstance(func, type):
             owner = cast("Any", func)
+            if not hasattr(owner, "forward"):
+                raise InvalidOptionError(f"pin cannot be given the class {owner.__name__}: it is no module", hint=_HINT)
             owner.forward = self(owner.forward)
             return owner
         device = self.device

@@ -209,7 +209,7 @@ def test_a_batch_that_the_budget_does_not_hold_is_planned_anew() -> None:
 def test_reports_and_pins_speak_the_users_names() -> None:
     plans: list[public.PartitionedModel] = []
     case = mlp()
-    run = compiled(case.module, on_plan=plans.append, pin={"fc1.*": "cpu", "fc2.*": "cuda", "elsewhere.*": "cpu"})
+    run = compiled(case.module, on_plan=plans.append, pin={"fc1.*": "cpu", "fc2.*": "cuda"})
     with torch.no_grad():
         assert_equal(run(*case.args), case.result())
     (planned,) = plans
@@ -231,15 +231,37 @@ class Adversarial(nn.Module):
         return self.fn(self.G(x))
 
 
+class Unusual(nn.Module):
+    """Code that does not call its module ``self``."""
+
+    def __init__(this) -> None:  # noqa: N805
+        super().__init__()
+        this.enc, this.scale = nn.Sequential(nn.Linear(64, 64)), nn.Parameter(torch.ones(64))
+
+    def forward(this, x: Tensor) -> Tensor:  # noqa: N805
+        return this.enc(x * this.scale)
+
+    @staticmethod
+    def compiled(x: Tensor, plans: list[public.PartitionedModel]) -> None:
+        """In place."""
+        module = Unusual()
+        module.compile(backend=hetpart, options={**EMULATED, "on_plan": plans.append})
+        module(x)
+
+
 def test_a_module_has_the_name_that_the_user_gave() -> None:
     plans: list[public.PartitionedModel] = []
     x = torch.ones(2, 64)
     with torch.no_grad():
         compiled(Adversarial().eval(), on_plan=plans.append)(x)
         compiled(nn.Linear(64, 4), on_plan=plans.append)(x)
-    first, second = ({residency.weight for residency in planned.plan.residencies} for planned in plans)
+        compiled(nn.Sequential(Unusual(), nn.Linear(64, 4)), on_plan=plans.append)(x)
+        Unusual.compiled(x, plans)
+    first, second, third, fourth = ({residency.weight for residency in planned.plan.residencies} for planned in plans)
     assert first >= {"G.fc1.bias", "fn.fc1.bias"}
     assert "bias" in second
+    assert third >= {"0.enc.0.bias", "0.scale", "1.bias"}
+    assert fourth >= {"enc.0.bias", "scale"}
     assert {decision.scope for decision in plans[0].plan.decisions} >= {"G.fc1", "fn.fc1"}
 
 

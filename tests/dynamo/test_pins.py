@@ -142,6 +142,13 @@ def test_options_go_with_their_models() -> None:
     assert len(ledger._ledgers) <= before
 
 
+def test_patterns_speak_of_modules_by_their_paths(plans: Plans) -> None:
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)).eval(), torch.ones(2, 64)
+    with torch.no_grad(), public.pin(model[0], torch.device("cuda", 0)):
+        assert_equal(compiled(model, plans, pin="1=cpu")(x), model(x))
+    assert devices(plans[0]) == {"0": {"cuda:0"}, "1": {"cpu"}}
+
+
 class Marked(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -113,6 +113,10 @@ def test_a_pin_around_code_is_of_the_ops_in_it(kind: type[torch.nn.Module], adde
 
 
 def test_pins_that_mean_nothing_or_contradict_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="3 is no device"):
+        hetpart.pin(mlp().module, 3)  # pyright: ignore
+    with pytest.raises(InvalidOptionError, match="is no module"):
+        hetpart.pin("cpu")(dict)
     case = mlp()
     no_module: Any = "fc1"
     with pytest.raises(InvalidOptionError, match="pin cannot be given 'fc1'"):
