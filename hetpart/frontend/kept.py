@@ -22,8 +22,6 @@ aten = torch.ops.aten
 Concerned = Callable[[Node], bool]
 """Whether a call is one of those that go wrong."""
 _INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
-_WITHOUT_ARITHMETIC = frozenset({torch.bool, torch.int8, torch.int16, torch.uint8})
-"""Types that ONNX Runtime has no kernels for that add, or give the larger of two."""
 _MEAN_OF_BAGS = 1
 
 
@@ -66,7 +64,24 @@ def _mixes(node: Node) -> bool:
     return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
 
 
-_small = _makes(_WITHOUT_ARITHMETIC)
+def _lacks_one(*names: str) -> Concerned:
+    """Whether one of the arguments ``names`` is missing."""
+    return lambda node: any(_argument(node, name, None) is None for name in names)
+
+
+def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
+    """Whether the first argument is a tensor that is ``wrong``, in the trace."""
+
+    def concerned(node: Node) -> bool:
+        first = node.args[0] if node.args else None
+        value = first.meta.get("val") if isinstance(first, Node) else None
+        return isinstance(value, torch.Tensor) and wrong(value)
+
+    return concerned
+
+
+_empty = _of_size(lambda tensor: 0 in tensor.shape)
+_single = _of_size(lambda tensor: tensor.dim() == 0)
 
 DIVIDED: Mapping[OpOverload, Concerned] = {
     # A mean over N examples: the second result is a constant 1, and the gradient N times too large.
@@ -89,6 +104,11 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # One type is expected of all.
     aten.layer_norm.default: _mixes,
     aten.native_layer_norm.default: _mixes,
+    aten.native_group_norm.default: _mixes,
+    # Of a Clip with one bound the other is the largest finite number.
+    aten.clamp.default: _lacks_one("min", "max"),
+    aten.clamp_min.default: _always,
+    aten.clamp_max.default: _always,
     # One where it is to be zero, and the other way round.
     aten.bernoulli.default: _always,
 }
@@ -115,6 +135,30 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.signbit.default: _always,
     aten.copysign.Tensor: _always,
     aten.copysign.Scalar: _always,
+    # The quadrant is told by the signs of numbers, of which 0 has none and NaN neither.
+    aten.atan2.default: _always,
+    # Powers, products and remainders through floating point.
+    aten.prod.default: _makes(_INTEGERS),
+    aten.prod.dim_int: _makes(_INTEGERS),
+    aten.fmod.Tensor: _makes(_INTEGERS),
+    aten.fmod.Scalar: _makes(_INTEGERS),
+    aten.pow.Tensor_Scalar: _makes(_INTEGERS),
+    aten.pow.Tensor_Tensor: _makes(_INTEGERS),
+    aten.pow.Scalar: _makes(_INTEGERS),
+    # Without the filter.
+    aten._upsample_bilinear2d_aa.default: _always,
+    aten._upsample_bilinear2d_aa.vec: _always,
+    aten._upsample_bicubic2d_aa.default: _always,
+    aten._upsample_bicubic2d_aa.vec: _always,
+    # Axes that a number has not, and kernels that refuse what is empty.
+    **dict.fromkeys(
+        (
+            aten.max.dim, aten.min.dim, aten.aminmax.default, aten.topk.default, aten.linalg_vector_norm.default,
+            aten.sort.default, aten.sort.stable, aten.logsumexp.default,
+        ),
+        _single,
+    ),
+    **dict.fromkeys((aten.im2col.default, aten.pad.default, aten._pad_circular.default), _empty),
     # Its parts write to a copy, which the exporter refuses.
     aten.diagonal_scatter.default: _always,
 }  # fmt: skip
@@ -131,7 +175,41 @@ def parts_of(program: torch.export.ExportedProgram) -> dict[OpOverload, Callable
     if not any(_concerns(DIVIDED, node) for node in _calls(program)):
         return {}
     others = torch.export.default_decompositions()
-    return {target: decomposition_table.get(target) or others[target] for target in DIVIDED}
+    return {target: _OWN.get(target) or decomposition_table.get(target) or others[target] for target in DIVIDED}
+
+
+def _clamped(x: torch.Tensor, least: Any = None, most: Any = None, **named: Any) -> torch.Tensor:
+    least, most = named.get("min", least), named.get("max", most)
+    made = x if least is None else torch.maximum(x, _bound(x, least))
+    return made if most is None else torch.minimum(made, _bound(made, most))
+
+
+def _clamped_above(x: torch.Tensor, most: Any) -> torch.Tensor:
+    return _clamped(x, None, most)
+
+
+def _bound(x: torch.Tensor, number: Any) -> torch.Tensor:
+    return torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
+
+
+_OWN: Mapping[OpOverload, Callable[..., torch.Tensor]] = {
+    aten.clamp.default: _clamped,
+    aten.clamp_min.default: _clamped,
+    aten.clamp_max.default: _clamped_above,
+}
+"""Parts of those that PyTorch has none of."""
+
+
+@contextmanager
+def apart(program: torch.export.ExportedProgram) -> Generator[None]:
+    """Let the calls of ``program`` that go right whole have names of their own within."""
+    for node in _calls(program):
+        if node.target in DIVIDED and not _concerns(DIVIDED, node):
+            _keep(node)
+    try:
+        yield
+    finally:
+        restore(program)
 
 
 @contextmanager

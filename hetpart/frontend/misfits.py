@@ -125,7 +125,7 @@ def _suited(kernels: Kernels, given: Sequence[ir.DataType | None], made: Sequenc
         dtype = values[operand.position] if operand.position < len(values) else None
         if dtype is None:
             return True
-        name = _NAMES.get(dtype, dtype.name.lower())
+        name: str = _NAMES.get(dtype) or str(dtype.name).lower()
         return not operand.dtypes.isdisjoint((name, CASTS["CPU"].get(name, name)))
 
     return any(all(suits(operand) for operand in kernel) for kernel in kernels)

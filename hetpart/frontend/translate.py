@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of
-from hetpart.frontend.kept import keep, kept, own_names, parts_of, restore
+from hetpart.frontend.kept import apart, keep, kept, own_names, parts_of, restore
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
 from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
@@ -100,12 +100,17 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
     """The exporter's own translation, and a node that PyTorch runs for every operator that it has no right one of."""
     with kept(program) as targets:
         made = _exported(program, name, _left(targets, program))
+        if keep(program, misfits(made.model)):
+            made = _exported(program, name, _left(own_names(program), program))
     for _ in range(_ROUNDS):
         wrong = misfits(made.model)
         again = _decomposed(made)
         if not wrong or not keep(again, wrong):
             break
-        made = _exported(again, name, _left(own_names(again), again))
+        try:
+            made = _exported(again, name, _left(own_names(again), again))
+        except InvalidModelError:  # some parts do not go through twice: whoever loads the first one says what is wrong
+            break
     restore(_decomposed(made))
     _settle_types(made, program)
     return made
@@ -185,8 +190,10 @@ def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.Export
     parts: dict[Any, Any] = dict(parts_of(program))
     if not parts:
         return program
-    with quiet(), traceback.preserve_node_meta():
-        return program.run_decompositions(parts)
+    with quiet(), traceback.preserve_node_meta(), apart(program):
+        made = program.run_decompositions(parts)
+    restore(made)
+    return made
 
 
 def _with_all_returned(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
