@@ -24,11 +24,12 @@ from torch.fx import traceback
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
+from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.kept import apart, keep, kept, own_names, parts_of, restore
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
-from hetpart.frontend.untranslated import Translations, failed_at, left_to_pytorch, tell_calls
+from hetpart.frontend.untranslated import Translations, called_inside, failed_at, left_to_pytorch, tell_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -84,6 +85,10 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     called = _without_wrong(program)
     given = _with_all_returned(called, name)
     made = _in_onnx(given, name)
+    if called_inside(made):
+        called = with_both_branches(called)
+        given = _with_all_returned(called, name)
+        made = _in_onnx(given, name)
     changes = _decomposed(made).graph_signature
     _require_pure(changes, name)
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):

@@ -106,13 +106,18 @@ def _tell(node: ir.Node, name: str) -> None:
         node.attributes[OVERWRITES] = ir.AttrInt64s(OVERWRITES, over)
 
 
-def _require_outside(made: ONNXProgram, name: str) -> None:
+def called_inside(made: ONNXProgram) -> list[str]:
+    """Operators inside branches and loops that PyTorch would have to run."""
     model = made.model
     graphs: list[Any] = [model.graph, *(function.graph for function in model.functions.values())]
     nodes = (node for graph in graphs for node in ir.traversal.RecursiveGraphIterator(graph))
-    inner = [node.op_type for node in nodes if node.domain == CALL_DOMAIN and node.graph is not model.graph]
+    return [node.op_type for node in nodes if node.domain == CALL_DOMAIN and node.graph is not model.graph]
+
+
+def _require_outside(made: ONNXProgram, name: str) -> None:
+    inner = called_inside(made)
     if inner:
         raise InvalidModelError(
-            f"{name} uses {inner[0]} inside a branch or a loop, and it has no translation to ONNX",
-            hint="take it out of the branch, or write it in other operators",
+            f"{name} uses {inner[0]} inside a loop, or a branch that a number decides, without a translation to ONNX",
+            hint="take it out of the loop, or write it in other operators",
         )

@@ -237,10 +237,42 @@ def test_what_fails_in_pytorch_is_named() -> None:
         planned.to_module(emulate=True)(torch.full((3, 8, 8), torch.nan))
 
 
-def test_in_a_branch_it_is_refused_by_name() -> None:
-    class Branch(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.cond(x.sum() > 0, torch.linalg.eigvalsh, lambda x: x[0] + 1, (x,))
+class Branches(nn.Module):
+    """An operator that is PyTorch's in one branch, another in a branch of a branch."""
 
-    with pytest.raises(InvalidModelError, match=r"aten\._linalg_eigh\.default inside a branch"):
-        hetpart.partition(Branch(), args=(torch.eye(3),), hardware=EMULATED)
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        def spectrum(x: Tensor) -> Tensor:
+            return torch.linalg.eigvalsh(self.fc(x) @ self.fc(x).mT)
+
+        def inner(x: Tensor) -> Tensor:
+            return torch.cond(x[0, 0] > 0.5, spectrum, lambda x: x[1] * 2, (x,))
+
+        first = torch.cond(x.sum() > 0, spectrum, lambda x: x[0] + 1, (x,))
+        return first, torch.cond(x.sum() > -1, inner, lambda x: x[2] * 3, (x,))
+
+
+def test_in_a_branch_both_branches_are_computed() -> None:
+    torch.manual_seed(0)
+    module, eye = Branches().eval(), torch.eye(3)
+    planned = hetpart.partition(module, args=(eye,), hardware=EMULATED)
+    assert any("eigh" in op.op_type for op in planned.graph.ops)
+    run, split = planned.to_module(emulate=True), planned.to_fx({"cuda:0": "cpu"})
+    for x in (eye, eye / 10, -eye, -eye / 10):
+        assert_equal(run(x), expected(module, x))
+        assert_equal(split(x), expected(module, x))
+
+
+def test_in_a_loop_it_is_refused_by_name() -> None:
+    class Loop(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            def body(x: Tensor) -> tuple[Tensor]:
+                return (torch.diag(torch.linalg.eigvalsh(x)) + 1,)
+
+            return torch._higher_order_ops.while_loop(lambda x: x.sum() < 5, body, (x,))[0]
+
+    with pytest.raises(InvalidModelError, match=r"aten\._linalg_eigh\.default inside a loop"):
+        hetpart.partition(Loop(), args=(torch.eye(3),), hardware=EMULATED)
