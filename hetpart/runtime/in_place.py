@@ -13,21 +13,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from hetpart.plan.model import Partition, Plan
-
-
-def waits_for(plan: Plan, partition: Partition) -> set[int]:
-    """The partitions, by their numbers, that have ended whenever ``partition`` begins: it reads what came of them."""
-    makers = {name: maker for maker in plan.partitions for name in maker.outputs}
-    found: set[int] = set()
-    left = list(partition.inputs)
-    while left:
-        maker = makers.get(left.pop())
-        if maker is not None and maker.id not in found:
-            found.add(maker.id)
-            left += maker.inputs
-    return found
-
 
 def is_updated_in_place(model: bytes, given: str, returned: str) -> bool:
     """Whether the partition ``model`` may write its output ``returned`` over its input ``given``.
