@@ -121,9 +121,6 @@ KEPT: Mapping[OpOverload, Concerned] = {
     # The divisor is left out.
     aten.avg_pool2d.default: _given("divisor_override", None),
     aten.avg_pool3d.default: _given("divisor_override", None),
-    # Through float32, which has 24 bits.
-    aten.div.Tensor_mode: _makes(_INTEGERS),
-    aten.div.Scalar_mode: _makes(_INTEGERS),
     # Dropout is left out.
     aten.scaled_dot_product_attention.default: _given("dropout_p", 0.0),
     # The mean of an empty bag ends the process.
@@ -137,14 +134,14 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.copysign.Scalar: _always,
     # The quadrant is told by the signs of numbers, of which 0 has none and NaN neither.
     aten.atan2.default: _always,
-    # Powers, products and remainders through floating point.
-    aten.prod.default: _makes(_INTEGERS),
-    aten.prod.dim_int: _makes(_INTEGERS),
-    aten.fmod.Tensor: _makes(_INTEGERS),
-    aten.fmod.Scalar: _makes(_INTEGERS),
-    aten.pow.Tensor_Scalar: _makes(_INTEGERS),
-    aten.pow.Tensor_Tensor: _makes(_INTEGERS),
-    aten.pow.Scalar: _makes(_INTEGERS),
+    # Quotients through float32, which has 24 bits; powers, products and remainders through floating point.
+    **dict.fromkeys(
+        (
+            aten.div.Tensor_mode, aten.div.Scalar_mode, aten.prod.default, aten.prod.dim_int, aten.fmod.Tensor,
+            aten.fmod.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar,
+        ),
+        _makes(_INTEGERS),
+    ),
     # Without the filter.
     aten._upsample_bilinear2d_aa.default: _always,
     aten._upsample_bilinear2d_aa.vec: _always,
@@ -225,8 +222,8 @@ def kept(program: torch.export.ExportedProgram) -> Generator[set[OpOverload]]:
 
 
 def keep(program: torch.export.ExportedProgram, names: AbstractSet[str]) -> bool:
-    """Let the calls ``names`` of ``program`` stay PyTorch's too, where they can; whether one of them does."""
-    able = [node for node in _calls(program) if node.name in names and _can_stay(node)]
+    """Let the calls ``names`` outside branches and loops stay PyTorch's too, where they can; whether one does."""
+    able = [node for node in _calls(program) if node.graph is program.graph and node.name in names and _can_stay(node)]
     for node in able:
         _keep(node)
     return bool(able)
@@ -251,7 +248,8 @@ def restore(program: torch.export.ExportedProgram) -> None:
     for node in _calls(program):
         if isinstance(node.target, OpOverload):
             node.target = original_of(node.target)
-    program.graph_module.recompile()
+    for module in _graphs(program):
+        module.recompile()
 
 
 def _concerns(table: Mapping[OpOverload, Concerned], node: Node) -> bool:
@@ -260,9 +258,13 @@ def _concerns(table: Mapping[OpOverload, Concerned], node: Node) -> bool:
 
 
 def _calls(program: torch.export.ExportedProgram) -> Iterator[Node]:
-    """Those outside branches and loops."""
-    module: GraphModule = program.graph_module
-    return (node for node in module.graph.nodes if node.op == "call_function")
+    """Those in branches and loops too."""
+    return (node for module in _graphs(program) for node in module.graph.nodes if node.op == "call_function")
+
+
+def _graphs(program: torch.export.ExportedProgram) -> Iterator[GraphModule]:
+    whole: GraphModule = program.graph_module
+    return (module for module in whole.modules() if isinstance(module, GraphModule))
 
 
 def _numbers(node: Node) -> tuple[str, ...]:

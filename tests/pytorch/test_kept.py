@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops import while_loop
 from torch.nn import functional
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
+from hetpart.errors import InvalidModelError
 
 EMULATED = "emulated"
 ROWS = torch.linspace(-4, 4, 32).reshape(4, 8)
@@ -91,6 +93,19 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (ROWS, torch.tensor([1, 2, 3, 0])),
     ),
     "diagonal_scatter": (torch.diagonal_scatter, (torch.zeros(4, 4), torch.ones(4))),
+    "a branch with one that goes in parts": (
+        lambda x: torch.cond(x.sum() < 0, torch.sin, lambda x: torch.logaddexp(x, x), (x,)),
+        (LARGE,),
+    ),
+    "a branch in a branch with one that stays": (
+        lambda x: torch.cond(
+            x.sum() < 0,
+            torch.sin,
+            lambda x: torch.cond(x[0] < 0, lambda x: torch.logcumsumexp(x * 10, 0), torch.cos, (x,)),
+            (x,),
+        ),
+        (LARGE,),
+    ),
 }
 
 
@@ -121,6 +136,15 @@ def test_other_calls_of_an_operator_stay_in_onnx() -> None:
     assert left == ["aten.div.Tensor_mode"]
     torch.testing.assert_close(planned.to_module(emulate=True)(*given), both(*given))
     torch.testing.assert_close(planned.to_fx({"cuda:0": "cpu"})(*given), both(*given))
+
+
+def test_one_inside_a_loop_is_refused() -> None:
+    def repeated(x: Tensor) -> Tensor:
+        n, x = while_loop(lambda n, _: n < 2, lambda n, x: (n + 1, torch.logcumsumexp(x * 10, 0)), (torch.tensor(0), x))
+        return n + x
+
+    with pytest.raises(InvalidModelError, match=r"uses aten\.logcumsumexp\.default inside a loop"):
+        hetpart.partition(Called(repeated), args=(LARGE,), hardware=EMULATED)
 
 
 def test_what_one_call_is_taken_apart_for_leaves_the_others_whole() -> None:
