@@ -26,6 +26,9 @@ def from_dlpack(name: str, tensor: Any) -> Any:
         InvalidFeedError: the library does not share it, as PyTorch does not while it records gradients.
     """
     try:
+        # PyTorch marks tensors to be negated or conjugated, and shares their memory without that.
+        for resolved in ("resolve_neg", "resolve_conj"):
+            tensor = getattr(tensor, resolved)() if hasattr(tensor, resolved) else tensor
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:
         return _ort_value(name, tensor, refused)

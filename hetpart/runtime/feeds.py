@@ -88,14 +88,25 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
 
 
 def _as_array(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
-    if type(given) is np.ndarray or not hasattr(given, "__dlpack__"):
-        return np.asarray(given)
+    if type(given) is np.ndarray:
+        return given
+    if not hasattr(given, "__dlpack__"):
+        return _listed(spec, given)
     value = given if is_ort_value(given) else from_dlpack(spec.name, given)
     if not is_ort_value(value):
         return np.asarray(value)
     if value.data_type() != session_type(spec.dtype):
         raise InvalidFeedError(f"input {spec.name!r} is a {value.data_type()}, planned was {session_type(spec.dtype)}")
     return to_array(spec, value, memory_of(value))
+
+
+def _listed(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise InvalidFeedError(
+            f"input {spec.name!r} is no tensor: {error}", hint="every row of a list has as many elements"
+        ) from error
 
 
 def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> bool:

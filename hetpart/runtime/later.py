@@ -52,7 +52,7 @@ class _Job:
         results, error = crew.made(self)
         try:
             self.callback(results, self.user_data, error)
-        except Exception:  # noqa: BLE001 - of a function of the caller's
+        except BaseException:  # noqa: BLE001 - of a function of the caller's; others wait for this thread
             _LOG.exception("the callback of run_async failed")
 
 

@@ -232,6 +232,11 @@ TENSORS: dict[str, Callable[[np.ndarray], Any]] = {
     "torch": torch.from_numpy,
     "torch, transposed": lambda array: torch.from_numpy(np.ascontiguousarray(array.T)).t(),
     "an OrtValue": OrtValue.ortvalue_from_numpy,
+    "torch, to be negated": lambda array: (
+        torch.complex(torch.zeros(array.shape), -torch.from_numpy(array)).conj().imag
+        if array.dtype == np.float32
+        else torch.from_numpy(array)
+    ),
     "a parameter": lambda array: torch.nn.Parameter(torch.from_numpy(array), requires_grad=False),
 }
 
@@ -243,6 +248,11 @@ def test_tensors_of_other_libraries_are_taken(
     tensors = {name: TENSORS[kind](array) for name, array in FEED.items()}
     assert_same(session.run(None, tensors), uncut.run(None, FEED))
     assert_same(_later(session, None, tensors)[0], uncut.run(None, FEED))
+
+
+def test_a_list_that_is_no_tensor_is_refused(session: hetpart.Session) -> None:
+    with pytest.raises(InvalidFeedError, match="'x' is no tensor"):
+        session.run(None, FEED | {"x": [[1.0], [1.0, 2.0]]})
 
 
 def test_a_tensor_that_records_gradients_is_refused(session: hetpart.Session) -> None:

@@ -104,12 +104,19 @@ def test_an_error_of_the_callers_ends_no_run() -> None:
     assert_same(results, plain(LOOP).run(None, SHORT))
 
 
-def test_a_callback_that_raises_is_logged_and_the_next_run_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_raises_is_logged_and_the_next_run_is_told_of(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     told: SimpleQueue[Any] = SimpleQueue()
+
+    def fails(*_: Any) -> None:
+        raise raised
+
     with cut(LOOP, PLACEMENTS[1]) as session:
-        session.run_async(None, SHORT, lambda *_: 1 / 0)
+        session.run_async(None, SHORT, fails)
         session.run_async(None, SHORT, lambda *what: told.put(what))
-    assert "ZeroDivisionError" in caplog.text
+    assert raised.__name__ in caplog.text
     assert not told.get_nowait()[2]
 
 
