@@ -197,7 +197,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         """As ``run``, from OrtValues to OrtValues: those that the plan keeps on an accelerator lie there."""
         if self._sole is not None:
             try:
-                return self._sole.run_with_ort_values(output_names, input_dict_ort_values, run_options)
+                names = output_names or self._output_names  # whose order its partition need not have
+                return self._sole.run_with_ort_values(names, input_dict_ort_values, run_options)
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, output_names, input_dict_ort_values) from error
         results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)

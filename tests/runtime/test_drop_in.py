@@ -25,7 +25,7 @@ from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.runtime.binding import IOBinding
 from tests.runtime.models import assert_same, cut, model, placed, plain
 
-ARITHMETIC = model("""arithmetic (float[2,3] x, float[2,3] y) => (float[2,3] z, float[2,3] w, float[2,3] v) {
+ARITHMETIC = model("""arithmetic (float[2,3] x, float[2,3] y) => (float[2,3] v, float[2,3] z, float[2,3] w) {
     [add] z = Add(x, y)
     [mul] w = Mul(z, y)
     [neg] v = Neg(w)
