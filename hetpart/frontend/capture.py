@@ -38,7 +38,7 @@ class Captured:
 
     program: torch.export.ExportedProgram
     name: str
-    module: torch.nn.Module | None = None
+    source: torch.nn.Module | torch.export.ExportedProgram | None = None
     """What it was captured from: pins speak of its submodules."""
     tied: Mapping[str, str] = field(default_factory=dict[str, str])
     """Second names of weights, with the first."""
@@ -62,7 +62,7 @@ def captured(model: object, example: Example) -> Captured:
                 hint="give them to torch.export.export, or give the module itself",
             )
     if isinstance(model, torch.export.ExportedProgram):
-        return Captured(model, _program_name(model))
+        return Captured(model, _program_name(model), model)
     assert isinstance(model, str | PathLike)
     path = Path(model)
     return Captured(_loaded(path), path.stem, path=path)

@@ -13,12 +13,12 @@ from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
 from hetpart.frontend.example import Example
 from hetpart.frontend.model import ExportedModel
-from hetpart.frontend.pins import device_of, pinned_paths
+from hetpart.frontend.pins import device_of, pinned_in
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
 from hetpart.frontend.weights import HeldWeights, settle_weights
 from hetpart.graph.load import LoadedModel
-from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_from, scope_of
+from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_of
 from hetpart.graph.walk import all_nodes
 
 NO_EXAMPLE = Example()
@@ -47,11 +47,16 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     assert made.exported_program is not None
     stored = None if example.weights is None else stored_weights(example.weights)
     held = settle_weights(made.model, found.name, {} if stored is None else stored.extents, found.tied)
-    _note(made.model, pinned_paths(found.module))
+    _note(made.model)
     known = dimensions_of(done.given, example.dynamic_shapes)
     found = replace(found, notes=(*found.notes, *done.notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
-    return ExportedModel(loaded, made.exported_program, done.called, held)
+    return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
+
+
+def marked(exported: ExportedModel, *, again: bool) -> ExportedModel:
+    """``exported`` for a plan, with the marks on its modules of when it was exported; ``again``, with those since."""
+    return pinned_as(exported, {**exported.pinned, **(pinned_in(exported.source) if again else {})})
 
 
 def pinned_as(exported: ExportedModel, pinned: dict[str, str]) -> ExportedModel:
@@ -84,8 +89,8 @@ def _loaded(
     )
 
 
-def _note(model: ir.Model, pinned: dict[str, str]) -> None:
-    """Leave to every node what says where it comes from, and add where it is pinned."""
+def _note(model: ir.Model) -> None:
+    """Leave to every node what says where it comes from, and add where its code pins it."""
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
     for node in (node for graph in graphs for node in ir.traversal.RecursiveGraphIterator(graph)):
         props = node.metadata_props
@@ -96,13 +101,7 @@ def _note(model: ir.Model, pinned: dict[str, str]) -> None:
             props[STACK_TRACE] = "\n".join('File "{}", line {}, in {}'.format(*frame) for frame in frames)
         if FX_NODE in props:
             props[FX_NODE] = props[FX_NODE].partition("](")[0] + "]"
-        device = _pinned_to(node, pinned)
+        traced = node.meta.get("node")
+        device = "" if traced is None else device_of(traced.meta.get("custom"), "", {})
         if device:
             props[PIN] = device
-
-
-def _pinned_to(node: ir.Node, pinned: dict[str, str]) -> str:
-    traced = node.meta.get("node")
-    if traced is None:
-        return ""
-    return device_of(traced.meta.get("custom"), scope_from(node.name or "", node.metadata_props), pinned)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ class ExportedModel:
     """Before: how it is called, what it returns and what it changes."""
     held: HeldWeights
     """Weights that lie in no file."""
+    source: torch.nn.Module | torch.export.ExportedProgram | None = None
+    """What marks on modules speak of when a plan is made."""
+    pinned: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Modules that were marked when it was exported, with their devices."""
 
 
 def required(exported: ExportedModel | None, what: str) -> ExportedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import ExitStack
 from functools import wraps
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 from hetpart.config import DEVICE_PATTERN, device_name
-from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.errors import HetpartError, HetpartWarning, InvalidOptionError
 from hetpart.frontend.example import is_pytorch, require_pytorch
 
 if TYPE_CHECKING:
@@ -161,12 +162,50 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def pinned_paths(root: torch.nn.Module | None) -> dict[str, str]:
-    """The pinned modules in ``root``, each under all its paths, with their devices."""
-    if root is None or not _pinned:
+def pinned_in(source: torch.nn.Module | torch.export.ExportedProgram | None) -> dict[str, str]:
+    """The pinned modules in ``source``, each under all its paths, with their devices.
+
+    A program has no modules, but their paths, classes and parameters: by those they are found again. Of one without
+    parameters, which may be any of its class, a ``HetpartWarning`` says that its pin is not followed.
+    """
+    if source is None or not _pinned:
         return {}
-    named = cast("Iterable[tuple[str, Any]]", root.named_modules(remove_duplicate=False))
-    return {path: _pinned[module] for path, module in named if module in _pinned}
+    if hasattr(source, "named_modules"):
+        named = cast("Iterable[tuple[str, Any]]", cast("torch.nn.Module", source).named_modules(remove_duplicate=False))
+        return {path: _pinned[module] for path, module in named if module in _pinned}
+    return _pinned_in_program(cast("torch.export.ExportedProgram", source))
+
+
+def _pinned_in_program(program: torch.export.ExportedProgram) -> dict[str, str]:
+    kinds = _kinds(program)
+    found: dict[str, str] = {}
+    for module, device in list(_pinned.items()):
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"
+        own = dict(module.named_parameters())
+        paths = [path for path, known in kinds.items() if known == kind and _has(program, path, own)]
+        if paths and not own:
+            warnings.warn(
+                f"hetpart.pin of a {type(module).__name__} is not followed: which one it is, no exported program tells,"
+                f" for it has no parameters\n  hint: give the module itself, or pin={f'{paths[0]}.*={device}'!r}",
+                HetpartWarning,
+                stacklevel=2,
+            )
+            continue
+        found |= dict.fromkeys(paths, device)
+    return found
+
+
+def _kinds(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """The class of every module in ``program``, by its path."""
+    nodes = cast("Iterable[Any]", program.graph.nodes)
+    stacks = (cast("dict[str, tuple[str, Any]]", node.meta.get("nn_module_stack") or {}) for node in nodes)
+    return {path.partition("@")[0]: str(kind) for stack in stacks for path, kind in stack.values()}
+
+
+def _has(program: torch.export.ExportedProgram, path: str, parameters: Mapping[str, torch.Tensor]) -> bool:
+    """Whether ``program`` has these very ``parameters`` in the module ``path``."""
+    held = program.state_dict
+    return all(held.get(f"{path}.{name}".lstrip(".")) is parameter for name, parameter in parameters.items())
 
 
 def device_of(custom: object, path: str, pinned: dict[str, str]) -> str:

@@ -24,7 +24,8 @@ def export(model: TorchModel | str | PathLike[str], **example: Unpack[ExampleOpt
         HetpartError: PyTorch is not installed.
         InvalidModelError: It cannot be exported, or is no PyTorch model.
     """
-    made = as_exported(model, Example.of(example)) if isinstance(model, ExportedModel) or is_pytorch(model) else None
+    is_one = isinstance(model, ExportedModel) or is_pytorch(model)
+    made = _exported(model, Example.of(example)) if is_one else None
     if made is None:
         raise InvalidModelError(
             f"a {type(model).__name__} is no PyTorch model",
@@ -34,13 +35,22 @@ def export(model: TorchModel | str | PathLike[str], **example: Unpack[ExampleOpt
 
 
 def as_exported(model: Model | LoadedModel, example: Example) -> ExportedModel | None:
-    """``model`` exported; ``None`` where it is no PyTorch model.
+    """``model`` exported, with the marks on its modules; ``None`` where it is no PyTorch model.
 
     Raises:
         HetpartError: PyTorch is not installed.
         InvalidModelError: it cannot be exported.
         InvalidOptionError: ``example`` lacks arguments, or has some for a model that takes none.
     """
+    made = _exported(model, example)
+    if made is None:
+        return None
+    from hetpart.frontend.exported import marked
+
+    return marked(made, again=made is model)
+
+
+def _exported(model: Model | LoadedModel, example: Example) -> ExportedModel | None:
     if isinstance(model, LoadedModel):
         return None
     if isinstance(model, ExportedModel) or not is_pytorch(model):

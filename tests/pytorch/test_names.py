@@ -85,6 +85,32 @@ def test_a_pin_on_a_module_object_holds_until_it_is_removed() -> None:
     assert set.union(*planned().values()) == {"cpu", "cuda:0"}
 
 
+@pytest.mark.parametrize("capture", [hetpart.export, lambda module, args: torch.export.export(module, args)])
+def test_a_pin_on_a_module_object_holds_for_what_was_exported_before(capture: Any) -> None:
+    case = mlp()
+    module: Any = case.module
+    captured = capture(module, args=case.args)
+    with hetpart.pin(module.fc1, "cuda"), hetpart.pin(module, "cpu"):
+        found = devices(hetpart.partition(captured, hardware=EMULATED, placement="random:1"))
+        kept = hetpart.export(module, args=case.args)
+    assert found == {"": {"cpu"}, "fc1": {"cuda:0"}, "act": {"cpu"}, "fc2": {"cpu"}}
+    assert devices(hetpart.partition(kept, hardware=EMULATED, placement="random:1")) == found
+    assert set.union(
+        *devices(hetpart.partition(captured, hardware=EMULATED, placement="all-accelerator")).values()
+    ) == {"cuda:0"}
+
+
+def test_a_pin_that_an_exported_program_cannot_follow_is_said() -> None:
+    case = mlp()
+    module: Any = case.module
+    program = torch.export.export(module, case.args)
+    with (
+        hetpart.pin(module.act, "cuda"),
+        pytest.warns(hetpart.HetpartWarning, match=r"not followed.*\n.*'act\.\*=cuda"),
+    ):
+        hetpart.partition(program, hardware=EMULATED)
+
+
 class Pinned(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with hetpart.pin("cuda"):
