@@ -12,6 +12,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from hetpart.devices import HOST
+from hetpart.errors import InvalidOptionError
 from hetpart.pytorch.call import Signature
 from hetpart.pytorch.placed import device_by_node, device_by_source
 
@@ -52,7 +53,16 @@ def split(exported: ExportedModel, plan: Plan, graph: ir.Graph, devices: Mapping
     """The program in pieces by device, in an order in which none waits for a later one.
 
     Submodules have the attribute ``device``; weights are those of the model, not copies, and stay where they are.
+
+    Raises:
+        InvalidOptionError: ``devices`` names one that the plan has not.
     """
+    unknown = [name for name in devices if name not in {use.device for use in plan.devices}]
+    if unknown:
+        raise InvalidOptionError(
+            f"to_fx is to rename {', '.join(map(repr, unknown))}, which the plan has not",
+            hint=f"its devices are {', '.join(use.device for use in plan.devices)}",
+        )
     whole = exported.program.module(check_guards=False)
     found = device_by_node(whole.graph, plan, device_by_source(plan, graph))
     placed = {node: devices.get(device, device) for node, device in found.items()}

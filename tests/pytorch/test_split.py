@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 import hetpart
+from hetpart.errors import InvalidOptionError
 from hetpart.pytorch.split import CopyTo
 from tests.pytorch.conftest import Models
-from tests.pytorch.models import CASES
+from tests.pytorch.models import CASES, mlp
 from tests.pytorch.test_partition import assert_equal
 
 EMULATED = "emulated"
@@ -22,6 +23,13 @@ def test_the_pieces_compute_what_the_module_does(known: Models, name: str, place
     case, planned = known.case(name), known.planned(name, placement)
     with torch.no_grad():
         assert_equal(planned.to_fx(ON_HOST)(*case.args, **case.kwargs), case.result())
+
+
+def test_a_device_that_the_plan_has_not_is_refused() -> None:
+    case = mlp()
+    planned = hetpart.partition(case.module, args=case.args, hardware=EMULATED)
+    with pytest.raises(InvalidOptionError, match=r"'cuda:7', which the plan has not\n.*cpu, cuda:0"):
+        planned.to_fx({"cuda:7": "cpu"})
 
 
 def test_every_piece_has_a_device_and_only_copies_lie_between_two(known: Models) -> None:
