@@ -59,6 +59,7 @@ _SHOWN = 3
 _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
 _FUNCTION_WANTED = "No ONNX function found for"
+_CONSTANT_WRITTEN = "is mutated in the forward method"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,6 +261,12 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
         return InvalidModelError(
             f"{name} uses {operator}, which has no translation to ONNX",
             hint="write that part in other operators, or leave it out of what is partitioned",
+        )
+    written = next((cause for cause in causes if _CONSTANT_WRITTEN in str(cause)), None)
+    if written is not None:
+        return InvalidModelError(
+            f"{name} changes a tensor that it holds as no buffer when it is called, which a plan would not do",
+            hint="take the tensor as an argument and return its new content",
         )
     return InvalidModelError(
         f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",

@@ -147,6 +147,12 @@ def test_one_inside_a_loop_is_refused() -> None:
         hetpart.partition(Called(repeated), args=(LARGE,), hardware=EMULATED)
 
 
+def test_a_tensor_beside_the_module_that_is_changed_is_refused() -> None:
+    beside = torch.zeros(4)
+    with pytest.raises(InvalidModelError, match="changes a tensor that it holds as no buffer"):
+        hetpart.partition(Called(lambda x: x + beside.add_(1)), args=(LARGE,), hardware=EMULATED)
+
+
 def test_what_one_call_is_taken_apart_for_leaves_the_others_whole() -> None:
     """A model with a loss, or a norm under autocast, has its other norms as one operator."""
 
