@@ -81,8 +81,8 @@ class Signature:
         flat, spec = pytree.tree_flatten((tuple(args), ordered))
         if self.in_spec is not None and spec != self.in_spec:
             raise InvalidFeedError(
-                f"the call has {len(flat)} values as {spec}, and the plan was made for {self.in_spec}",
-                hint="call it as in the example: the same arguments by position, the same by name",
+                f"the call has {_shown(spec)}, and the plan was made for {_shown(self.in_spec)}",
+                hint="call it as in the example: the same by position, the same by name, lists as long",
             )
         for place, constant in self.constants.items():
             if flat[place] is not constant and flat[place] != constant:
@@ -109,6 +109,13 @@ class Signature:
     def _result(self, name: str, tensor: torch.Tensor) -> Any:
         found = torch.view_as_complex(tensor) if name in self.complexes else tensor
         return found.item() if name in self.numbers else found
+
+
+def _shown(spec: pytree.TreeSpec) -> str:
+    """How many arguments a call has by position, which by name, and how many values are in them."""
+    by_position, by_name = spec.children()
+    names = ", ".join(map(str, by_name.context or ())) or "none"
+    return f"{spec.num_leaves} values (arguments by position: {by_position.num_children}, by name: {names})"
 
 
 def _is_complex(value: Any) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import hetpart
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidFeedError, InvalidOptionError
 from hetpart.pytorch.split import CopyTo
 from tests.pytorch.conftest import Models
 from tests.pytorch.models import CASES, mlp
@@ -30,6 +30,16 @@ def test_a_device_that_the_plan_has_not_is_refused() -> None:
     planned = hetpart.partition(case.module, args=case.args, hardware=EMULATED)
     with pytest.raises(InvalidOptionError, match=r"'cuda:7', which the plan has not\n.*cpu, cuda:0"):
         planned.to_fx({"cuda:7": "cpu"})
+
+
+def test_a_call_of_another_structure_is_refused_on_one_line() -> None:
+    case = mlp()
+    run = hetpart.partition(case.module, args=case.args, hardware=EMULATED).to_module(emulate=True)
+    wanted = (
+        r"^the call has 2 values \(arguments by position: 2, by name: none\), and .* position: 1, by name: none\)\n"
+    )
+    with pytest.raises(InvalidFeedError, match=wanted):
+        run(*case.args, *case.args)
 
 
 def test_every_piece_has_a_device_and_only_copies_lie_between_two(known: Models) -> None:
