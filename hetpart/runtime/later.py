@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread, current_thread
+from threading import Event, Thread, current_thread
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -61,7 +61,8 @@ class _Crew:
     """What the threads share."""
 
     jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue["_Job | None"])
-    threads: list[Thread] = field(default_factory=list[Thread])
+    threads: dict[Thread, Event] = field(default_factory=dict["Thread", "Event"])
+    """With what is set when one has told of its last run. A ``join`` that is interrupted takes the thread for ended."""
     under_way: list[Any] = field(default_factory=list[Any])
     """``RunOptions`` of ours."""
     stopped: bool = False
@@ -89,24 +90,26 @@ class _Crew:
         """Return when every run has been told of, and the threads are gone. Interrupted, it gives the runs up."""
         for _ in self.threads:
             self.jobs.put(None)
-        others = [thread for thread in self.threads if thread is not current_thread()]
         try:
-            _join(others)
+            self._settle()
         except BaseException:
             self.stop()
-            _join(others)
+            self._settle()
             raise
 
+    def _settle(self) -> None:
+        for thread, ended in list(self.threads.items()):
+            if thread is not current_thread():
+                ended.wait()
 
-def _join(threads: Sequence[Thread]) -> None:
-    for thread in threads:
-        thread.join()
-
-
-def _work(crew: _Crew) -> None:
-    while (job := crew.jobs.get()) is not None:
-        job.do(crew)
-        del job  # and with it the session, while this thread waits
+    def work(self, ended: Event) -> None:
+        """What a thread does."""
+        try:
+            while (job := self.jobs.get()) is not None:
+                job.do(self)
+                del job  # and with it the session, while this thread waits
+        finally:
+            ended.set()
 
 
 def _at_exit(crew: _Crew) -> None:
@@ -131,9 +134,10 @@ class LaterRuns:
         """Return at once; when ``run`` has ended its thread calls ``callback``."""
         crew = self._crew
         if len(crew.threads) < self._at_once:
-            thread = Thread(target=_work, args=(crew,), name="hetpart run_async", daemon=True)
+            ended = Event()
+            thread = Thread(target=crew.work, args=(ended,), name="hetpart run_async", daemon=True)
+            crew.threads[thread] = ended
             thread.start()
-            crew.threads.append(thread)
         is_ours = options is None
         crew.jobs.put(_Job(run, stoppable_options() if is_ours else options, is_ours, callback, user_data))
 
@@ -153,7 +157,8 @@ class LaterCalls:
     _layout: Layout
     _sole: SoleSession | None
     _states: States
-    _turn: Lock
+    _asking: Lock
+    """Held while a run is asked for: another than runs hold, which would keep the caller waiting for theirs."""
     _later: LaterRuns | None = None
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
@@ -185,7 +190,7 @@ class LaterCalls:
             )
         self._check_outputs(output_names)
         checked_feeds(self._layout.plan.inputs, self._states.apart(input_feed)[0])
-        with self._turn:
+        with self._asking:
             self._require_open()
             if self._later is None:
                 self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
@@ -193,7 +198,8 @@ class LaterCalls:
 
     def _end_later(self, *, give_up: bool = False) -> None:
         """Return when every such run has been told of."""
-        later, self._later = self._later, None
+        with self._asking:
+            later, self._later = self._later, None
         if later is None:
             return
         if give_up:

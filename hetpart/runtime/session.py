@@ -141,7 +141,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._sole = self._sole_session() if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
-        self._turn = Lock()
+        self._turn, self._asking = Lock(), Lock()
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
@@ -285,6 +285,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             self._states.free()
             self._sessions = []
             self._weights = ()
+        self._end_later()  # of what was asked for meanwhile
 
     def __enter__(self) -> Self:
         return self

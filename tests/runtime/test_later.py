@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from queue import SimpleQueue
+from threading import Timer
 from time import sleep
 from typing import Any
 
@@ -124,3 +125,33 @@ def test_a_callback_that_raises_is_logged_and_the_next_run_is_told_of(
 def test_a_run_that_nobody_would_be_told_of_is_refused(callback: Any) -> None:
     with cut(LOOP, PLACEMENTS[1]) as session, pytest.raises(InvalidOptionError, match="nobody would be told"):
         session.run_async(None, SHORT, callback)
+
+
+def _asked_while_one_runs(told: SimpleQueue[Any]) -> None:
+    with cut(LOOP, PLACEMENTS[1]) as session:
+        session.run_async(None, LONG, lambda *what: told.put(what), 0)
+        sleep(0.3)  # so that it is under way
+        session.run_async(None, SHORT, lambda *what: told.put(what), 1)
+        assert told.empty()
+        raise KeyboardInterrupt
+
+
+def test_who_asks_for_a_run_does_not_wait_for_another() -> None:
+    told: SimpleQueue[Any] = SimpleQueue()
+    with pytest.raises(KeyboardInterrupt):
+        _asked_while_one_runs(told)
+    assert [told.get_nowait()[1] for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.parametrize("accelerated", PLACEMENTS)
+def test_ctrl_c_while_a_session_closes_ends_its_runs_and_all_are_told(accelerated: tuple[str, ...]) -> None:
+    told: SimpleQueue[Any] = SimpleQueue()
+    session = cut(LOOP, accelerated)
+    for number in range(2):
+        session.run_async(None, LONG, lambda *what: told.put(what), number)
+    pressed = Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    pressed.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    assert sorted(told.get_nowait()[1] for _ in range(2)) == [0, 1]
+    session.close()
