@@ -46,6 +46,11 @@ def refuse_providers(
     Raises:
         InvalidOptionError: they do.
     """
+    if given is not None and not hasattr(given, "has_providers"):
+        raise InvalidOptionError(
+            f"sess_options is a {type(given).__name__}",
+            hint="give onnxruntime.SessionOptions, or options by their names",
+        )
     if given is not None and given.has_providers():
         raise InvalidOptionError(
             "the session options name execution providers, and the plan says where every op runs",

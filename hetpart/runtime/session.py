@@ -251,8 +251,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}")
 
     def _check_outputs(self, names: Sequence[str] | None) -> None:
-        if isinstance(names, str):
-            raise InvalidFeedError(f"the outputs asked for are the text {names!r}", hint=f"ask for a list: [{names!r}]")
+        if isinstance(names, str) or not hasattr(names or (), "__iter__"):
+            raise InvalidFeedError(f"the outputs asked for are {names!r}, no list", hint=f"ask for a list: [{names!r}]")
         unknown = [name for name in names or () if name not in self._known_outputs]
         if unknown:
             raise InvalidFeedError(

@@ -426,6 +426,17 @@ def test_options_that_name_providers_are_refused() -> None:
         cut(ARITHMETIC, (), sess_options=options)
 
 
+def test_options_that_are_none_are_refused_in_words() -> None:
+    with pytest.raises(InvalidOptionError, match="sess_options is a dict"):
+        cut(ARITHMETIC, (), sess_options={"intra_op_num_threads": 1})
+
+
+@pytest.mark.parametrize("names", [3, "v"])
+def test_outputs_that_are_no_list_are_refused_in_words(session: hetpart.Session, names: Any) -> None:
+    with pytest.raises(InvalidFeedError, match="no list"):
+        session.run(names, FEED)
+
+
 @pytest.mark.parametrize("option", [{"providers": ["CPUExecutionProvider"]}, {"provider_options": [{}]}])
 def test_providers_as_onnxruntime_takes_them_are_refused_in_words(option: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError, match=f"{next(iter(option))}=.* the plan says where") as refused:

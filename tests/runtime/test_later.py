@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from queue import SimpleQueue
-from threading import Timer
 from time import sleep
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from hetpart.errors import InvalidOptionError
 from tests.runtime.models import assert_same, cut, plain
-from tests.runtime.test_interrupts import LONG, LOOP, PLACEMENTS, SHORT, SOON
+from tests.runtime.test_interrupts import LONG, LOOP, PLACEMENTS, SHORT, SOON, pressed_after
 
 BEGIN = """
 import asyncio, sys
@@ -149,9 +148,7 @@ def test_ctrl_c_while_a_session_closes_ends_its_runs_and_all_are_told(accelerate
     session = cut(LOOP, accelerated)
     for number in range(2):
         session.run_async(None, LONG, lambda *what: told.put(what), number)
-    pressed = Timer(0.3, signal.raise_signal, [signal.SIGINT])
-    pressed.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), pressed_after(0.3):
         session.close()
     assert sorted(told.get_nowait()[1] for _ in range(2)) == [0, 1]
     session.close()
