@@ -36,11 +36,12 @@ _VERIFIED = ("sampled", "full")
 """How much of the weight files is hashed."""
 
 
-def require_known(*, mode: str, verify: str, threads: int | None) -> None:
+def require_known(*, mode: str, verify: str, threads: int | None, overlap: bool | None, link: object) -> None:
     """A session can be opened so.
 
     Raises:
-        InvalidOptionError: there is no such mode or way to verify, or a number of threads below 0.
+        InvalidOptionError: there is no such mode or way to verify, a number of threads below 0, or lanes or a link are
+            asked for where one session runs the plan.
     """
     for option, given, known in (("mode", mode, MODES), ("verify", verify, _VERIFIED)):
         if given not in known:
@@ -48,6 +49,18 @@ def require_known(*, mode: str, verify: str, threads: int | None) -> None:
     if threads is not None and threads < 0:
         raise InvalidOptionError(
             f"threads={threads} is none", hint="give a number from 0, which leaves it to the machine"
+        )
+    _require_lanes(mode, overlap=overlap, link=link)
+
+
+def _require_lanes(mode: str, *, overlap: bool | None, link: object) -> None:
+    """One session has neither lanes nor links."""
+    asked = {"overlap": overlap, "emulate_link": link is not None}
+    if mode != MODES[0] and any(asked.values()):
+        option = next(name for name, given in asked.items() if given)
+        raise InvalidOptionError(
+            f"{option} is asked for, and with mode={mode!r} one session runs the plan, without lanes or links",
+            hint=f"leave out {option}, or the mode (--native)",
         )
 
 

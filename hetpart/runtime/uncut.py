@@ -72,7 +72,7 @@ def _run_program(path: Path, session: Session, feeds: Mapping[str, Any], *, exac
 def _uncut_session(path: Path, plan: Plan, settings: SessionSettings) -> _Session:
     try:
         return _Session(whole_session(str(path), plan, settings), frozenset())
-    except Exception:
+    except Exception:  # ONNX Runtime's kinds of error share no other class; what widening does not mend is raised again
         wide = _in_float32(path, plan) if settings.emulate or len(plan.used_devices) == 1 else None
         if wide is None:
             raise

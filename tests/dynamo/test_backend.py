@@ -19,7 +19,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 import hetpart as public
 from hetpart.dynamo.backend import hetpart
 from hetpart.errors import HetpartError, InvalidOptionError
-from tests.pytorch.models import MLP, mlp
+from tests.pytorch.models import MLP, TwoGraphs, mlp
 from tests.pytorch.test_partition import assert_equal
 from tests.test_public_api import ROOT
 
@@ -96,18 +96,8 @@ def test_an_operator_without_translation_is_run_by_pytorch() -> None:
 
 
 def test_a_budget_is_shared_by_all_graphs_of_a_model() -> None:
-    class Broken(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = MLP(), MLP()
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.first(x)
-            torch._dynamo.graph_break()
-            return self.second(x)
-
     plans: list[public.PartitionedModel] = []
-    model, x = Broken().eval(), torch.ones(3, 64)
+    model, x = TwoGraphs().eval(), torch.ones(3, 64)
     budget = 120_000
     with torch.no_grad():
         run = compiled(model, budget=budget, placement="fill-in-order", on_plan=plans.append)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import hetpart as public
 from hetpart.dynamo import ledger
 from hetpart.dynamo.backend import hetpart
-from tests.pytorch.models import MLP, mlp
+from tests.pytorch.models import TwoGraphs, mlp
 from tests.pytorch.test_partition import assert_equal
 
 Plans = list[public.PartitionedModel]
@@ -44,17 +44,6 @@ def devices(planned: public.PartitionedModel) -> dict[str, set[str]]:
     for decision in planned.plan.decisions:
         found.setdefault(decision.scope, set()).add(decision.device)
     return found
-
-
-class TwoGraphs(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = MLP(), MLP()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.first(x)
-        torch._dynamo.graph_break()
-        return self.second(x)
 
 
 def test_patterns_are_for_the_graphs_that_they_match(plans: Plans) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import hetpart
 from hetpart.cli import main
+from hetpart.errors import InvalidOptionError
 from hetpart.plan.emit import emit_annotated, emit_stages, whole_model
 from hetpart.plan.streamed import streamed_weights
 from hetpart.runtime.feeds import random_feeds
@@ -71,6 +72,14 @@ def test_an_annotated_model_runs_in_onnxruntime_alone(
     expected = {decision.op: layer[decision.device] for decision in partitioned.plan.decisions}
     assert set(expected.values()) == set(layer.values())
     assert {op: layers[op] for op in expected} == expected
+
+
+@pytest.mark.parametrize("option", [{"overlap": True}, {"emulate_link": "1GB/s"}])
+def test_lanes_and_links_are_refused_where_one_session_runs_the_plan(option: dict[str, Any]) -> None:
+    proto = model("two (float[4] x) => (float[4] y) { [neg] n = Neg(x) [abs] y = Abs(n) }")
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(option))} is asked for.*one session"):
+        cut(proto, ("abs",), mode="native", **option)
+    cut(proto, ("abs",), mode="native", overlap=False).close()
 
 
 def test_annotations_are_what_onnxruntime_places_by(tmp_path: Path) -> None:

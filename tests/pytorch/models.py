@@ -37,6 +37,19 @@ class MLP(nn.Module):
         return self.fc2(self.act(self.fc1(x))) + x
 
 
+class TwoGraphs(nn.Module):
+    """Dynamo makes a graph of either half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = MLP(), MLP()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(x)
+
+
 def mlp() -> Case:
     torch.manual_seed(0)
     return Case(MLP().eval(), (torch.randn(3, 64),))
