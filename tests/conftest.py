@@ -12,9 +12,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from benchmarks import zoo
 from hetpart.cost_model import processors
+
+# A gate gives the same answer twice. New examples are looked for by `pytest --hypothesis-profile drawn`.
+settings.register_profile("drawn")
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

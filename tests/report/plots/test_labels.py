@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hetpart.report.plots.labels import Box, Label, place_labels
@@ -12,6 +12,7 @@ ROOM = Box(0, 0, 1000, 600)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 600)), min_size=1, max_size=12))
+@example([(747.0, 12.0), (916.0, 0.0)])
 @settings(max_examples=50, deadline=None)
 def test_labels_stay_inside_and_off_each_other(places: list[tuple[float, float]]) -> None:
     labels = [Label(x, y, 5, 90, 12) for x, y in places]
