@@ -126,7 +126,9 @@ def place(
     """A step that runs; ``planning`` are options of ``hetpart.partition``."""
     pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
     pins += _targets(captured.targets, planning.get("hardware"))
-    planned = partition(captured.exported, state=captured.states, pin=pins, **planning)
+    planned = partition(
+        captured.exported, state=captured.states, pin=pins, colocate=_together(captured, planning), **planning
+    )
     session = planned.session(
         emulate=running.emulate,
         emulate_link=running.emulate_link,
@@ -134,6 +136,13 @@ def place(
         overlap=running.overlap,
     )
     return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule, seed)
+
+
+def _together(captured: CapturedStep, planning: dict[str, Any]) -> list[str]:
+    """The colocations of the step and, taken out of ``planning``, the user's."""
+    asked = planning.pop("colocate", None) or []
+    own = [",".join(f"node:{name}" for name in names) for names in captured.program.together]
+    return [*([asked] if isinstance(asked, str) else asked), *own]
 
 
 def _require_dense(assigned: Mapping[str, Assignment]) -> None:

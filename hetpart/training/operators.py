@@ -3,14 +3,15 @@
 
 An update is ``hetpart::adamw(parameter, gradient, exp_avg, exp_avg_sq, progress, scale, record)``, which returns the
 new content of the parameter and of its state, and ``hetpart::adamw_``, which writes it where the old one lies.
-``progress`` is float64: the number of the update, from 1, and the factor of a schedule. ``scale``, of one element,
-multiplies the gradient; where it is not finite, as after an overflow in half precision, nothing is updated.
+``progress`` is float64: the number of the update, from 1, the factor of a schedule and that of the gradient, 0 where
+gradients are collected and nothing is updated. ``scale``, of one element, multiplies the gradient too; where it is not
+finite, as after an overflow in half precision, nothing is updated.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -54,15 +55,33 @@ def keep_operator() -> OpOverload:
     return torch.ops.hetpart.keep.default
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an update is told."""
+
+    number: int
+    """Of the update, from 1."""
+    rate: float
+    """What multiplies the optimizer's rate."""
+    factor: float
+    """What multiplies the gradient."""
+
+
+def told(progress: torch.Tensor, scale: torch.Tensor | None) -> Said | None:
+    """What the arguments of an update say; ``None`` where nothing is to be updated."""
+    number, rate, factor = progress.tolist()
+    factor *= 1.0 if scale is None else float(scale)
+    return Said(int(number), rate, factor) if factor and isfinite(factor) else None
+
+
 def _in_place(names: tuple[str, ...]) -> Callable[..., None]:
     def update(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> None:
         state = dict(zip(names, rest, strict=False))
         progress, scale, text = rest[len(names) :]
-        factor = 1.0 if scale is None else float(scale)
-        if not isfinite(factor):
-            return
-        record, (step, rate) = record_of(text), progress.tolist()
-        record.update_(parameter, gradient, state, int(step), record.lr * rate, factor)
+        said = told(progress, scale)
+        if said is not None:
+            record = record_of(text)
+            record.update_(parameter, gradient, state, said.number, record.lr * said.rate, said.factor)
 
     return update
 

@@ -84,7 +84,7 @@ class Step:
                 hint="call it as in example_batch",
             )
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
-        feeds |= {PROGRESS: np.array([self.steps + 1, self.rate])} if PROGRESS in self._arguments else {}
+        feeds |= {PROGRESS: np.array([self.steps + 1, self.rate, 1.0])} if PROGRESS in self._arguments else {}
         feeds |= {SEED: np.array([self._seed, self.steps + 1])} if SEED in self._arguments else {}
         (loss,) = self.session.run(self._wanted, feeds)
         self.steps += 1
