@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetpart.errors import ExecutionError, HetpartError
+from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError
 from hetpart.plan.model import Partition, ValueForm
 from hetpart.runtime.called import CalledSession, run_called
 from hetpart.runtime.direct import DirectSession
@@ -83,6 +83,7 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
 
     Raises:
         ExecutionError: it failed; it is named, and so is the op where ONNX Runtime tells.
+        InvalidFeedError: it is fed what it has no use for.
     """
     try:
         if isinstance(stage.session, CalledSession):
@@ -91,7 +92,7 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
             _run_python(frame, stage, stage.session, run_options)
         else:
             _run_bound(frame, stage, stage.session, run_options)
-    except ExecutionError:
+    except (ExecutionError, InvalidFeedError):  # what an operator of hetpart's own finds wrong with what it is fed
         raise
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         partition = stage.partition

@@ -8,8 +8,10 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of, tied_names, without_storage
 from hetpart.frontend.example import Example
+from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.operators import keep_operator
 
 if TYPE_CHECKING:
@@ -60,6 +63,20 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Exported:
+    """A loss, not yet differentiated."""
+
+    program: ExportedProgram
+    inputs: Sequence[Input]
+    batch: Sequence[Any]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What a step may train, by name."""
+        return {part.name: part.content for part in self.inputs if part.kind is InputKind.PARAMETER}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Gradients:
     """A loss, its gradients, and what a step changes beside parameters."""
 
@@ -70,24 +87,42 @@ class Gradients:
     """New contents of buffers, by name."""
     gradients: dict[str, Node]
     """By the name of the parameter."""
+    lookups: Sequence[Lookup] = ()
+    """Of parameters that are tables: their gradients are of what was looked up."""
+
+    @property
+    def updated(self) -> set[str]:
+        """Names of the parameters that a step changes."""
+        return {*self.gradients, *(lookup.table for lookup in self.lookups)}
 
     def of(self, kind: InputKind) -> list[Input]:
         """The inputs of a kind."""
         return [given for given in self.inputs if given.kind is kind]
 
 
-def gradients_of(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence[Any]) -> Gradients:
-    """The graph of ``loss_fn(model, *batch)`` and its gradients. Nothing is computed: contents may be fake.
+def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence[Any]) -> Exported:
+    """``loss_fn(model, *batch)``. Nothing is computed: contents may be fake.
 
     Raises:
-        InvalidModelError: it cannot be traced, or is no number.
+        InvalidModelError: it cannot be exported.
     """
     held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
     with _traceable():
         program = _exported(held, example, type(model).__name__)
-        inputs = _inputs(program, example.args, tied_names(held))
-        made = _joint(program, inputs)
-    return _told(made, inputs)
+        return Exported(program, _inputs(program, example.args, tied_names(held)), example.args)
+
+
+def gradients_of(loss: Exported, tables: AbstractSet[str] = frozenset()) -> Gradients:
+    """The graph of a loss and its gradients; of the parameters ``tables`` those of what is looked up in them.
+
+    Raises:
+        InvalidModelError: it cannot be traced, is no number, or uses a table otherwise than to look up rows.
+    """
+    inputs = list(loss.inputs)
+    require_lookups(loss.program, {part.node.name: part.name for part in inputs if part.name in tables})
+    with _traceable():
+        made, lookups = _joint(loss.program, inputs, tables)
+    return _told(made, inputs, lookups, tables)
 
 
 @contextmanager
@@ -126,24 +161,32 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, s
     return found
 
 
-def _joint(program: ExportedProgram, inputs: list[Input]) -> GraphModule:
-    """A graph that returns the loss, every buffer, and a gradient, or nothing, for every parameter.
+def _joint(
+    program: ExportedProgram, inputs: list[Input], tables: AbstractSet[str]
+) -> tuple[GraphModule, Sequence[Lookup]]:
+    """A graph that returns the loss, every buffer, a gradient, or nothing, for every parameter, and all of the lookups.
 
     ``inputs`` has one more where it draws numbers.
     """
+    lookups: list[Lookup] = []
     given = [part.content.detach() if isinstance(part.content, torch.Tensor) else part.content for part in inputs]
 
     def joint(*given: Any) -> list[Any]:
-        own = [_own(value, part.kind) for value, part in zip(given, inputs, strict=True)]
+        own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
         shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind is InputKind.PARAMETER}
         here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
-        (loss,) = Interpreter(program.graph_module).run(*here)
+        looking = LookingUp(program.graph_module, {name: shared[name] for name in tables})
+        (loss,) = looking.run(*here)
         _require_scalar(loss)
-        trained = list(shared.values())
+        lookups[:] = looking.found
+        trained = [value for name, value in shared.items() if name not in tables]
         setup_stacktrace_preservation_hooks([loss.grad_fn])
-        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        leaves = [lookup.leaf for lookup in lookups]
+        gradients = torch.autograd.grad(loss, [*trained, *leaves], allow_unused=True)
         buffers = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.BUFFER]
-        return [loss.detach(), *buffers, *gradients]
+        slopes = zip(lookups, gradients[len(trained) :], strict=True)
+        rows = [part for lookup, slope in slopes for part in lookup.parts(slope)]
+        return [loss.detach(), *buffers, *gradients[: len(trained)], *rows]
 
     with enable_python_dispatcher():
         first = make_fx(joint, tracing_mode="fake")(*given)
@@ -152,7 +195,7 @@ def _joint(program: ExportedProgram, inputs: list[Input]) -> GraphModule:
             inputs.append(Input(SEED, InputKind.USER_INPUT, first.graph.find_nodes(op="placeholder")[-1], None))
             given.append(torch.zeros(2, dtype=torch.int64))
         pure: Any = torch.func.functionalize(Interpreter(first).run, remove="mutations")
-        return make_fx(lambda *values: pure(*values), tracing_mode="fake")(*given)
+        return make_fx(lambda *values: pure(*values), tracing_mode="fake")(*given), lookups
 
 
 def _seeded(traced: GraphModule) -> bool:
@@ -186,10 +229,10 @@ def _keep(dropout: Node, seed: Node, salt: int) -> None:
         result.replace_all_uses_with(mask if result.args[1] else made)
 
 
-def _own(value: Any, kind: InputKind) -> Any:
-    if kind is InputKind.PARAMETER:
-        return value.detach().requires_grad_()
-    return value.clone() if kind is InputKind.BUFFER else value
+def _own(value: Any, part: Input, tables: AbstractSet[str]) -> Any:
+    if part.kind is InputKind.PARAMETER:
+        return value.detach().requires_grad_(part.name not in tables)
+    return value.clone() if part.kind is InputKind.BUFFER else value
 
 
 def _require_scalar(loss: Any) -> None:
@@ -224,7 +267,7 @@ def _passes_on(node: Node) -> bool:
     return is_copy or node.target in _PASSED_ON
 
 
-def _told(made: GraphModule, inputs: Sequence[Input]) -> Gradients:
+def _told(made: GraphModule, inputs: Sequence[Input], lookups: Sequence[Lookup], tables: AbstractSet[str]) -> Gradients:
     graph = made.graph
     for node in graph.nodes:
         if _passes_on(node):
@@ -233,10 +276,17 @@ def _told(made: GraphModule, inputs: Sequence[Input]) -> Gradients:
     placeholders = graph.find_nodes(op="placeholder")
     given = [replace(part, node=node) for part, node in zip(inputs, placeholders, strict=True)]
     returned: Any = graph.output_node().args[0]
-    loss, *rest = returned
-    buffers = [part for part in given if part.kind is InputKind.BUFFER]
-    trained = [part for part in given if part.kind is InputKind.PARAMETER]
-    contents, gradients = rest[: len(buffers)], rest[len(buffers) :]
-    written = {part.name: node for part, node in zip(buffers, contents, strict=True) if node is not part.node}
-    found = {part.name: node for part, node in zip(trained, gradients, strict=True) if node is not None}
-    return Gradients(made, given, loss, written, found)
+    rest: Any = iter(returned)
+    loss = next(rest)
+    contents = {part.name: (part, next(rest)) for part in given if part.kind is InputKind.BUFFER}
+    trained = [part.name for part in given if part.kind is InputKind.PARAMETER and part.name not in tables]
+    gradients = {name: next(rest) for name in trained}
+    found = [lookup.of(list(islice(rest, LOOKUP_PARTS))) for lookup in lookups]
+    return Gradients(
+        made,
+        given,
+        loss,
+        {name: node for name, (part, node) in contents.items() if node is not part.node},
+        {name: node for name, node in gradients.items() if node is not None},
+        [lookup for lookup in found if lookup.leaf is not None],
+    )

@@ -14,23 +14,22 @@ from hetpart.compiler import partition
 from hetpart.config import parse_pins
 from hetpart.cost_model.machines import load_machine
 from hetpart.devices import HOST
-from hetpart.errors import InvalidOptionError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
-from hetpart.training.capture import gradients_of
+from hetpart.training.capture import exported_loss, gradients_of
 from hetpart.training.operators import NAMESPACE
-from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
+from hetpart.training.optimizers import Optimizer, assign
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.step import Contents, PlannedStep, Step
+from hetpart.training.tables import LOOKUP_OPS, lookup_name, tables_of
+from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
     from hetpart.frontend.model import ExportedModel
     from hetpart.training.capture import Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
 
-UPDATE_OP = "update/"
-"""What names of the ops that update begin with; the parameter's name follows."""
 Schedule = Callable[[int], float]
 """The factor that multiplies every rate in an update, by its number, from 1."""
 
@@ -105,9 +104,9 @@ def capture(
     model: torch.nn.Module, loss_fn: LossFunction, *, optimizer: Optimizer | Groups, example_batch: Sequence[Any]
 ) -> CapturedStep:
     """The step as ``compile`` captures it."""
-    gradients = gradients_of(model, loss_fn, example_batch)
-    assigned = assign(optimizer, {part.name: part.content for part in gradients.of(InputKind.PARAMETER)})
-    _require_dense(assigned)
+    loss = exported_loss(model, loss_fn, example_batch)
+    assigned = assign(optimizer, loss.parameters)
+    gradients = gradients_of(loss, tables_of(assigned))
     contents = _contents(gradients, assigned)
     program = step_program(gradients, assigned)
     exported = exported_from(Captured(program.program, type(model).__name__, model))
@@ -145,22 +144,13 @@ def _together(captured: CapturedStep, planning: dict[str, Any]) -> list[str]:
     return [*([asked] if isinstance(asked, str) else asked), *own]
 
 
-def _require_dense(assigned: Mapping[str, Assignment]) -> None:
-    rows = [name for name, assignment in assigned.items() if isinstance(assignment.optimizer, RowOptimizer)]
-    if rows:
-        raise InvalidOptionError(
-            f"{rows[0]!r} is given an optimizer of rows, and a compiled step has gradients of whole parameters",
-            hint="give it SGD, Momentum, Adam, AdamW, Adagrad or FTRL; hetpart.training.embedding has tables of rows",
-        )
-
-
 def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:
     """What every state holds before the first step, by the model's names."""
     found: dict[str, torch.Tensor] = {}
     for part in gradients.inputs:
         if part.name in gradients.written:
             found[part.name] = part.content
-        if part.kind is InputKind.PARAMETER and part.name in gradients.gradients:
+        if part.kind is InputKind.PARAMETER and part.name in gradients.updated:
             found[part.name] = part.content.detach()
             optimizer: Any = assigned[part.name].optimizer
             for name, state in optimizer.init(part.content.detach()).items():
@@ -169,12 +159,19 @@ def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Conte
 
 
 def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
-    """Call every update by its parameter; returns the results of the model that are states, by argument."""
+    """Call updates and lookups by their parameters; returns the results of the model that are states, by argument."""
     graph = exported.loaded.proto.graph
     names = {state.given: state.name for state in program.states}
+    looked_up: dict[str, int] = {}
     for node in graph.node:
-        if node.domain == CALL_DOMAIN and node.op_type.startswith(f"{NAMESPACE}.") and node.input[0] in names:
-            node.name = f"{UPDATE_OP}{names[node.input[0]]}"
+        if node.domain != CALL_DOMAIN or not node.op_type.startswith(f"{NAMESPACE}.") or node.input[0] not in names:
+            continue
+        name = names[node.input[0]]
+        if node.op_type in LOOKUP_OPS:
+            node.name = lookup_name(name, looked_up.setdefault(name, 0))
+            looked_up[name] += 1
+        else:
+            node.name = f"{UPDATE_OP}{name}"
     results = [value.name for value in graph.output][1:]
     return {state.given: result for state, result in zip(program.states, results, strict=True)}
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
 
     from hetpart.training.optimizers import Optimizer
+    from hetpart.training.optimizers.groups import AnyOptimizer
 
 NAMESPACE = "hetpart"
 DENSE = ("SGD", "Momentum", "Adam", "AdamW", "Adagrad", "FTRL")
@@ -33,7 +34,7 @@ _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _WORD = 2**64
 
 
-def record_text(optimizer: Optimizer) -> str:
+def record_text(optimizer: AnyOptimizer) -> str:
     """``optimizer`` as an operator takes it: JSON of its class and fields."""
     return json.dumps({"class": type(optimizer).__name__, **asdict(optimizer)}, sort_keys=True)  # pyright: ignore[reportArgumentType]
 

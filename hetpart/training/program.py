@@ -24,6 +24,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from hetpart.training.capture import SEED
+from hetpart.training.tables import Tables
 from hetpart.training.updates import Common, StateName, updated
 from hetpart.training.writer import Writer
 
@@ -59,11 +60,14 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
     writer = Writer(gradients.graph.graph, gradients.loss)
     states: list[tuple[StateName, Node]] = []
     common = Common(writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64))
+    tables = Tables(writer, gradients)
     for part in gradients.of(InputKind.PARAMETER):
         writer.rename(part.node, part.name)
+        optimizer: Any = assigned[part.name].optimizer
         if part.name in gradients.gradients:
-            optimizer: Any = assigned[part.name].optimizer
             states += updated(writer, part, gradients.gradients[part.name], optimizer, common)
+        elif part.name in gradients.updated:
+            states += tables.updated(part, optimizer, common)
     for name, content in gradients.written.items():
         given = next(part for part in gradients.inputs if part.name == name and part.kind is InputKind.BUFFER)
         states.append((StateName(name, writer.rename(given.node, name)), content))
@@ -75,13 +79,13 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
     batch = [
         part.node.name if part.node.users else "" for part in gradients.of(InputKind.USER_INPUT) if part.name != SEED
     ]
-    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states])
+    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states], tables.together())
 
 
 def _is_weight(part: Input, gradients: Gradients) -> bool:
     """Whether its content is the same in every step."""
     if part.kind is InputKind.PARAMETER:
-        return part.name not in gradients.gradients
+        return part.name not in gradients.updated
     return part.kind is not InputKind.USER_INPUT and part.name not in gradients.written
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from hetpart.training.writer import Writer
 
 
+UPDATE_OP = "update/"
+"""What names of the ops that update begin with; the parameter's name follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateName:
     """A tensor that a step keeps."""

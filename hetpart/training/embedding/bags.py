@@ -35,6 +35,10 @@ class Bags:
         ends = torch.cat((self.offsets[1:], self.offsets.new_tensor([self.ids.numel()])))
         return torch.repeat_interleave(ends - self.offsets, output_size=self.ids.numel())
 
+    def sources(self) -> tuple[Tensor, Tensor | None]:
+        """What ``gradient_blocks`` takes beside the gradient of the sums."""
+        return self.owners(), self.weights
+
 
 def lookup(table: Tensor, ids: Tensor, out: Tensor | None = None) -> Tensor:
     """``table[ids]``, [*ids.shape, d], into ``out`` where it is given: fresh memory costs more than the copy."""
@@ -59,27 +63,29 @@ def lookup_bags(table: Tensor, bags: Bags, out: Tensor | None = None) -> Tensor:
     return into
 
 
-def gradient_blocks(gradient: Tensor, of: Unique, bags: Bags | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+def gradient_blocks(
+    gradient: Tensor, of: Unique, owners: Tensor | None = None, weights: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """(ids, the gradient of their rows) for some of ``of.ids`` at a time, ascending.
 
-    ``gradient`` is that of the looked-up rows, [N, d] in any shape, or of the ``bags``, [B, d]. The transpose of a
-    lookup is a bag: a row's gradient is the sum of the gradients wherever the row went.
+    ``gradient`` is that of the looked-up rows, [N, d] in any shape; or of bags, [B, d], whose ``owners`` and
+    ``weights``, both [N], go with the ids. The transpose of a lookup is a bag: a row's gradient is the sum of the
+    gradients wherever the row went.
     """
     slopes = gradient.reshape(-1, gradient.shape[-1])
-    owners = None if bags is None else bags.owners()[of.order]
-    weights = None if bags is None or bags.weights is None else bags.weights[of.order]
-    places = of.order if owners is None else owners
     length = _bags_per_block(slopes.shape[1])
     for first in range(0, len(of.ids), length):
         starts = of.starts[first : first + length + 1]
         begin, end = int(starts[0]), int(starts[-1])
-        part = None if weights is None else weights[begin:end]
-        yield of.ids[first : first + length], weighted_sums(slopes, places[begin:end], starts[:-1] - begin, part)
+        places = of.order[begin:end]
+        part = None if weights is None else weights[places]
+        sources = places if owners is None else owners[places]
+        yield of.ids[first : first + length], weighted_sums(slopes, sources, starts[:-1] - begin, part)
 
 
 def row_gradients(gradient: Tensor, of: Unique, bags: Bags | None = None) -> Tensor:
     """All of ``gradient_blocks`` as one tensor [U, d]."""
-    blocks = [block for _, block in gradient_blocks(gradient, of, bags)]
+    blocks = [block for _, block in gradient_blocks(gradient, of, *(() if bags is None else bags.sources()))]
     return torch.cat(blocks) if blocks else gradient.new_empty((0, gradient.shape[-1]))
 
 

@@ -60,7 +60,7 @@ class Table:
 
     def update_bags_(self, gradient: Tensor, bags: Bags, of: Unique, step: int, lr: float, scale: float = 1.0) -> None:
         """Update every row of ``of``, the distinct ids of ``bags``, from the gradient of the bags' sums, [B, d]."""
-        self._update_blocks_(gradient_blocks(gradient, of, bags), step, lr, scale)
+        self._update_blocks_(gradient_blocks(gradient, of, *bags.sources()), step, lr, scale)
 
     @torch.no_grad()
     def _update_blocks_(self, blocks: Iterable[tuple[Tensor, Tensor]], step: int, lr: float, scale: float) -> None:

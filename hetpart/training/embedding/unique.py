@@ -24,6 +24,18 @@ class Unique:
     shape: torch.Size
     """Of the batch."""
 
+    @classmethod
+    def of_sorted(cls, values: Tensor, order: Tensor, shape: torch.Size | None = None) -> Unique:
+        """Of what a stable sort gave."""
+        distinct, counts = torch.unique_consecutive(values, return_counts=True)
+        starts = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+        return cls(distinct, order, starts, order.shape if shape is None else shape)
+
+    def of_rows(self) -> Unique:
+        """Those from 0 on: what was padding may have been given a number below."""
+        first = int(torch.searchsorted(self.ids, 0))
+        return Unique(self.ids[first:], self.order, self.starts[first:], self.shape)
+
     def inverse(self) -> Tensor:
         """int64 of the batch's shape: ``ids[inverse]`` is the batch."""
         which = torch.repeat_interleave(self.starts.diff(), output_size=self.order.numel())
@@ -48,5 +60,4 @@ class Unique:
 def unique(ids: Tensor) -> Unique:
     """The distinct ids of an integer tensor of any shape."""
     values, order = torch.sort(ids.reshape(-1).to(torch.int64), stable=True)
-    distinct, counts = torch.unique_consecutive(values, return_counts=True)
-    return Unique(distinct, order, torch.nn.functional.pad(counts.cumsum(0), (1, 0)), ids.shape)
+    return Unique.of_sorted(values, order, ids.shape)

@@ -1,0 +1,89 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""The nodes of a step that update the rows of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hetpart.training.operators import record_text
+from hetpart.training.optimizers import Assignment, RowOptimizer
+from hetpart.training.row_operators import row_update_of
+from hetpart.training.updates import UPDATE_OP, Common, StateName
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from hetpart.training.capture import Gradients, Input
+    from hetpart.training.lookups import Lookup
+    from hetpart.training.writer import Writer
+
+LOOKUP_OPS = frozenset({"hetpart.lookup.default", "hetpart.lookup_bags.default"})
+_LOOKUPS = (torch.ops.hetpart.lookup.default, torch.ops.hetpart.lookup_bags.default)
+
+
+def lookup_name(table: str, number: int) -> str:
+    """What the op is called that is the lookup ``number``, from 0, in a table."""
+    return f"lookup/{table}/{number}" if number else f"lookup/{table}"
+
+
+def tables_of(assigned: Mapping[str, Assignment]) -> frozenset[str]:
+    """The parameters whose optimizer is one of rows."""
+    return frozenset(name for name, found in assigned.items() if isinstance(found.optimizer, RowOptimizer))
+
+
+class Tables:
+    """The tables of a step: lookups of the same ids are sorted once, whichever tables they are in."""
+
+    def __init__(self, writer: Writer, gradients: Gradients) -> None:
+        self._writer = writer
+        self._lookups: dict[str, list[Lookup]] = {}
+        for lookup in gradients.lookups:
+            self._lookups.setdefault(lookup.table, []).append(lookup)
+        self._arranged: dict[tuple[Any, Any], Sequence[Node]] = {}
+
+    def updated(self, part: Input, optimizer: RowOptimizer, common: Common) -> list[tuple[StateName, Node]]:
+        """The states of a table, and the new content of each."""
+        content, writer = part.node.meta["val"], self._writer
+        given, kept = [part.node], [StateName(part.name, part.node.name)]
+        for state in optimizer.state_names:
+            given.append(writer.argument(f"{state}_{part.name}", content.shape, content.dtype))
+            kept.append(StateName(f"optimizer/{state}/{part.name}", given[-1].name))
+        arguments = (*given, *self._touched(part.name), common.progress, common.scale, record_text(optimizer))
+        contents = tuple(node.meta["val"] for node in given)
+        target = row_update_of(optimizer)
+        update = writer.call(target, arguments, contents if len(given) > 1 else contents[0], part.name)
+        return list(zip(kept, writer.results(update, part.name), strict=True))
+
+    def together(self) -> list[list[str]]:
+        """Names of the ops of every table: they run where it lies."""
+        calls = [
+            node for target in _LOOKUPS for node in self._writer.graph.find_nodes(op="call_function", target=target)
+        ]
+        found = [(name, sum(node.args[-1] == name for node in calls)) for name in self._lookups]
+        return [[f"{UPDATE_OP}{name}", *(lookup_name(name, k) for k in range(count))] for name, count in found]
+
+    def square_norm(self, name: str) -> Node:
+        """Of the gradient of a table, [1]."""
+        mode = self._lookups[name][0].leaf.meta["val"].fake_mode
+        with mode:
+            content = torch.empty(1)
+        return self._writer.call(torch.ops.hetpart.rows_square_norm.default, self._touched(name), content, name)
+
+    def _touched(self, name: str) -> tuple[Any, ...]:
+        """What operators are told of the rows of a table that were looked up, and of their gradients."""
+        lookups = self._lookups[name]
+        bounds, weights = [lookup.bounds for lookup in lookups], [lookup.weights for lookup in lookups]
+        gradients = [lookup.leaf for lookup in lookups]
+        return gradients, bounds, weights, *self._order(lookups)
+
+    def _order(self, lookups: Sequence[Lookup]) -> Sequence[Node]:
+        ids, paddings = tuple(lookup.ids for lookup in lookups), tuple(lookup.padding for lookup in lookups)
+        if (ids, paddings) not in self._arranged:
+            with ids[0].meta["val"].fake_mode:
+                content = tuple(torch.empty(sum(n.meta["val"].numel() for n in ids), dtype=torch.int64) for _ in "ab")
+            node = self._writer.call(torch.ops.hetpart.arranged.default, (list(ids), list(paddings)), content)
+            self._arranged[ids, paddings] = self._writer.results(node)
+        return self._arranged[ids, paddings]

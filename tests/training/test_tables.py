@@ -1,0 +1,192 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+"""Tables of a compiled step against eager PyTorch's gradients and plain formulas, wherever they are placed."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, SparseSGD
+from hetpart.training.compile import CapturedStep, Running, capture, place
+from hetpart.training.step import Step
+
+ROWS, WIDTH, BATCH = 40, 4, 6
+PLACEMENTS = ("optimal", "all-accelerator", "random:1", "random:2")
+RULES = Groups(SGD(0.01), (Group("tables.*", LazyAdam(0.002)),))
+Batch = tuple[Tensor, ...]
+
+
+class Looking(nn.Module):
+    """Rows, bags of both forms, a table that three lookups share, and weights with and without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        bags: dict[str, Any] = {
+            "summed": nn.EmbeddingBag(ROWS, WIDTH, mode="sum", include_last_offset=True, padding_idx=3),
+            "mean": nn.EmbeddingBag(ROWS, WIDTH, mode="mean", padding_idx=5),
+            "weighted": nn.EmbeddingBag(ROWS, WIDTH, mode="sum", padding_idx=2),
+        }
+        self.tables = nn.ModuleDict({"rows": nn.Embedding(ROWS, WIDTH, padding_idx=0), **bags})
+        self.importance = nn.Parameter(torch.rand(2 * BATCH))
+        self.head = nn.Linear(WIDTH, 1)
+
+    def forward(self, ids: Tensor, flat: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+        tables: Any = self.tables
+        bounds = torch.cat((offsets, offsets.new_full((1,), flat.numel())))
+        x = tables["rows"](ids).sum(1) + tables["mean"](ids) + tables["mean"](flat, offsets)
+        x = x + functional.embedding(ids + 1, tables["mean"].weight).sum(1)
+        x = x + tables["summed"](flat, bounds, per_sample_weights=weights)
+        return self.head(x + tables["weighted"](flat, offsets, per_sample_weights=self.importance)).squeeze(1)
+
+
+def loss_of(model: nn.Module, *batch: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(model(*batch[:-1]), batch[-1])
+
+
+def batch_of(seed: int) -> Batch:
+    drawn = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, ROWS - 1, (BATCH, 2), generator=drawn)
+    flat = torch.randint(0, ROWS, (2 * BATCH,), generator=drawn)
+    offsets = torch.tensor([0, 0, 3, 4, 4, 9])  # the first bag is empty, and one in the middle
+    label = torch.randint(0, 2, (BATCH,), generator=drawn).float()
+    return ids, flat, offsets, torch.rand(2 * BATCH, generator=drawn), label
+
+
+BATCHES = [batch_of(seed) for seed in range(4)]
+
+
+@cache
+def model_of() -> nn.Module:
+    torch.manual_seed(0)
+    return Looking()
+
+
+@cache
+def captured() -> CapturedStep:
+    return capture(model_of(), loss_of, optimizer=RULES, example_batch=BATCHES[0])
+
+
+def placed(placement: str = "random:1", **options: Any) -> Step:
+    running = Running(emulate=True, threads=1)
+    return place(captured(), running=running, hardware="emulated", placement=placement, **options)
+
+
+def asked_for(batch: Batch) -> dict[str, set[int]]:
+    """The rows of every table that a batch has gradients for."""
+    ids, flat = set(batch[0].flatten().tolist()), set(batch[1].tolist())
+    rows = {"rows": ids - {0}, "summed": flat - {3}, "weighted": flat - {2}}
+    return rows | {"mean": (ids | flat) - {5} | {number + 1 for number in ids}}
+
+
+def eager(model: nn.Module, steps: int) -> list[float]:
+    """PyTorch's gradients of whole tables, and the formulas of a lazy Adam in the rows that are asked for."""
+    tables = {name: model.get_parameter(f"tables.{name}.weight") for name in asked_for(BATCHES[0])}
+    moments = {name: (torch.zeros_like(table), torch.zeros_like(table)) for name, table in tables.items()}
+    losses: list[float] = []
+    for number in range(1, steps + 1):
+        batch = BATCHES[(number - 1) % 4]
+        model.zero_grad()
+        loss = loss_of(model, *batch)
+        loss.backward()
+        losses.append(loss.item())
+        with torch.no_grad():
+            for name, table in tables.items():
+                rows, (first, second) = sorted(asked_for(batch)[name]), moments[name]
+                slope: Any = table.grad
+                first[rows] = 0.9 * first[rows] + 0.1 * slope[rows]
+                second[rows] = 0.999 * second[rows] + 0.001 * slope[rows] ** 2
+                rate = 0.002 * (1 - 0.999**number) ** 0.5 / (1 - 0.9**number)
+                table[rows] -= rate * first[rows] / (second[rows].sqrt() + 1e-8)
+            for name, parameter in model.named_parameters():
+                if not name.startswith("tables."):
+                    parameter -= 0.01 * parameter.grad  # pyright: ignore[reportOperatorIssue]
+    return losses
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_hundred_losses_and_all_rows_are_those_of_eager_pytorch(placement: str) -> None:
+    step, model, ours = placed(placement), copy.deepcopy(model_of()), copy.deepcopy(model_of())
+    assert [step(*BATCHES[n % 4]).item() for n in range(100)] == pytest.approx(eager(model, 100), rel=1e-5)
+    step.sync_to(ours)
+    for (name, mine), theirs in zip(ours.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_rows_that_no_batch_asks_for_keep_their_bits() -> None:
+    step, ours, before = placed(), copy.deepcopy(model_of()), model_of()
+    step(*BATCHES[0])
+    step.sync_to(ours)
+    for name, rows in asked_for(BATCHES[0]).items():
+        changed = (ours.get_parameter(f"tables.{name}.weight") != before.get_parameter(f"tables.{name}.weight")).any(1)
+        assert set(changed.nonzero().flatten().tolist()) == rows, name
+
+
+def test_a_table_and_what_reads_it_share_a_device_and_the_state_is_held_once() -> None:
+    for placement in PLACEMENTS:
+        step = placed(placement)
+        devices = {decision.op: decision.device for decision in step.plan.decisions}
+        for name, count in {"rows": 1, "summed": 1, "mean": 3, "weighted": 1}.items():
+            lookups = [f"lookup/tables.{name}.weight" + (f"/{k}" if k else "") for k in range(count)]
+            assert {devices[op] for op in lookups} == {devices[f"update/tables.{name}.weight"]}
+        tables = 4 * ROWS * WIDTH * 4
+        dense = sum(parameter.nbytes for parameter in model_of().parameters()) - tables
+        assert step.session.state().nbytes == 3 * tables + dense
+
+
+@pytest.mark.parametrize("wrong", [-1, ROWS])
+def test_an_id_that_is_no_row_is_told_and_nothing_is_updated(wrong: int) -> None:
+    step = placed()
+    before = step.state_dict()["tensors"]
+    ids, flat, *rest = BATCHES[0]
+    flat = flat.clone()
+    flat[4] = wrong
+    with pytest.raises(InvalidFeedError, match=rf"ids of 'tables\.\w+\.weight' go from .*{wrong}.*has {ROWS} rows"):
+        step(ids, flat, *rest)
+    assert step.steps == 0
+    assert all(torch.equal(after, before[name]) for name, after in step.state_dict()["tensors"].items())
+    step(*BATCHES[0])
+
+
+def test_bags_that_do_not_end_with_the_ids_are_refused() -> None:
+    step = placed()
+    ids, flat, _, *rest = BATCHES[0]
+    with pytest.raises(InvalidFeedError, match="bags go from 1 to 12"):
+        step(ids, flat, torch.tensor([1, 1, 3, 4, 4, 9]), *rest)
+
+
+class Tied(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        scaled = kind == "scaled"
+        self.table = nn.Embedding(ROWS, WIDTH, scale_grad_by_freq=scaled)
+        self.largest = nn.EmbeddingBag(ROWS, WIDTH, mode="max")
+        self.head = nn.Linear(WIDTH, ROWS, bias=False)
+        if kind == "tied":
+            self.head.weight = self.table.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.largest(ids) if self.kind == "largest" else self.table(ids).sum(1)
+        return self.head(x).logsumexp(1).mean()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("tied", "uses all of it .* tied output layer"),
+        ("scaled", "scales gradients by how often"),
+        ("largest", "takes the largest of its rows"),
+    ],
+)
+def test_what_has_no_gradient_of_rows_is_refused(kind: str, why: str) -> None:
+    rules = Groups(AdamW(0.1), (Group(("table.*", "largest.*"), SparseSGD(0.1)),))
+    ids = BATCHES[0][0]
+    with pytest.raises(InvalidModelError, match=rf"'\w+\.weight' is updated by rows, and \w+ {why}"):
+        capture(Tied(kind), nn.Module.__call__, optimizer=rules, example_batch=(ids,))
