@@ -24,7 +24,7 @@ from benchmarks.measure import emit, machine_facts, say
 from benchmarks.models.trained import CASES, Batch, Case, Options
 from benchmarks.table import figure, print_table
 from hetpart.training import Step
-from hetpart.training.compile import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place
 
 REACH = 1e-5
 THREADS = 2

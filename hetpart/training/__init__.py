@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetpart.training.compile import compile  # noqa: A004 - `hetpart.training.compile`
+    from hetpart.training.compiled import compile  # noqa: A004 - `hetpart.training.compile`
     from hetpart.training.optimizers import (
         FTRL,
         SGD,
@@ -40,7 +40,7 @@ _OPTIMIZERS = (
 _HOMES = {
     **dict.fromkeys(_OPTIMIZERS, "hetpart.training.optimizers"),
     "Step": "hetpart.training.step",
-    "compile": "hetpart.training.compile",
+    "compile": "hetpart.training.compiled",
 }
 
 __all__ = [

@@ -13,8 +13,8 @@ import torch
 
 from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
-from hetpart.training.compile import CapturedStep, Running, capture, place
-from hetpart.training.compile import compile as compile_step
+from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import compile as compile_step
 from hetpart.training.step import Step
 from tests.training.models import TASKS, Task
 
@@ -256,3 +256,9 @@ def test_a_dropout_hands_back_gradients_of_what_it_kept() -> None:
     rows = moved[:, 0]
     assert set(rows.round(decimals=4).tolist()) <= {0.0, 2.0}
     assert made == pytest.approx((before.sum(1) * rows).sum().item(), rel=1e-4)
+
+
+def test_compile_is_a_function_however_often_it_is_asked_for() -> None:
+    import hetpart
+
+    assert [hetpart.training.compile for _ in range(2)] == [compile_step] * 2

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, SparseSGD
-from hetpart.training.compile import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
 
 ROWS, WIDTH, BATCH = 40, 4, 6
