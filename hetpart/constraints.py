@@ -69,7 +69,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What reads the graph input and what makes the graph output that replaces it share a device."""
+    """The graph input stays, from run to run, on the device of what makes the graph output that replaces it."""
 
     given: str
     returned: str

@@ -1,4 +1,4 @@
-"""Ops that must share a device because the user says so, or because they keep one state."""
+"""Ops that must share a device because the user says so, or because they keep one state of no known size."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def _obstacles(problem: PlacementProblem, ops: Sequence[int]) -> Iterator[tuple[
 
 
 def keepers(state: State, graph: Graph) -> list[int]:
-    """What reads the state's old content and what makes the new."""
+    """What makes the state's new content; where only a run tells its size, what reads the old one too."""
     given = _boundary(state.given, graph, graph.inputs, "input", state.text)
     returned = _boundary(state.returned, graph, graph.outputs, "output", state.text)
     makers = [] if returned.producer is None else [returned.producer]
-    return sorted({*_readers(graph, given), *makers})
+    return makers if makers and value_form(given) is ValueForm.STATIC else sorted({*_readers(graph, given), *makers})
 
 
 def kept(formulation: Formulation, graph: Graph, constraints: Constraints, machine: Machine) -> Formulation:
@@ -120,10 +120,10 @@ def kept(formulation: Formulation, graph: Graph, constraints: Constraints, machi
     return replace(formulation, problem=replace(formulation.problem, value_kept=places))
 
 
-def _of_states(constraints: Constraints, graph: Graph) -> frozenset[str]:
-    """Names of inputs and outputs that are states: those stay with the ops that read and make them."""
+def _of_states(constraints: Constraints, graph: Graph) -> dict[str, State]:
+    """States by the names of their inputs and outputs: those stay with the op that makes the new content."""
     states = known_states(constraints.states, graph)
-    return frozenset(name for state in states for name in (state.given, state.returned))
+    return {name: state for state in states for name in (state.given, state.returned)}
 
 
 def _bound_value(binding: Binding, graph: Graph, machine: Machine) -> Value:
@@ -138,7 +138,7 @@ def _bound_value(binding: Binding, graph: Graph, machine: Machine) -> Value:
 
 
 def bound_ops(constraints: Constraints, graph: Graph, machine: Machine) -> dict[int, Binding]:
-    """The ops that bindings of states place: those that read the old content, and those that make the new.
+    """The ops that bindings of states place: those that keep them.
 
     Raises:
         InvalidOptionError: a name is neither input nor output, its device is not there, or bindings contradict each
@@ -147,19 +147,15 @@ def bound_ops(constraints: Constraints, graph: Graph, machine: Machine) -> dict[
     placed: dict[int, Binding] = {}
     states = _of_states(constraints, graph)
     for binding in (binding for binding in constraints.bindings if binding.value in states):
-        for op in _touching(binding, graph, machine):
+        _bound_value(binding, graph, machine)
+        for op in keepers(states[binding.value], graph):
             earlier = placed.setdefault(op, binding)
             if earlier.device != binding.device:
                 raise InvalidOptionError(
                     f"{earlier.text!r} and {binding.text!r} contradict each other on the op {graph.ops[op].name!r}",
-                    hint="an op that reads one and makes the other runs on one device: keep one of them",
+                    hint="both are kept by it: keep one of them",
                 )
     return placed
-
-
-def _touching(binding: Binding, graph: Graph, machine: Machine) -> list[int]:
-    value = _bound_value(binding, graph, machine)
-    return _readers(graph, value) if value.producer is None else [value.producer]
 
 
 def _readers(graph: Graph, value: Value) -> list[int]:

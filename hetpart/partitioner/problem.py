@@ -73,6 +73,31 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class States:
+    """Graph inputs that stay from run to run on the device of the op that makes their new content."""
+
+    keeper: NDArray[np.int32]
+    """(V,) That op; ``NO_OP`` for all other values."""
+    nbytes: NDArray[np.int64]
+    """(V,) Of a copy on another device, 0 for all other values: where it stays a state is counted as weights are."""
+
+    def among(self, values: NDArray[np.int64], number: NDArray[np.int64]) -> States:
+        """Of some values, where op ``i`` is called ``number[i]``."""
+        keeper = self.keeper[values]
+        return States(np.where(keeper == NO_OP, NO_OP, number[keeper]).astype(np.int32), self.nbytes[values])
+
+    def and_more(self, count: int) -> States:
+        """With ``count`` values behind the others that are no states."""
+        return States(
+            np.concatenate([self.keeper, np.full(count, NO_OP, np.int32)]),
+            np.concatenate([self.nbytes, np.zeros(count, np.int64)]),
+        )
+
+
+NO_STATES = States(np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """What other budgets have told of a problem."""
 
@@ -128,6 +153,8 @@ class PlacementProblem:
     value_kept: NDArray[np.int8] | None = None
     """(V,) Device on which the caller gives a graph input, holding it through the run, and on which it wants an output,
     or ``WHERE_USED``; None where all is handed over on the host."""
+    states: States | None = None
+    """None where there are none."""
     apart: NDArray[np.bool_] | None = None
     """(N,) Ops that ONNX Runtime does not run, whose partitions hold no others; None where there are none."""
 
@@ -144,6 +171,17 @@ class PlacementProblem:
         """(V,) Values that ops make."""
         made = self.value_producer != NO_OP
         return made if self.stands_for_weight is None else made & ~self.stands_for_weight
+
+    @property
+    def placed_by(self) -> NDArray[np.int32]:
+        """(V,) The op on whose device a value lies before any copy; ``NO_OP`` where no placement changes that."""
+        maker = np.where(self.value_left_on_host, np.int32(NO_OP), self.value_producer)
+        return maker if self.states is None else np.where(self.states.keeper == NO_OP, maker, self.states.keeper)
+
+    @property
+    def copied_bytes(self) -> NDArray[np.int64]:
+        """(V,) Bytes of each value on a device that it was copied to."""
+        return self.value_bytes if self.states is None else self.value_bytes + self.states.nbytes
 
     @property
     def kept(self) -> NDArray[np.int8]:
@@ -179,14 +217,9 @@ class PlacementProblem:
 
     def home(self, placement: Placement) -> NDArray[np.int8]:
         """(V,) Device each value is made on: the caller's for graph inputs, the host for outputs left there."""
-        made = self.value_producer != NO_OP
-        home = np.zeros(self.values, np.int8)
-        home[made] = placement[self.value_producer[made]]
-        home[self.value_left_on_host] = 0
-        if self.value_kept is not None:
-            home[~made] = np.maximum(self.value_kept[~made], 0)
-            used = ~made & (self.value_kept == WHERE_USED) & (np.diff(self.value_uses.offsets) > 0)
-            home[used] = placement[self.value_uses.ops[self.value_uses.offsets[:-1][used]]]
+        home, by = np.maximum(self.kept, np.int8(0)), self.placed_by
+        home[self.value_producer != NO_OP] = 0
+        home[by != NO_OP] = placement[by[by != NO_OP]]
         return home
 
     def needed(self, placement: Placement) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""States in the placement problem: what stays on whichever device runs the ops that read and make it."""
+"""States in the placement problem: what stays on whichever device runs the op that makes the new content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hetpart.graph.calls import CALL_DOMAIN, OVERWRITES
 from hetpart.partitioner.colocate import keepers, known_states
-from hetpart.partitioner.problem import WHERE_USED, Uses
+from hetpart.partitioner.problem import NO_STATES, WHERE_USED, States, Uses
 from hetpart.plan.states import LOOKS, UPDATES
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 def with_states(formulation: Formulation, graph: Graph, states: Sequence[State]) -> Formulation:
     """``formulation`` where states are held as weights are, and are neither copied in nor handed out.
+
+    An op on another device that reads one finds a copy there, made in every run.
 
     Those that kernels of an accelerator read from host memory, or leave there, no session could keep: they stay what
     they were.
@@ -45,16 +47,15 @@ def _can_stay(problem: PlacementProblem, given: int, returned: int) -> bool:
 
 
 def _staying(problem: PlacementProblem, given: int, returned: int, ops: list[int], nbytes: int) -> PlacementProblem:
-    kept, sizes, copies = problem.kept.copy(), problem.value_bytes.copy(), problem.copy_seconds.copy()
-    kept[[given, returned]] = WHERE_USED
-    sizes[[given, returned]] = 0
-    copies[:, :, given] = 0.0
+    kept, sizes = problem.kept.copy(), problem.value_bytes.copy()
+    ends = [given, returned]
+    kept[ends], sizes[ends] = WHERE_USED, 0
     uses, more = problem.weight_uses, Uses.from_rows([[(op, False) for op in ops]])
     return replace(
         problem,
         value_kept=kept,
         value_bytes=sizes,
-        copy_seconds=copies,
+        states=_with_keeper(problem, given, returned),
         weight_bytes=np.append(problem.weight_bytes, np.int64(nbytes)),
         weight_uses=Uses(
             np.append(uses.offsets, uses.offsets[-1] + len(ops)),
@@ -63,6 +64,16 @@ def _staying(problem: PlacementProblem, given: int, returned: int, ops: list[int
         ),
         streaming=_held(problem.streaming),
     )
+
+
+def _with_keeper(problem: PlacementProblem, given: int, returned: int) -> States:
+    """The states of ``problem`` and one more, which lies with the op that makes its new content."""
+    known = problem.states or NO_STATES.and_more(problem.values)
+    keeper, nbytes = known.keeper.copy(), known.nbytes.copy()
+    keeper[given] = problem.value_producer[returned]
+    ends = [given, returned]
+    nbytes[ends] = problem.value_bytes[ends]
+    return States(keeper, nbytes)
 
 
 def _held(streaming: Streaming | None) -> Streaming | None:

@@ -25,7 +25,7 @@ StateOption = Mapping[str, str] | str | None
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An input and the output that replaces it, both on one device."""
+    """An input and the output that replaces it, both on one device. Ops on another one read copies."""
 
     given: ValueSpec
     returned: ValueSpec
@@ -54,8 +54,8 @@ def read_states(bundle: Bundle, asked: StateOption) -> tuple[State, ...]:
     """The states of a session.
 
     Raises:
-        InvalidOptionError: a name is no input or output, types differ, or what reads a state and what makes it do not
-            share a device.
+        InvalidOptionError: a name is no input or output, types differ, or the plan does not copy a state from where it
+            is made to where it is read.
     """
     plan = bundle.plan
     pairs = _pairs(plan, plan.states if asked is None else asked)
@@ -88,7 +88,8 @@ def _state(bundle: Bundle, given: ValueSpec, returned: ValueSpec) -> State:
     plan = bundle.plan
     readers = [p for p in plan.partitions if given.name in p.inputs]
     makers = [p for p in plan.partitions if returned.name in p.outputs]
-    touching = {p.device for p in (*readers, *makers)}
+    copied = {c.target for c in plan.transfers if c.value == given.name and c.source in {p.device for p in makers}}
+    touching = {p.device for p in (*readers, *makers)} - copied
     on_host = any(given.name in p.host_inputs for p in readers) or any(returned.name in p.host_outputs for p in makers)
     if not makers or len(touching) > 1 or on_host or given.name in plan.passthrough.values():
         raise InvalidOptionError(
@@ -105,7 +106,8 @@ def _is_in_place(bundle: Bundle, readers: list[Partition], maker: Partition, pai
     What is listed before the update it is made to wait for.
     """
     given, returned = pair
-    others = {reader.id for reader in readers} - {maker.id}
+    others = {reader.id for reader in readers if reader.device == maker.device} - {maker.id}
+    others |= {c.step for c in bundle.plan.transfers if c.value == given.name and c.source == maker.device}
     if given.form is not ValueForm.STATIC or max(others, default=-1) > maker.id:
         return False
     return is_updated_in_place(bundle.models[maker.id], given.name, returned.name)
@@ -120,13 +122,14 @@ def without_copies(plan: Plan, states: tuple[State, ...]) -> Plan:
     if not states:
         return plan
     host = plan.devices[0].device
-    old, new = {state.given.name for state in states}, {state.returned.name for state in states}
+    old, new = dict(state.old for state in states), {state.returned.name for state in states}
     read_there = {(name, p.device) for p in plan.partitions for name in p.inputs}
     gone = {state.old for state in states} | {state.new for state in states}
     transfers = tuple(
         copy
         for copy in plan.transfers
-        if copy.value not in old | new or (copy.value in new and (copy.value, copy.target) in read_there)
+        if copy.value not in old.keys() | new
+        or ((copy.value, copy.target) in read_there and old.get(copy.value, copy.source) == copy.source)
     )
     kept = replace(
         plan,
@@ -135,7 +138,7 @@ def without_copies(plan: Plan, states: tuple[State, ...]) -> Plan:
         values=(*plan.values, *(spec for state in states for spec in (state.given, state.returned))),
         transfers=transfers,
         buffers=tuple(buffer for buffer in plan.buffers if (buffer.value, buffer.device) not in gone),
-        homes={name: device for name, device in plan.homes.items() if name not in old | new},
+        homes={name: device for name, device in plan.homes.items() if name not in old.keys() | new},
         timeline=plan.timeline if transfers == plan.transfers else None,  # it tells of all of its copies, or of none
     )
     return _repacked(kept, plan, {use.device for use in plan.devices if use.device != host}, states)

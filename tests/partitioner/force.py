@@ -111,6 +111,8 @@ def costs(problem: PlacementProblem, placements: NDArray[np.int8]) -> NDArray[np
     here = _any_use(problem.value_uses, placements, HOST)
     kept = np.zeros(problem.values) if problem.value_kept is None else problem.value_kept
     home[:, ~made & (kept == ACCELERATOR)] = ACCELERATOR
+    for value in [] if problem.states is None else np.flatnonzero(problem.states.keeper != NO_OP):
+        home[:, value] = placements[:, problem.states.keeper[value]]
     there[:, problem.value_returned & (kept == ACCELERATOR)] = True
     here[:, problem.value_returned & (kept == HOST)] = True
     total += ((home == HOST) & there) @ problem.copy_seconds[HOST, ACCELERATOR]

@@ -229,9 +229,9 @@ def test_what_is_no_state_is_refused(case: str) -> None:
         cut(SUM, ("add",), state=asked)
 
 
-def test_a_state_across_devices_is_refused() -> None:
+def test_a_state_that_the_plan_does_not_copy_to_its_reader_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="cpu, cuda:0") as refused:
-        cut(READ_LATE, ("look",), state="auto")
+        cut(READ_LATE, ("set",), state="auto")
     assert "--state table=table_out" in refused.value.hint
 
 

@@ -210,8 +210,8 @@ def _op_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:
 def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], share: float) -> list[Arcs]:
     """Copies down to the host and up to the accelerator."""
     home = np.full(problem.values, Vertex.SINK, np.int64)
-    made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
-    home[made] = vertex[problem.value_producer[made]]
+    by = problem.placed_by
+    home[by != NO_OP] = vertex[by[by != NO_OP]]
     home[problem.given_there] = Vertex.SOURCE
     uses = problem.value_uses
     everywhere = Hyperedges(home, uses.rows, np.where(uses.on_host, Vertex.SINK, vertex[uses.ops]))

@@ -223,8 +223,8 @@ def home_groups(problem: PlacementProblem, of_op: NDArray[np.int64]) -> NDArray[
     """(V,) The group whose device a value is made on; nobody where that is the host whatever the placement."""
     home = np.full(problem.values, NOBODY, np.int64)
     home[problem.given_there] = callers_group(of_op)
-    made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
-    home[made] = of_op[problem.value_producer[made]]
+    by = problem.placed_by
+    home[by != NO_OP] = of_op[by[by != NO_OP]]
     return home
 
 

@@ -40,6 +40,7 @@ def sampled(problem: PlacementProblem, ops: int) -> PlacementProblem:
         value_returned=problem.value_returned[values],
         value_kept=None if problem.value_kept is None else problem.value_kept[values],
         value_bytes=problem.value_bytes[values],
+        states=None if problem.states is None else problem.states.among(values, number),
         value_uses=_restricted(problem.value_uses, values, number),
         copy_seconds=problem.copy_seconds[:, :, values],
         weight_bytes=problem.weight_bytes[weights],

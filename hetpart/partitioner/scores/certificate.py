@@ -60,6 +60,8 @@ class _Value:
     """A value in one run."""
 
     nbytes: int
+    copied_bytes: int
+    """On another device than its home."""
     home: int
     step: int
     """Partition that makes it; 0 for a graph input."""
@@ -164,7 +166,8 @@ def _value(
     devices = range(len(problem.devices))
     return _Value(
         nbytes=int(problem.value_bytes[value]),
-        home=_home(problem, value, uses, places, kept),
+        copied_bytes=int(problem.value_bytes[value] + (0 if problem.states is None else problem.states.nbytes[value])),
+        home=_home(problem, value, places, kept),
         step=0 if producer == NO_OP else partition[producer],
         producer=producer,
         reads=tuple((HOST if on_host else places[op], partition[op], op) for op, on_host in uses),
@@ -173,16 +176,13 @@ def _value(
     )
 
 
-def _home(
-    problem: PlacementProblem, value: int, uses: list[tuple[int, bool]], places: tuple[int, ...], kept: int
-) -> int:
+def _home(problem: PlacementProblem, value: int, places: tuple[int, ...], kept: int) -> int:
     """The device a value is made on, or that the caller gives it on."""
     producer = int(problem.value_producer[value])
     if producer != NO_OP:
         return HOST if problem.value_left_on_host[value] else places[producer]
-    if kept == IN_PLACE:
-        return places[uses[0][0]] if uses else HOST
-    return kept
+    keeper = NO_OP if problem.states is None else int(problem.states.keeper[value])
+    return places[keeper] if keeper != NO_OP else max(kept, HOST)
 
 
 def _streamed_weights(
@@ -269,7 +269,7 @@ def _buffers(run: _Run, device: int) -> int:
     held = [0] * (steps + 2)
     for value in run.values:
         for step in value.held(device, steps):
-            held[step] += value.nbytes
+            held[step] += value.nbytes if device == value.home else value.copied_bytes
     here = [step for step, where in enumerate(run.devices) if where == device]
     for weight in run.streamed if device != HOST else ():
         for step in weight.held(here):

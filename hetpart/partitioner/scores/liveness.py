@@ -114,7 +114,7 @@ def crossing_values(problem: PlacementProblem, cut: Cut) -> NDArray[np.bool_]:
 
 def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing: NDArray[np.bool_]) -> Buffers:
     """Every buffer that holds a crossing value, with the steps it is held for."""
-    steps = cut.partitions
+    steps, devices = cut.partitions, len(problem.devices)
     home = problem.home(placement)
     made = _made_at(problem, cut)
     first_read, last_read = _reads(problem, placement, cut)
@@ -125,10 +125,11 @@ def buffers(problem: PlacementProblem, placement: Placement, cut: Cut, crossing:
         # The caller holds what it gives on an accelerator.
         given = np.flatnonzero(problem.given_there)
         last_read[home[given], given] = steps
-    nbytes = np.broadcast_to(problem.value_bytes, first_read.shape)
+    nbytes = np.tile(problem.copied_bytes, (devices, 1))
+    nbytes[home, np.arange(problem.values)] = problem.value_bytes
     if problem.streamed is not None:
         first_read[:, problem.streamed] = _fetched(cut, first_read[:, problem.streamed])
-        nbytes = np.where(problem.streamed & (np.arange(len(nbytes)) == HOST)[:, None], 0, nbytes)
+        nbytes = np.where(problem.streamed & (np.arange(devices) == HOST)[:, None], 0, nbytes)
     copied = crossing & (last_read >= 0)
     copied[home, np.arange(problem.values)] = False
     owned = np.zeros_like(copied)

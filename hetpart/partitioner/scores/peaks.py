@@ -83,7 +83,7 @@ class Peaks:
         uses = problem.value_uses
         copied = (alive & ~made_there)[uses.rows] & ~uses.on_host & (scored.placement[uses.ops] == ACCELERATOR)
         readers = np.bincount(uses.rows[copied], minlength=problem.values)
-        np.add.at(of_op, uses.ops[copied], (problem.value_bytes // np.maximum(readers, 1))[uses.rows[copied]])
+        np.add.at(of_op, uses.ops[copied], (problem.copied_bytes // np.maximum(readers, 1))[uses.rows[copied]])
         return of_op
 
     def inside(self, partition: int) -> NDArray[np.int64]:

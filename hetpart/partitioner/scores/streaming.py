@@ -46,6 +46,7 @@ def with_streamed(problem: PlacementProblem, streamed: NDArray[np.bool_]) -> Pla
         value_returned=np.concatenate([problem.value_returned, no]),
         value_kept=None if problem.value_kept is None else np.concatenate([problem.value_kept, no.astype(np.int8)]),
         value_bytes=np.concatenate([problem.value_bytes, problem.streaming.nbytes[weights]]),
+        states=None if problem.states is None else problem.states.and_more(count),
         value_uses=_joined(problem.value_uses, more),
         copy_seconds=np.concatenate([problem.copy_seconds, copies], axis=2),
         # The host holds them whoever uses them.
@@ -141,6 +142,7 @@ def _expanded(
         value_returned=np.concatenate([problem.value_returned, no]),
         value_kept=None if problem.value_kept is None else np.concatenate([problem.value_kept, no.astype(np.int8)]),
         value_bytes=np.concatenate([problem.value_bytes, streaming.nbytes[weights]]),
+        states=None if problem.states is None else problem.states.among(np.arange(problem.values), ops).and_more(count),
         value_uses=_renamed(_joined(problem.value_uses, _rows(problem.weight_uses, weights, here=True)), ops),
         copy_seconds=np.concatenate([problem.copy_seconds, copies], axis=2),
         weight_bytes=problem.weight_bytes.copy(),

@@ -57,8 +57,9 @@ class Wiring:
     def of(cls, problem: PlacementProblem) -> Wiring:
         groups = Groups.of(problem)
         maker = np.full(problem.values, NO_GROUP, np.int64)
-        free = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
-        maker[free] = groups.of_op[problem.value_producer[free]]
+        by = problem.placed_by
+        free = by != NO_OP
+        maker[free] = groups.of_op[by[free]]
         pairs = _reader_pairs(problem, groups.of_op, maker)
         swing = np.bincount(groups.of_op, _swing(problem), len(groups))
         made = np.flatnonzero(free)

@@ -51,7 +51,8 @@ class _Schedule:
         there: list[bool] = problem.given_there.tolist()
         self._at_host = [NEVER if given else 0.0 for given in there]
         """When each value is in host memory, once it is made. Graph inputs are from the start."""
-        self._at_accelerator = [0.0 if given else NEVER for given in there]
+        stays = (problem.placed_by != NO_OP) & (problem.value_producer == NO_OP)
+        self._at_accelerator = [0.0 if given else NEVER for given in (problem.given_there | stays).tolist()]
         self._down: list[float] = problem.copy_seconds[ACCELERATOR, HOST].tolist()
         self._up: list[float] = problem.copy_seconds[HOST, ACCELERATOR].tolist()
         self._seconds: list[list[float]] = problem.seconds.tolist()

@@ -190,8 +190,8 @@ class Line:
         still = np.where(self.base == ACCELERATOR, -1, length)
         turn = np.where(place >= 0, place, still)
         made = np.full(problem.values, length, np.int64)
-        free = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
-        made[free] = turn[problem.value_producer[free]]
+        by = problem.placed_by
+        made[by != NO_OP] = turn[by[by != NO_OP]]
         made[problem.given_there] = -1
         uses = problem.value_uses
         rows, readers = uses.rows[~uses.on_host], turn[uses.ops[~uses.on_host]]
