@@ -13,7 +13,8 @@ whose cores other tenants share runs at half its speed for most of the time; the
 
 The rank correlation is Spearman's, over the kernels of the simulated session that ``paired_kernels`` finds in ONNX
 Runtime's profile, less what the profile itself adds to each: the least that a Reshape takes in it. The profile counts
-whole microseconds: both sides are ranked so. ``rank_correlation_of_told`` is that of kernels of three and more;
+whole microseconds; means over the quietest runs tell short kernels apart, as each run begins at another part of one.
+``rank_correlation_of_told`` is that of kernels of three microseconds and more;
 ``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both. Where
 what takes part in a run depends on its inputs, each set of them is measured by itself, and their mean counts.
 ``paired_share`` is the part of the profiled time that these kernels took.

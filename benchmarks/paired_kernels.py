@@ -250,14 +250,9 @@ class _Places:
 
 
 def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> float | None:
-    """Spearman's, of seconds rounded to what the profile's clock tells apart; ``None`` where too few are left to rank.
+    """Spearman's; ``None`` where too few are there to rank, or one side knows no order."""
+    from scipy.stats import spearmanr
 
-    On a quiet machine a kernel shows the same tick in every run, and averages tell no more than one.
-    """
-    import numpy as np
-    from scipy.stats import rankdata
-
-    ranks = [rankdata([round(seconds / CLOCK) for seconds in side]) for side in (predicted, measured)]
-    if len(measured) < FEWEST_RANKED or any(len(set(side)) == 1 for side in ranks):
+    if len(measured) < FEWEST_RANKED or any(len(set(side)) == 1 for side in (predicted, measured)):
         return None
-    return round(float(np.corrcoef(*ranks)[0, 1]), 4)
+    return round(float(spearmanr(predicted, measured).statistic), 4)
