@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as array_of_numbers
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +14,7 @@ from hetpart.plan.model import ValueForm, ValueSpec
 from hetpart.runtime.dlpack import from_dlpack, is_ort_value, memory_of
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype, session_type
 from hetpart.runtime.kept import kept_feed
-from hetpart.runtime.values import to_array
+from hetpart.runtime.values import to_array, to_value
 
 if TYPE_CHECKING:
     from hetpart.runtime.transport import Memory
@@ -110,8 +111,8 @@ def _listed(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
 
 
 def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> bool:
-    """Whether only the byte order differs, or ``given`` is a list of Python's numbers, which have no dtype."""
-    if isinstance(given, list):
+    """Whether only the byte order differs, or ``given`` holds Python's numbers, which have no dtype."""
+    if isinstance(given, (list, tuple)):
         return np.can_cast(array.dtype, wanted, "same_kind")
     return not array.dtype.isnative and array.dtype.newbyteorder("=") == wanted
 
@@ -133,7 +134,34 @@ def _taken(name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray[Any, Any]", value)
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if isinstance(value, (memoryview, array_of_numbers)):
+        return np.asarray(cast("Any", value))
+    if isinstance(value, tuple):
+        return np.asarray(cast("Any", value)).tolist()
     return from_dlpack(name, value) if hasattr(value, "__dlpack__") and not is_ort_value(value) else value
+
+
+def boxed(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``feeds`` as OrtValues, those that are none checked and made so.
+
+    Raises:
+        InvalidFeedError: as ``checked_feeds``.
+    """
+    if all(map(is_ort_value, feeds.values())):
+        return feeds
+    checked = checked_feeds(specs, feeds)
+    return {spec.name: _boxed(spec, feeds[spec.name], checked[spec.name]) for spec in specs}
+
+
+def _boxed(spec: ValueSpec, given: Any, checked: Any) -> Any:
+    if is_ort_value(given):
+        return given
+    if spec.form is ValueForm.OPAQUE:
+        raise InvalidFeedError(
+            f"input {spec.name!r} is no OrtValue, and ONNX Runtime makes none of {spec.dtype or type(given).__name__}",
+            hint="feed it to run()",
+        )
+    return to_value(spec, cast("np.ndarray[Any, Any]", checked))
 
 
 def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
-from hetpart.runtime.feeds import checked_feeds, taken
+from hetpart.runtime.feeds import boxed, checked_feeds, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
@@ -198,7 +198,10 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         if self._sole is not None:
             try:
                 names = output_names or self._output_names  # whose order its partition need not have
-                return self._sole.run_with_ort_values(names, input_dict_ort_values, run_options)
+                values = boxed(self.plan.inputs, input_dict_ort_values)
+                return self._sole.run_with_ort_values(names, values, run_options)
+            except InvalidFeedError:
+                raise
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, output_names, input_dict_ort_values) from error
         results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)

@@ -250,6 +250,16 @@ def test_tensors_of_other_libraries_are_taken(
     assert_same(_later(session, None, tensors)[0], uncut.run(None, FEED))
 
 
+@pytest.mark.parametrize("kind", [list, tuple, memoryview])
+def test_numbers_that_are_no_array_are_taken(
+    session: hetpart.Session, uncut: onnxruntime.InferenceSession, kind: Callable[[Any], Any]
+) -> None:
+    fed, expected = FEED | {"y": kind(Y)}, uncut.run(None, FEED)
+    assert_same(session.run(None, fed), expected)
+    boxed = fed | {"x": OrtValue.ortvalue_from_numpy(X)}
+    assert_same([value.numpy() for value in session.run_with_ort_values(None, boxed)], expected)
+
+
 def test_a_list_that_is_no_tensor_is_refused(session: hetpart.Session) -> None:
     with pytest.raises(InvalidFeedError, match="'x' is no tensor"):
         session.run(None, FEED | {"x": [[1.0], [1.0, 2.0]]})
