@@ -23,6 +23,7 @@ from torch.fx import Node
 from hetpart.errors import ExecutionError, InvalidBundleError
 
 _KINDS = ("cpu", "cuda")
+NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
 _FUNCTIONAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
@@ -78,6 +79,19 @@ def in_place(target: OpOverload) -> OpOverload | None:
     found = target_named(f"{packet}_{'.' if overload else ''}{overload}") if target.namespace not in _SHIPPED else None
     written = [] if found is None else [a for a in found._schema.arguments if a.alias_info and a.alias_info.is_write]
     return found if written and len(written) == len(target._schema.returns) else None
+
+
+def filling(target: OpOverload) -> OpOverload | None:
+    """The overload ``out`` of ``target``, which writes what that returns to memory that it is given.
+
+    ``None`` where there is none. Those of PyTorch's own would make what they are given another size.
+    """
+    found = None if target.namespace in _SHIPPED else target_named(f"{target.name().partition('.')[0]}.out")
+    return found if found is not None and len(_outs(found)) == len(target._schema.returns) else None
+
+
+def _outs(target: OpOverload) -> list[str]:
+    return [argument.name for argument in target._schema.arguments if argument.is_out]
 
 
 def overwritten(target: OpOverload, args: Sequence[Any]) -> tuple[int, ...]:
@@ -166,8 +180,17 @@ class Call:
         """For every result, the number of the input that it may be written over; none where none may."""
         return overwritten(self.target, self.args)
 
+    @property
+    def writes(self) -> bool:
+        """Whether it can write its results to given memory."""
+        return bool(self.over) or filling(self.target) is not None
+
     def write(self, inputs: Sequence[torch.Tensor], into: Sequence[torch.Tensor], device: torch.device) -> None:
         """Write the results ``into`` these, each the input itself that it replaces or other memory of its form."""
+        filled = filling(self.target)
+        if filled is not None:
+            self._made(filled, inputs, device, dict(zip(_outs(filled), into, strict=True)))
+            return
         given = list(inputs)
         for number, place in zip(self.over, into, strict=True):
             if place.data_ptr() != given[number].data_ptr():
@@ -182,7 +205,13 @@ class Call:
         made = self._made(self.target, inputs, device)
         return [_plain(result) for result in (made if isinstance(made, list | tuple) else (made,))]
 
-    def _made(self, target: OpOverload, inputs: Sequence[torch.Tensor], device: torch.device) -> Any:
+    def _made(
+        self,
+        target: OpOverload,
+        inputs: Sequence[torch.Tensor],
+        device: torch.device,
+        outs: Mapping[str, Any] = NO_OUTS,
+    ) -> Any:
 
         def given(argument: Any) -> Any:
             if isinstance(argument, list):
@@ -194,7 +223,7 @@ class Call:
 
         args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
         with torch.no_grad():
-            return target(*args, **kwargs)
+            return target(*args, **kwargs, **outs)
 
 
 def _plain(result: Any) -> torch.Tensor:

@@ -68,11 +68,11 @@ class CalledSession:
         self._provider = provider
         self._metadata = _metadata(proto)
 
-        self.overwriting = frozenset(name for step in self.steps if step.call.over for name in step.makes)
+        self.writing = frozenset(name for step in self.steps if step.call.writes for name in step.makes)
         """What calls write to the place that is meant for it."""
 
     def results(self, given: Mapping[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-        """Every tensor that the calls make, by name; ``places`` are those of results in ``overwriting``."""
+        """Every tensor that the calls make, by name; ``places`` are those of results in ``writing``."""
         known = dict(self.constants) | dict(given)
         for step in self.steps:
             inputs = [known[name] for name in step.reads]
@@ -158,7 +158,7 @@ def run_called(frame: Frame, stage: Stage, session: CalledSession) -> None:
     """
     layout, partition = frame.layout, stage.partition
     inputs = {name: _tensor(frame, layout.place(partition, name)) for name in partition.inputs}
-    wanted = {name: layout.place(partition, name) for name in partition.outputs if name in session.overwriting}
+    wanted = {name: layout.place(partition, name) for name in partition.outputs if name in session.writing}
     places = {name: _target(frame, place) for name, place in wanted.items() if layout.is_sized(place)}
     made = session.results(inputs, places)
     _wait(session)

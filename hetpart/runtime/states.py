@@ -8,11 +8,13 @@ OrtValue that the last run made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from ctypes import c_char
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import ExecutionError, InvalidFeedError
+from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.feeds import checked_feeds
 from hetpart.runtime.frame import fresh_array
 from hetpart.runtime.transport import HostMemory
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
     from hetpart.runtime.transport import Block, Memory
 
 _PIECE = 64 * 2**20
+
+
+class _Lent:
+    """Memory of an array's owner."""
+
+    __slots__ = ("address", "content")
+
+    def __init__(self, content: np.ndarray[Any, Any]) -> None:
+        self.content, self.address = content, content.ctypes.data
 
 
 class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
@@ -48,6 +59,8 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         """Which of two blocks has the old content."""
         self._growing = [state for state in states if state.grows]
         self._sized = [state for state in states if not state.grows]
+        self._is_read = False
+        """Whether somebody relies on addresses."""
         self._turning = [state for state in self._sized if not state.in_place]
         self.reset()
 
@@ -64,20 +77,25 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         return sum(state.nbytes for state in self._states.values()) + sum(sizes)
 
     def reset(self) -> None:
-        """Zeros everywhere; nothing in those that grow."""
+        """Zeros everywhere; nothing in those that grow.
+
+        Blocks that take turns are replaced; one that is updated in place keeps its address.
+        """
         for state in self._growing:
             empty = [size or 0 for size in state.given.shape or ()]
             self._grown[state.given.name] = allocate(state.given, empty, self._memories[state.device])
+        for state in self._turning:
+            self._blocks.pop(state.given.name, None)
         for state in self._sized:
-            self._clear(state)
+            if state.given.name in self._blocks:
+                self._write(state, np.zeros_like(fresh_array(state.given)))
 
-    def _clear(self, state: State) -> None:
-        """Blocks that take turns are replaced; one that is updated in place keeps its address."""
+    def _held(self, state: State) -> list[Block]:
+        """Its blocks, which are made when they are asked for first: an array may have been handed over by then."""
         name = state.given.name
-        if state.in_place and name in self._blocks:
-            self._write(state, np.zeros_like(fresh_array(state.given)))
-        else:
+        if name not in self._blocks:
             self._blocks[name] = [self._zeros(state) for _ in range(1 if state.in_place else 2)]
+        return self._blocks[name]
 
     def _zeros(self, state: State) -> Block:
         memory, nbytes = self._memories[state.device], state.given.nbytes
@@ -88,10 +106,43 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
                 memory.copy_in(block.address + start, zeros.ctypes.data, min(_PIECE, nbytes - start))
         return block
 
+    def lies_on_host(self, name: str) -> bool:
+        """Whether a state is one block of the host's memory, which updates write to."""
+        state = self._states[name]
+        return state.in_place and not state.grows and type(self._memories[state.device]) is HostMemory
+
+    def adopt(self, name: str, content: np.ndarray[Any, Any]) -> None:
+        """Let ``content`` itself be a state that lies on the host, from the first run on: it is not copied.
+
+        Raises:
+            InvalidFeedError: the state lies elsewhere, or ``content`` is of another form.
+            ExecutionError: a run has been made.
+        """
+        spec = self._states[name].given
+        if not self.lies_on_host(name) or content.nbytes != spec.nbytes or not content.flags.c_contiguous:
+            raise InvalidFeedError(
+                f"the state {name!r} cannot be an array that is there",
+                hint=f"it takes {spec.nbytes} contiguous bytes of host memory, where its update runs on the host",
+            )
+        if self._is_read:
+            raise ExecutionError(f"the state {name!r} is in use", hint="hand over arrays before the first run")
+        self._blocks[name] = [_Lent(content)]
+
+    def view(self, name: str) -> np.ndarray[Any, Any]:
+        """The content of a state, where it lies if that is the host's memory: good until the session is closed."""
+        if not self.lies_on_host(name):
+            return self[name]
+        state = self._states[name]
+        shape, like = [size or 0 for size in state.given.shape or ()], numpy_dtype(state.given.dtype)
+        memory: Any = (c_char * state.given.nbytes).from_address(self._block(state).address)
+        raw = np.frombuffer(memory, np.uint8)
+        return raw if like is None else raw.view(like).reshape(shape)
+
     @property
     def fixed(self) -> dict[Place, int]:
         """Addresses of the states that are updated in place: they never change."""
-        one_block = ((state, self._blocks[state.given.name][0]) for state in self._sized if state.in_place)
+        self._is_read = True
+        one_block = ((state, self._held(state)[0]) for state in self._sized if state.in_place)
         return {place: block.address for state, block in one_block for place in (state.old, state.new)}
 
     def lend(self, frame: Frame) -> None:
@@ -99,7 +150,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         for state in self._growing:
             frame.arrays[state.old] = self._grown[state.given.name]
         for state in self._turning:
-            blocks = self._blocks[state.given.name]
+            blocks = self._held(state)
             frame.moving[state.old] = blocks[self._front].address
             frame.moving[state.new] = blocks[1 - self._front].address
 
@@ -132,7 +183,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def _block(self, state: State) -> Block:
         """Where its content lies between two runs."""
-        return self._blocks[state.given.name][0 if state.in_place else self._front]
+        return self._held(state)[0 if state.in_place else self._front]
 
     def _write(self, state: State, array: np.ndarray[Any, Any]) -> None:
         block = self._block(state)

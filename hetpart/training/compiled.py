@@ -19,10 +19,10 @@ from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.training.capture import exported_loss, gradients_of
 from hetpart.training.operators import NAMESPACE
-from hetpart.training.optimizers import Optimizer, assign
+from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.step import Contents, PlannedStep, Step
-from hetpart.training.tables import LOOKUP_OPS, lookup_name, tables_of
+from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
 from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
@@ -106,11 +106,13 @@ def capture(
     """The step as ``compile`` captures it."""
     loss = exported_loss(model, loss_fn, example_batch)
     assigned = assign(optimizer, loss.parameters)
-    gradients = gradients_of(loss, tables_of(assigned))
+    tables = tables_of(assigned)
+    gradients = gradients_of(loss, tables)
     contents = _contents(gradients, assigned)
     program = step_program(gradients, assigned)
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
+    targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
     return CapturedStep(exported, program, contents, _name_ops(exported, program), targets)
 
 
@@ -145,14 +147,17 @@ def _together(captured: CapturedStep, planning: dict[str, Any]) -> list[str]:
 
 
 def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:
-    """What every state holds before the first step, by the model's names."""
+    """What states hold before the first step, by the model's names; zeros in those that are left out."""
     found: dict[str, torch.Tensor] = {}
     for part in gradients.inputs:
         if part.name in gradients.written:
             found[part.name] = part.content
         if part.kind is InputKind.PARAMETER and part.name in gradients.updated:
-            found[part.name] = part.content.detach()
             optimizer: Any = assigned[part.name].optimizer
+            if isinstance(optimizer, RowOptimizer):
+                found |= table_contents(part.name, part.content.detach(), optimizer)
+                continue
+            found[part.name] = part.content.detach()
             for name, state in optimizer.init(part.content.detach()).items():
                 found[f"optimizer/{name}/{part.name}"] = state
     return found

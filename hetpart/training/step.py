@@ -14,6 +14,7 @@ import torch
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.capture import SEED
+from hetpart.training.embedding import file_of
 from hetpart.training.program import PROGRESS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Step:
         self._given = {state.name: state.given for state in self._program.states}
         self._wanted = [spec.name for spec in self.plan.outputs][:1]
         self._arguments = {spec.name for spec in self.plan.inputs}
-        self._load(contents)
+        self._begin(contents)
 
     @property
     def plan(self) -> Plan:
@@ -128,8 +129,9 @@ class Step:
         """
         from hetpart.training.checkpoint import save
 
-        content = self.state_dict()
-        return save(Path(folder), content["step"], content["tensors"], keep_max=keep_max)
+        states = self.session.state()
+        tensors = {name: tensor_of(states.view(given)) for name, given in self._given.items()}
+        return save(Path(folder), self.steps, tensors, keep_max=keep_max)
 
     def load_checkpoint(self, folder: str | PathLike[str], step: int | None = None) -> None:
         """Go on from a checkpoint in ``folder``: that of ``step``, or the newest.
@@ -142,6 +144,15 @@ class Step:
 
         found = load(Path(folder), step)
         self.load_state_dict({"step": found.step, "tensors": {name: found.tensor(name) for name in found.names}})
+
+    def _begin(self, contents: Mapping[str, torch.Tensor]) -> None:
+        """Take over what is there before the first step: files themselves, copies of the rest."""
+        states = self.session.state()
+        for name, given in self._given.items():
+            if name in contents and file_of(contents[name]) is not None and states.lies_on_host(given):
+                states.adopt(given, contents[name].numpy())
+            elif name in contents:
+                states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
 
     def _load(self, contents: Mapping[str, torch.Tensor]) -> None:
         states = self.session.state()

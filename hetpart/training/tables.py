@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetpart.errors import InvalidOptionError
+from hetpart.training.embedding import file_of, mapped
 from hetpart.training.operators import record_text
 from hetpart.training.optimizers import Assignment, RowOptimizer
+from hetpart.training.optimizers.groups import Target
 from hetpart.training.row_operators import row_update_of
 from hetpart.training.updates import UPDATE_OP, Common, StateName
 
@@ -32,6 +36,39 @@ def lookup_name(table: str, number: int) -> str:
 def tables_of(assigned: Mapping[str, Assignment]) -> frozenset[str]:
     """The parameters whose optimizer is one of rows."""
     return frozenset(name for name, found in assigned.items() if isinstance(found.optimizer, RowOptimizer))
+
+
+def files_on_host(tables: Mapping[str, torch.Tensor], targets: Mapping[str, str]) -> dict[str, Target]:
+    """The targets of those of ``tables`` that lie in files; ``targets`` are those that are asked for.
+
+    Raises:
+        InvalidOptionError: one is asked for on an accelerator.
+    """
+    files = {name: file for name, table in tables.items() if (file := file_of(table)) is not None}
+    for name, file in files.items():
+        if targets.get(name) == "cuda":
+            raise InvalidOptionError(
+                f"{name!r} lies in a file, {file}, and its group asks for an accelerator",
+                hint="leave its target to auto, or give the model a table in memory",
+            )
+    return dict.fromkeys(files, "cpu")
+
+
+def table_contents(name: str, weight: torch.Tensor, optimizer: RowOptimizer) -> dict[str, torch.Tensor]:
+    """A table and what its optimizer keeps before the first step, by name; what is left out is zeros.
+
+    Beside a table in a file the rest lies in files, ``<file>.<state>``, which begin anew.
+    """
+    file, found = file_of(weight), {name: weight}
+    for state in optimizer.state_names:
+        fill, key = optimizer.initial(state), f"optimizer/{state}/{name}"
+        if file is not None:
+            path = Path(f"{file}.{state}")
+            path.unlink(missing_ok=True)
+            found[key] = mapped(path, tuple(weight.shape), weight.dtype, fill)
+        elif fill:
+            found[key] = torch.full((), fill, dtype=weight.dtype).expand(weight.shape)
+    return found
 
 
 class Tables:

@@ -42,9 +42,7 @@ def test_a_plan_counts_what_a_session_holds(name: str, placement: str) -> None:
     (given,), (returned,) = made.plan.states, made.plan.states.values()
     home = made.plan.homes.get(given, "cpu")
     assert {copy.source for copy in made.plan.transfers if copy.value == given} <= {home}
-    assert not {given, returned} & {
-        buffer.value for buffer in made.plan.buffers if buffer.device == home
-    }
+    assert not {given, returned} & {buffer.value for buffer in made.plan.buffers if buffer.device == home}
     with made.session(emulate=True) as session:
         assert session.state().nbytes == BLOCKS[name]
         (device,) = session.state().devices.values()

@@ -21,6 +21,7 @@ from hetpart.cost_model.formulas import (
     quantization,
     recurrent,
     scalar,
+    tables,
     updates,
 )
 from hetpart.cost_model.formulas.lookup import unknown_work, work_of
@@ -29,6 +30,7 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
     along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
-    generation, matmul, movement, normalization, pooling, quantization, recurrent, scalar, updates,
+    generation, matmul, movement, normalization, pooling, quantization, recurrent, scalar, tables,
+    updates,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

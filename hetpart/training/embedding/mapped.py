@@ -7,7 +7,6 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +14,13 @@ from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.embedding.table import Table
 from hetpart.training.optimizers import RowOptimizer
 from hetpart.training.optimizers.blocks import flat_blocks
+
+
+def file_of(tensor: Tensor) -> Path | None:
+    """The file that all of ``tensor`` is; ``None`` for what is memory, or a part of a file."""
+    storage = tensor.untyped_storage()
+    whole = tensor.is_contiguous() and tensor.nbytes == storage.nbytes()
+    return Path(storage.filename) if whole and storage.filename else None
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
@@ -29,10 +35,10 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: torch.dtype = torch.float3
     nbytes = math.prod(shape) * dtype.itemsize
     try:
         fresh = _make(path, nbytes)
-        raw = np.memmap(path, np.uint8, "r+", shape=(nbytes,))
-    except OSError as error:
-        raise HetpartError(f"{path}: {error.strerror}", hint="a mapped table needs a folder to write to") from error
-    tensor = torch.from_numpy(raw).view(dtype).view(shape)
+        tensor = torch.from_file(str(path.resolve()), shared=True, size=math.prod(shape), dtype=dtype).view(shape)
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise HetpartError(f"{path}: {why}", hint="a mapped table needs a folder to write to") from error
     if fresh and fill:
         tensor.fill_(fill)
     return tensor
