@@ -27,6 +27,7 @@ from hetpart.frontend.capture import quiet, reason_of, tied_names, without_stora
 from hetpart.frontend.example import Example
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.operators import keep_operator
+from hetpart.training.precision import Casting
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 LossFunction = Callable[..., torch.Tensor]
 SEED = "seed"
 """The argument of a graph that draws numbers: the user's seed, and the number of the update."""
+LOSS_SCALE = "loss_scale"
+"""The argument of a graph whose gradients are those of the loss times a number, float32."""
 PREFIX = "model."
 """Of the model's names in the module that computes its loss."""
 _PASSED_ON = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
@@ -112,16 +115,26 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
         return Exported(program, _inputs(program, example.args, tied_names(held)), example.args)
 
 
-def gradients_of(loss: Exported, tables: AbstractSet[str] = frozenset()) -> Gradients:
-    """The graph of a loss and its gradients; of the parameters ``tables`` those of what is looked up in them.
+def gradients_of(
+    loss: Exported, tables: AbstractSet[str] = frozenset(), half: torch.dtype | None = None, *, scaled: bool = False
+) -> Gradients:
+    """The graph of a loss and its gradients.
+
+    Args:
+        loss: What is differentiated.
+        tables: Parameters whose gradients are those of what is looked up in them.
+        half: The type of the other parameters, and of what ``precision`` lists.
+        scaled: Whether gradients are of the loss times a number that the graph is given.
 
     Raises:
         InvalidModelError: it cannot be traced, is no number, or uses a table otherwise than to look up rows.
     """
     inputs = list(loss.inputs)
     require_lookups(loss.program, {part.node.name: part.name for part in inputs if part.name in tables})
+    if scaled:
+        inputs.append(Input(LOSS_SCALE, InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
     with _traceable():
-        made, lookups = _joint(loss.program, inputs, tables)
+        made, lookups = _joint(loss.program, inputs, tables, half)
     return _told(made, inputs, lookups, tables)
 
 
@@ -162,27 +175,30 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, s
 
 
 def _joint(
-    program: ExportedProgram, inputs: list[Input], tables: AbstractSet[str]
+    program: ExportedProgram, inputs: list[Input], tables: AbstractSet[str], half: torch.dtype | None
 ) -> tuple[GraphModule, Sequence[Lookup]]:
     """A graph that returns the loss, every buffer, a gradient, or nothing, for every parameter, and all of the lookups.
 
     ``inputs`` has one more where it draws numbers.
     """
     lookups: list[Lookup] = []
-    given = [part.content.detach() if isinstance(part.content, torch.Tensor) else part.content for part in inputs]
+    given = [_given(part, None if part.name in tables else half) for part in inputs]
+    scaled = inputs[-1].name == LOSS_SCALE
 
     def joint(*given: Any) -> list[Any]:
         own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
         shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind is InputKind.PARAMETER}
         here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
-        looking = LookingUp(program.graph_module, {name: shared[name] for name in tables})
-        (loss,) = looking.run(*here)
+        held = {name: shared[name] for name in tables}
+        looking = Casting(program.graph_module, held, half) if half else LookingUp(program.graph_module, held)
+        (loss,) = looking.run(*here[: len(here) - scaled])
         _require_scalar(loss)
+        scale = here[-1].expand_as(loss) if scaled else None
         lookups[:] = looking.found
         trained = [value for name, value in shared.items() if name not in tables]
         setup_stacktrace_preservation_hooks([loss.grad_fn])
         leaves = [lookup.leaf for lookup in lookups]
-        gradients = torch.autograd.grad(loss, [*trained, *leaves], allow_unused=True)
+        gradients = torch.autograd.grad(loss, [*trained, *leaves], scale, allow_unused=True)
         buffers = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.BUFFER]
         slopes = zip(lookups, gradients[len(trained) :], strict=True)
         rows = [part for lookup, slope in slopes for part in lookup.parts(slope)]
@@ -227,6 +243,15 @@ def _keep(dropout: Node, seed: Node, salt: int) -> None:
         node.meta |= {key: dropout.meta[key] for key in ("nn_module_stack", "stack_trace") if key in dropout.meta}
     for result in list(dropout.users):
         result.replace_all_uses_with(mask if result.args[1] else made)
+
+
+def _given(part: Input, half: torch.dtype | None) -> Any:
+    """Of the form that the graph is given; its content is of no consequence."""
+    if not isinstance(part.content, torch.Tensor):
+        return part.content
+    content = part.content.detach()
+    is_half = half is not None and part.kind is InputKind.PARAMETER and content.dtype == torch.float32
+    return torch.empty_like(content, dtype=half) if is_half else content
 
 
 def _own(value: Any, part: Input, tables: AbstractSet[str]) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,16 @@ from hetpart.compiler import partition
 from hetpart.config import parse_pins
 from hetpart.cost_model.machines import load_machine
 from hetpart.devices import HOST
+from hetpart.errors import InvalidOptionError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.training.capture import exported_loss, gradients_of
+from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
+from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Contents, PlannedStep, Step
 from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
 from hetpart.training.updates import UPDATE_OP
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from hetpart.frontend.model import ExportedModel
     from hetpart.training.capture import Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
+    from hetpart.training.precision import LossScale
 
 Schedule = Callable[[int], float]
 """The factor that multiplies every rate in an update, by its number, from 1."""
@@ -68,6 +73,10 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
     optimizer: Optimizer | Groups,
     example_batch: Sequence[Any],
     schedule: Schedule | None = None,
+    precision: str | None = None,
+    loss_scale: LossScale | float | None = None,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
     seed: int = 0,
     emulate: bool = False,
     emulate_link: str | float | None = None,
@@ -83,6 +92,12 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         optimizer: One for all parameters, or ``Groups`` of them with rates, decays and devices of their own.
         example_batch: Every batch has its shapes and types.
         schedule: What multiplies the rates, by the number of the update, from 1.
+        precision: ``"fp16"`` or ``"bf16"``: parameters are read and gradients made so, and parameters are updated in
+            full precision.
+        loss_scale: What multiplies the loss before its gradients are taken. By default fp16 has ``LossScale()``, which
+            leaves out updates whose gradients are not finite, and changes.
+        accumulate: Calls that make one update, of the mean of their gradients.
+        clip_norm: The most that the norm of all gradients together may be.
         seed: Of dropouts; with the number of the update it says what they keep.
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
@@ -95,21 +110,30 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         InvalidOptionError: An option cannot be understood.
         InfeasibleError: Nothing fits the budget.
     """
-    captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch)
+    rules = Rules(precision, loss_scale, accumulate, clip_norm)
+    captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
     running = Running(emulate, emulate_link, session_threads, overlap)
     return place(captured, schedule=schedule, seed=seed, running=running, **planning)
 
 
 def capture(
-    model: torch.nn.Module, loss_fn: LossFunction, *, optimizer: Optimizer | Groups, example_batch: Sequence[Any]
+    model: torch.nn.Module,
+    loss_fn: LossFunction,
+    *,
+    optimizer: Optimizer | Groups,
+    example_batch: Sequence[Any],
+    rules: Rules = NO_RULES,
 ) -> CapturedStep:
     """The step as ``compile`` captures it."""
     loss = exported_loss(model, loss_fn, example_batch)
     assigned = assign(optimizer, loss.parameters)
     tables = tables_of(assigned)
-    gradients = gradients_of(loss, tables)
+    _require_no_tables(tables, rules)
+    gradients = gradients_of(loss, tables, rules.half, scaled=rules.scaled)
     contents = _contents(gradients, assigned)
-    program = step_program(gradients, assigned)
+    if rules.accumulate > 1:
+        contents |= {f"{COLLECTED}{name}": torch.zeros_like(contents[name]) for name in gradients.gradients}
+    program = step_program(gradients, assigned, rules)
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
@@ -137,6 +161,14 @@ def place(
         overlap=running.overlap,
     )
     return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule, seed)
+
+
+def _require_no_tables(tables: AbstractSet[str], rules: Rules) -> None:
+    if tables and rules.accumulate > 1:
+        raise InvalidOptionError(
+            f"{min(tables)!r} is updated by rows, which are others in every part of a batch",
+            hint="leave out accumulate, or give it an optimizer of whole parameters",
+        )
 
 
 def _together(captured: CapturedStep, planning: dict[str, Any]) -> list[str]:
@@ -175,9 +207,11 @@ def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
         if node.op_type in LOOKUP_OPS:
             node.name = lookup_name(name, looked_up.setdefault(name, 0))
             looked_up[name] += 1
+        elif name.startswith(COLLECTED):
+            node.name = f"collect/{name.removeprefix(COLLECTED)}"
         else:
             node.name = f"{UPDATE_OP}{name}"
-    results = [value.name for value in graph.output][1:]
+    results = [value.name for value in graph.output][program.numbers :]
     return {state.given: result for state, result in zip(program.states, results, strict=True)}
 
 

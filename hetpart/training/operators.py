@@ -3,9 +3,11 @@
 
 An update is ``hetpart::adamw(parameter, gradient, exp_avg, exp_avg_sq, progress, scale, record)``, which returns the
 new content of the parameter and of its state, and ``hetpart::adamw_``, which writes it where the old one lies.
-``progress`` is float64: the number of the update, from 1, the factor of a schedule and that of the gradient, 0 where
-gradients are collected and nothing is updated. ``scale``, of one element, multiplies the gradient too; where it is not
-finite, as after an overflow in half precision, nothing is updated.
+``progress`` is float64: the number of the update, from 1, the factor of a schedule, that of the gradient, 0 where
+gradients are collected and nothing is updated, and the number of the part of the batch, from 0. ``scale``, of one
+element, multiplies the gradient too; where it is not finite, as after an overflow in half precision, nothing is
+updated. ``hetpart::adamw_half`` takes a gradient in half precision, and has one more state: the parameter rounded,
+which is what a step reads.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "hetpart"
 DENSE = ("SGD", "Momentum", "Adam", "AdamW", "Adagrad", "FTRL")
+HALF = "half"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _WORD = 2**64
 
@@ -46,9 +49,10 @@ def record_of(text: str) -> Optimizer:
     return getattr(optimizers, fields.pop("class"))(**fields)
 
 
-def update_of(optimizer: Optimizer) -> OpOverload:
+def update_of(optimizer: Optimizer, *, halved: bool = False) -> OpOverload:
     """The operator that makes the updates of ``optimizer``."""
-    return getattr(getattr(torch.ops, NAMESPACE), type(optimizer).__name__.lower()).default
+    name = f"{type(optimizer).__name__.lower()}{'_half' if halved else ''}"
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
 def keep_operator() -> OpOverload:
@@ -70,7 +74,7 @@ class Said:
 
 def told(progress: torch.Tensor, scale: torch.Tensor | None) -> Said | None:
     """What the arguments of an update say; ``None`` where nothing is to be updated."""
-    number, rate, factor = progress.tolist()
+    number, rate, factor, *_ = progress.tolist()
     factor *= 1.0 if scale is None else float(scale)
     return Said(int(number), rate, factor) if factor and isfinite(factor) else None
 
@@ -81,8 +85,12 @@ def _in_place(names: tuple[str, ...]) -> Callable[..., None]:
         progress, scale, text = rest[len(names) :]
         said = told(progress, scale)
         if said is not None:
-            record = record_of(text)
-            record.update_(parameter, gradient, state, said.number, record.lr * said.rate, said.factor)
+            record, half = record_of(text), state.pop(HALF, None)
+            told_so: Any = {"step": said.number, "lr": record.lr * said.rate, "scale": said.factor}
+            if half is None:
+                record.update_(parameter, gradient, state, **told_so)
+            else:
+                optimizers.update_master_(record, parameter, half, gradient, state, **told_so)
 
     return update
 
@@ -107,17 +115,53 @@ def _described(count: int) -> Callable[..., Any]:
     return described
 
 
-def _define(name: str) -> None:
-    names: tuple[str, ...] = getattr(optimizers, name).state_names
+def _define(name: str, more: tuple[str, ...] = ()) -> None:
+    names: tuple[str, ...] = (*getattr(optimizers, name).state_names, *more)
     rest = "Tensor progress, Tensor? scale, str record"
     states, written = "".join(f"Tensor {s}, " for s in names), "".join(f"Tensor({s}!) {s}, " for s in names)
     results = f"({', '.join(['Tensor'] * (1 + len(names)))})" if names else "Tensor"
-    op, update = name.lower(), _in_place(names)
+    op, update = "_".join([name.lower(), *more]), _in_place(names)
     _LIBRARY.define(f"{op}(Tensor parameter, Tensor gradient, {states}{rest}) -> {results}")
     _LIBRARY.define(f"{op}_(Tensor(parameter!) parameter, Tensor gradient, {written}{rest}) -> ()")
     _LIBRARY.impl(op, _functional(names, update), "CompositeExplicitAutograd")
     _LIBRARY.impl(f"{op}_", update, "CompositeExplicitAutograd")
     _LIBRARY.impl(op, _described(len(names)), "Meta")
+
+
+def _collect(collected: torch.Tensor, gradient: torch.Tensor, progress: torch.Tensor) -> None:
+    """Add a gradient to those of the parts of a batch before it; the first part's begins anew."""
+    if progress[3] == 0:
+        collected.copy_(gradient)
+    else:
+        collected.add_(gradient)
+
+
+def _collected(collected: torch.Tensor, gradient: torch.Tensor, progress: torch.Tensor) -> torch.Tensor:
+    made = collected.clone()
+    _collect(made, gradient, progress)
+    return made
+
+
+def _like(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.empty_like(tensor)
+
+
+def _one(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+    return tensor.new_empty(1, dtype=torch.float32)
+
+
+def _square_norm(gradient: torch.Tensor) -> torch.Tensor:
+    """In full precision of what half precision holds: within a session of ONNX Runtime a half may be a float yet."""
+    return torch.linalg.vector_norm(gradient, dtype=torch.float32).square().reshape(1)
+
+
+def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float) -> torch.Tensor:
+    """What multiplies gradients of one ``norm`` so that it is ``most`` at most; where it is not finite, neither is it.
+
+    As ``torch.nn.utils.clip_grad_norm_`` does; ``progress`` says what multiplies them beside.
+    """
+    found = float(norm) * float(progress[2])
+    return norm.new_tensor([min(1.0, most / (found + 1e-6)) if isfinite(found) else float("nan")])
 
 
 def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
@@ -139,6 +183,19 @@ def _kept(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Ten
 def _register() -> None:
     for name in DENSE:
         _define(name)
+        _define(name, (HALF,))
+    tensors = "Tensor gradient, Tensor progress"
+    _LIBRARY.define(f"collect(Tensor collected, {tensors}) -> Tensor")
+    _LIBRARY.define(f"collect_(Tensor(collected!) collected, {tensors}) -> ()")
+    _LIBRARY.impl("collect", _collected, "CompositeExplicitAutograd")
+    _LIBRARY.impl("collect_", _collect, "CompositeExplicitAutograd")
+    _LIBRARY.impl("collect", _like, "Meta")
+    _LIBRARY.define("square_norm(Tensor gradient) -> Tensor")
+    _LIBRARY.impl("square_norm", _square_norm, "CompositeExplicitAutograd")
+    _LIBRARY.impl("square_norm", _one, "Meta")
+    _LIBRARY.define("clipped(Tensor norm, Tensor progress, float most) -> Tensor")
+    _LIBRARY.impl("clipped", _clipped, "CompositeExplicitAutograd")
+    _LIBRARY.impl("clipped", _one, "Meta")
     _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
     _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
     _LIBRARY.impl("keep", _kept, "Meta")

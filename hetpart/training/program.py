@@ -23,7 +23,9 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
-from hetpart.training.capture import SEED
+from hetpart.training.capture import LOSS_SCALE, SEED
+from hetpart.training.norms import collected, norm_of, scale_of, square_norm
+from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.tables import Tables
 from hetpart.training.updates import Common, StateName, updated
 from hetpart.training.writer import Writer
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 PROGRESS = "progress"
 """The argument that says which update a step makes, as ``operators`` describes it."""
-PROGRESS_SHAPE = (3,)
+PROGRESS_SHAPE = (4,)
+_OWN_ARGUMENTS = (SEED, LOSS_SCALE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,25 +50,37 @@ class StepProgram:
     batch: Sequence[str]
     """Arguments that hold the batch, in order; ``""`` for what the step does not use."""
     states: Sequence[StateName]
-    """In the order of the results, the first of which is the loss."""
+    """In the order of the results, before which come the loss and, where updates need it, the norm of all gradients."""
+    rules: Rules = NO_RULES
     together: Sequence[Sequence[str]] = ()
     """Names of ops that share a device."""
 
+    @property
+    def numbers(self) -> int:
+        """Results that are none of its states."""
+        return 2 if self.rules.needs_norm else 1
 
-def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> StepProgram:
+
+def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules: Rules = NO_RULES) -> StepProgram:
     """The program of a step that updates every parameter by its optimizer.
 
     ``gradients`` is changed.
     """
     writer = Writer(gradients.graph.graph, gradients.loss)
     states: list[tuple[StateName, Node]] = []
-    common = Common(writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64))
-    tables = Tables(writer, gradients)
+    progress = writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64)
+    tables, slopes = Tables(writer, gradients), dict(gradients.gradients)
+    if rules.accumulate > 1:
+        sums = {name: collected(writer, name, slope, progress) for name, slope in slopes.items()}
+        states += sums.values()
+        slopes = {name: content for name, (_, content) in sums.items()}
+    norms = [_norm(writer, tables, gradients, slopes)] if rules.needs_norm else []
+    common = Common(progress, *(scale_of(writer, norm, progress, rules.clip_norm) for norm in norms))
     for part in gradients.of(InputKind.PARAMETER):
         writer.rename(part.node, part.name)
         optimizer: Any = assigned[part.name].optimizer
-        if part.name in gradients.gradients:
-            states += updated(writer, part, gradients.gradients[part.name], optimizer, common)
+        if part.name in slopes:
+            states += updated(writer, part, slopes[part.name], optimizer, common)
         elif part.name in gradients.updated:
             states += tables.updated(part, optimizer, common)
     for name, content in gradients.written.items():
@@ -74,12 +89,20 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment]) -> St
     for part in gradients.inputs:
         if part.kind is not InputKind.PARAMETER and part.name not in gradients.written:
             writer.rename(part.node, part.name)
-    writer.result([gradients.loss, *(content for _, content in states)])
+    writer.result([gradients.loss, *norms, *(content for _, content in states)])
     kept = {part.node: part for part in gradients.inputs if _is_weight(part, gradients)}
     batch = [
-        part.node.name if part.node.users else "" for part in gradients.of(InputKind.USER_INPUT) if part.name != SEED
+        part.node.name if part.node.users else ""
+        for part in gradients.of(InputKind.USER_INPUT)
+        if part.name not in _OWN_ARGUMENTS
     ]
-    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states], tables.together())
+    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states], rules, tables.together())
+
+
+def _norm(writer: Writer, tables: Tables, gradients: Gradients, slopes: Mapping[str, Node]) -> Node:
+    rows = dict.fromkeys(lookup.table for lookup in gradients.lookups)
+    squares = [square_norm(writer, name, slope) for name, slope in slopes.items()]
+    return norm_of(writer, [*squares, *(tables.square_norm(name) for name in rows)])
 
 
 def _is_weight(part: Input, gradients: Gradients) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ import torch
 
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
-from hetpart.training.capture import SEED
+from hetpart.training.capture import LOSS_SCALE, SEED
 from hetpart.training.embedding import file_of
+from hetpart.training.precision import scaling_of
 from hetpart.training.program import PROGRESS
 
 if TYPE_CHECKING:
@@ -55,11 +57,17 @@ class Step:
         self.session = planned.session
         self.steps = 0
         """Updates that were made."""
+        self.norm: float | None = None
+        """Of all gradients of the last update, before it was clipped, where the step needs it."""
         self._program = planned.program
         self._schedule = schedule
         self._seed = seed
-        self._given = {state.name: state.given for state in self._program.states}
-        self._wanted = [spec.name for spec in self.plan.outputs][:1]
+        rules = self._program.rules
+        self._parts, self._part = rules.accumulate, 0
+        self._scaling = scaling_of(rules.loss_scale, rules.precision)
+        self._given = {state.name: state.given for state in self._program.states if not state.rounds}
+        self._rounded = {state.given: state.rounds for state in self._program.states if state.rounds}
+        self._wanted = [spec.name for spec in self.plan.outputs][: self._program.numbers]
         self._arguments = {spec.name for spec in self.plan.inputs}
         self._begin(contents)
 
@@ -74,7 +82,9 @@ class Step:
         return 1.0 if self._schedule is None else float(self._schedule(self.steps + 1))
 
     def __call__(self, *batch: Any) -> torch.Tensor:
-        """Make one update; returns the loss of ``batch``, of the parameters before it.
+        """Make one update, or its part of one; returns the loss of ``batch``, of the parameters before it.
+
+        Where gradients are not finite the update is left out.
 
         Raises:
             InvalidFeedError: the batch has not the shapes and types of the example.
@@ -85,11 +95,32 @@ class Step:
                 hint="call it as in example_batch",
             )
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
-        feeds |= {PROGRESS: np.array([self.steps + 1, self.rate, 1.0])} if PROGRESS in self._arguments else {}
-        feeds |= {SEED: np.array([self._seed, self.steps + 1])} if SEED in self._arguments else {}
-        (loss,) = self.session.run(self._wanted, feeds)
-        self.steps += 1
+        scale, is_last = self.loss_scale, self._part == self._parts - 1
+        factor = 1.0 / (self._parts * scale) if is_last else 0.0
+        own = {
+            PROGRESS: np.array([self.steps + 1, self.rate, factor, self._part]),
+            SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),
+            LOSS_SCALE: np.array(scale, np.float32),
+        }
+        feeds |= {name: value for name, value in own.items() if name in self._arguments}
+        loss, *norms = self.session.run(self._wanted, feeds)
+        self._part = 0 if is_last else self._part + 1
+        if is_last:
+            self._count([float(np.asarray(norm)) * factor for norm in norms])
         return tensor_of(np.asarray(loss))
+
+    @property
+    def loss_scale(self) -> float:
+        """What multiplies the loss of the next step before its gradients are taken."""
+        return 1.0 if self._scaling is None else self._scaling.scale
+
+    def _count(self, norms: list[float]) -> None:
+        """That an update was made, or left out."""
+        self.norm = norms[0] if norms else None
+        overflowed = self.norm is not None and not isfinite(self.norm)
+        self.steps += not overflowed
+        if self._scaling is not None:
+            self._scaling.tell(overflowed=overflowed)
 
     def report(self, *, width: int = 100) -> str:
         """The placement report as text."""
@@ -103,6 +134,7 @@ class Step:
         states = self.session.state()
         return {
             "step": self.steps,
+            **self._progress(),
             "tensors": {name: tensor_of(states[given]) for name, given in self._given.items()},
         }
 
@@ -121,6 +153,9 @@ class Step:
             )
         self._load(tensors)
         self.steps = int(content["step"])
+        self._part = int(content.get("part", 0))
+        if self._scaling is not None and "scale" in content:
+            self._scaling.scale, self._scaling.since = float(content["scale"]), int(content["since"])
 
     def save_checkpoint(self, folder: str | PathLike[str], *, keep_max: int | None = None) -> Path:
         """Write all that the step keeps as a checkpoint in ``folder``; returns the checkpoint's own folder.
@@ -131,7 +166,7 @@ class Step:
 
         states = self.session.state()
         tensors = {name: tensor_of(states.view(given)) for name, given in self._given.items()}
-        return save(Path(folder), self.steps, tensors, keep_max=keep_max)
+        return save(Path(folder), self.steps, tensors, self._progress(), keep_max=keep_max)
 
     def load_checkpoint(self, folder: str | PathLike[str], step: int | None = None) -> None:
         """Go on from a checkpoint in ``folder``: that of ``step``, or the newest.
@@ -143,7 +178,14 @@ class Step:
         from hetpart.training.checkpoint import load
 
         found = load(Path(folder), step)
-        self.load_state_dict({"step": found.step, "tensors": {name: found.tensor(name) for name in found.names}})
+        tensors = {name: found.tensor(name) for name in found.names}
+        self.load_state_dict({**found.metadata, "step": found.step, "tensors": tensors})
+
+    def _progress(self) -> dict[str, Any]:
+        """Numbers that a step goes on from, beside the number of the update."""
+        scaling = self._scaling
+        scale = {} if scaling is None else {"scale": scaling.scale, "since": scaling.since}
+        return {"part": self._part, **scale} if self._parts > 1 else scale
 
     def _begin(self, contents: Mapping[str, torch.Tensor]) -> None:
         """Take over what is there before the first step: files themselves, copies of the rest."""
@@ -153,11 +195,19 @@ class Step:
                 states.adopt(given, contents[name].numpy())
             elif name in contents:
                 states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
+        self._round(contents)
 
     def _load(self, contents: Mapping[str, torch.Tensor]) -> None:
         states = self.session.state()
         for name, given in self._given.items():
             states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
+        self._round(contents)
+
+    def _round(self, contents: Mapping[str, torch.Tensor]) -> None:
+        """Let parameters that are used in half precision be their masters rounded."""
+        states = self.session.state()
+        for given, name in self._rounded.items():
+            states[given] = shared(contents[name].to(self._program.rules.half))  # pyright: ignore[reportArgumentType]
 
     def sync_to(self, model: torch.nn.Module) -> None:
         """Copy the parameters and buffers into ``model``, which was compiled or is like it."""

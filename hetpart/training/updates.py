@@ -28,6 +28,8 @@ class StateName:
     """The model's name of the parameter or buffer, or ``optimizer/<state>/<parameter>``."""
     given: str
     """The program's argument."""
+    rounds: str = ""
+    """The name of the state that it is, in half precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,22 @@ class Common:
 def updated(
     writer: Writer, part: Input, gradient: Node, optimizer: Optimizer, common: Common
 ) -> list[tuple[StateName, Node]]:
-    """The states of a parameter, and the new content of each."""
-    content = part.node.meta["val"]
-    given, kept = [part.node], [StateName(part.name, part.node.name)]
+    """The states of a parameter, and the new content of each.
+
+    One that is used in half precision has a master in full precision, which is what is updated.
+    """
+    shape, dtype = part.node.meta["val"].shape, part.content.dtype
+    halved = part.node.meta["val"].dtype != dtype
+    master = writer.argument(f"master_{part.name}", shape, dtype) if halved else part.node
+    given, kept = [master], [StateName(part.name, master.name)]
     for state in optimizer.state_names:
-        given.append(writer.argument(f"{state}_{part.name}", content.shape, content.dtype))
+        given.append(writer.argument(f"{state}_{part.name}", shape, dtype))
         kept.append(StateName(f"optimizer/{state}/{part.name}", given[-1].name))
-    arguments = (part.node, gradient, *given[1:], common.progress, common.scale, record_text(optimizer))
+    if halved:
+        given.append(part.node)
+        kept.append(StateName(f"optimizer/half/{part.name}", part.node.name, rounds=part.name))
+    arguments = (master, gradient, *given[1:], common.progress, common.scale, record_text(optimizer))
     contents = tuple(node.meta["val"] for node in given)
-    update = writer.call(update_of(optimizer), arguments, contents if len(given) > 1 else contents[0], part.name)
+    target = update_of(optimizer, halved=halved)
+    update = writer.call(target, arguments, contents if len(given) > 1 else contents[0], part.name)
     return list(zip(kept, writer.results(update, part.name), strict=True))

@@ -40,14 +40,18 @@ class Writer:
         """A new argument."""
         with self.graph.inserting_after(self._last):
             self._last = self.graph.placeholder(identifier(name))
-        with self._mode:
-            self._last.meta["val"] = torch.empty(list(shape), dtype=dtype)
+        self._last.meta["val"] = self.fake(shape, dtype)
         return self._last
 
-    def call(self, target: OpOverload, args: tuple[Any, ...], content: Any, owner: str = "") -> Node:
+    def fake(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor of that form without content."""
+        with self._mode:
+            return torch.empty(list(shape), dtype=dtype)
+
+    def call(self, target: OpOverload, args: tuple[Any, ...], content: Any, owner: str = "", **kwargs: Any) -> Node:
         """A call behind all that is there, of the module of the parameter ``owner``; ``content`` as its fake result."""
         with self.graph.inserting_before(self.graph.output_node()):
-            node = self.graph.call_function(target, args)
+            node = self.graph.call_function(target, args, kwargs)
         node.meta |= _origin(owner) | {"val": content}
         return node
 

@@ -1,0 +1,48 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Gradients between where they are made and the updates: summed over the parts of a batch, and their norm."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import torch
+
+from hetpart.training.updates import StateName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.fx import Node
+
+    from hetpart.training.writer import Writer
+
+COLLECTED = "optimizer/collected/"
+"""What names of sums of gradients begin with."""
+_aten = torch.ops.aten
+
+
+def collected(writer: Writer, name: str, gradient: Node, progress: Node) -> tuple[StateName, Node]:
+    """The sum of the gradients of a parameter over the parts of a batch, and its new content."""
+    content = gradient.meta["val"]
+    given = writer.argument(f"collected_{name}", content.shape, torch.float32)
+    made = writer.call(torch.ops.hetpart.collect.default, (given, gradient, progress), given.meta["val"], name)
+    return StateName(f"{COLLECTED}{name}", given.name), made
+
+
+def square_norm(writer: Writer, name: str, gradient: Node) -> Node:
+    """Of a gradient as it is handed over, [1], in full precision."""
+    return writer.call(torch.ops.hetpart.square_norm.default, (gradient,), writer.fake((1,), torch.float32), name)
+
+
+def norm_of(writer: Writer, squares: Sequence[Node]) -> Node:
+    """Of all gradients together, as their losses' factors leave them."""
+    listed = writer.call(_aten.cat.default, (list(squares),), writer.fake((len(squares),), torch.float32))
+    total = writer.call(_aten.sum.default, (listed,), writer.fake((), torch.float32))
+    return writer.call(_aten.sqrt.default, (total,), writer.fake((), torch.float32))
+
+
+def scale_of(writer: Writer, norm: Node, progress: Node, most: float | None) -> Node:
+    """What multiplies every gradient so that their norm is ``most`` at most: not finite where that is not."""
+    arguments = (norm, progress, inf if most is None else most)
+    return writer.call(torch.ops.hetpart.clipped.default, arguments, writer.fake((1,), torch.float32))

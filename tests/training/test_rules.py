@@ -1,0 +1,232 @@
+"""Gradients that are summed, clipped or in half precision, against what eager PyTorch does with them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import InvalidOptionError
+from hetpart.training import SGD, AdamW, LazyAdam
+from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.precision import IN_FULL, IN_HALF, LossScale, Scaling
+from hetpart.training.rules import Rules
+from hetpart.training.step import Step
+from tests.training.models import classified, mlp
+
+EMULATED = Running(emulate=True, threads=1)
+RATE = 1e-2
+
+
+def captured(rules: Rules, model: nn.Module | None = None, batch: tuple[Tensor, ...] | None = None) -> CapturedStep:
+    task = mlp()
+    return capture(
+        model or task.model, task.loss, optimizer=AdamW(lr=RATE), example_batch=batch or task.batches[0], rules=rules
+    )
+
+
+def placed(rules: Rules, placement: str = "random:1", **options: Any) -> Step:
+    return place(captured(rules), running=EMULATED, hardware="emulated", placement=placement, **options)
+
+
+@pytest.mark.parametrize("placement", ["all-accelerator", "random:1", "random:5"])
+def test_parts_of_a_batch_make_the_update_of_all_of_it(placement: str) -> None:
+    task = mlp()
+    eager, optimizer = copy.deepcopy(task.model), None
+    optimizer = torch.optim.AdamW(eager.parameters(), lr=RATE)
+    step = placed(Rules(accumulate=4), placement)
+    whole = [torch.cat([batch[part] for batch in task.batches]) for part in range(2)]
+    for number in range(25):
+        optimizer.zero_grad()
+        loss = task.loss(eager, *whole)
+        loss.backward()
+        optimizer.step()
+        parts = [step(*batch).item() for batch in task.batches]
+        assert sum(parts) / 4 == pytest.approx(loss.item(), rel=1e-5)
+        assert step.steps == number + 1
+
+
+@pytest.mark.parametrize("most", [0.05, 0.5, 100.0])
+def test_clipping_is_pytorchs(most: float) -> None:
+    task = mlp()
+    eager = copy.deepcopy(task.model)
+    optimizer = torch.optim.AdamW(eager.parameters(), lr=RATE)
+    step = placed(Rules(clip_norm=most))
+    for number in range(40):
+        batch = task.batches[number % 4]
+        optimizer.zero_grad()
+        loss = task.loss(eager, *batch)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(eager.parameters(), most)
+        optimizer.step()
+        assert step(*batch).item() == pytest.approx(loss.item(), rel=1e-5)
+        assert step.norm == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_parts_of_a_batch_are_clipped_together() -> None:
+    task = mlp()
+    eager = copy.deepcopy(task.model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.1)
+    rules = Rules(accumulate=2, clip_norm=0.1)
+    model = capture(task.model, task.loss, optimizer=SGD(lr=0.1), example_batch=task.batches[0], rules=rules)
+    step = place(model, running=EMULATED, hardware="emulated", placement="random:2", schedule=lambda n: 1 / n)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 / (done + 1))
+    for _ in range(10):
+        losses = [task.loss(eager, *batch) for batch in task.batches[:2]]
+        optimizer.zero_grad()
+        (sum(losses) / 2).backward()
+        torch.nn.utils.clip_grad_norm_(eager.parameters(), 0.1)
+        optimizer.step()
+        schedule.step()
+        ours = [step(*batch).item() for batch in task.batches[:2]]
+        assert ours == pytest.approx([loss.item() for loss in losses], rel=1e-5)
+
+
+class Mixed:
+    """Eager PyTorch: halves that compute, masters that are updated, and its own scaler of losses."""
+
+    def __init__(self, model: nn.Module, half: torch.dtype, scaler: torch.amp.GradScaler) -> None:
+        self.masters = copy.deepcopy(model)
+        self.halves = copy.deepcopy(model).to(half)
+        self.optimizer = torch.optim.AdamW(self.masters.parameters(), lr=RATE)
+        self.scaler, self.half = scaler, half
+
+    def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
+        loss = nn.functional.cross_entropy(self.halves(x.to(self.half)).float(), labels)
+        self.halves.zero_grad()
+        self.scaler.scale(loss).backward()
+        pairs = list(zip(self.masters.parameters(), self.halves.parameters(), strict=True))
+        for master, rounded in pairs:
+            assert rounded.grad is not None
+            master.grad = rounded.grad.float()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        with torch.no_grad():
+            for master, rounded in pairs:
+                rounded.copy_(master)
+        return loss
+
+
+def relu_mlp() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
+
+
+def mixed_step(rules: Rules, placement: str = "random:3", optimizer: Any = None) -> Step:
+    task, model = mlp(), relu_mlp()
+    step = capture(model, classified, optimizer=optimizer or AdamW(lr=RATE), example_batch=task.batches[0], rules=rules)
+    return place(step, running=EMULATED, hardware="emulated", placement=placement)
+
+
+@pytest.mark.parametrize("placement", ["all-accelerator", "random:3", "optimal"])
+def test_losses_in_fp16_scale_as_pytorchs_scaler_does(placement: str) -> None:
+    """Every sixth batch is too large for fp16; after four updates that were made the scale grows."""
+    rule = LossScale(initial=2.0**10, interval=4)
+    scaler = torch.amp.GradScaler("cpu", init_scale=rule.initial, growth_interval=4)
+    eager = Mixed(relu_mlp(), torch.float16, scaler)
+    step, task = mixed_step(Rules("fp16", rule), placement), mlp()
+    for number in range(30):
+        x, labels = task.batches[number % 4]
+        x = x * 1e6 if number % 6 == 2 else x
+        assert step.loss_scale == scaler.get_scale()
+        ours, theirs = step(x, labels).item(), eager(x, labels).item()
+        assert ours == pytest.approx(theirs, rel=2e-2) or number % 6 == 2
+        assert step.steps == number + 1 - (number + 4) // 6
+    assert step.loss_scale == scaler.get_scale()
+
+
+def test_losses_in_bf16_are_those_of_eager_pytorch() -> None:
+    eager = Mixed(relu_mlp(), torch.bfloat16, torch.amp.GradScaler("cpu", enabled=False))
+    step, task = mixed_step(Rules("bf16")), mlp()
+    for number in range(40):
+        batch = task.batches[number % 4]
+        assert step(*batch).item() == pytest.approx(eager(*batch).item(), rel=5e-2)
+    assert step.steps == 40
+
+
+@pytest.mark.parametrize("initial", [1.0, 65536.0, 2.0**126])
+def test_the_scale_of_a_loss_follows_pytorchs_rule(initial: float) -> None:
+    rule = LossScale(initial, growth=3.0, backoff=0.25, interval=2)
+    ours = Scaling(rule)
+    theirs = torch.amp.GradScaler("cpu", initial, rule.growth, rule.backoff, rule.interval)
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    for overflowed in (False, False, True, False, False, False, False, True, True, False, False):
+        theirs.scale(torch.ones(()))
+        weight.grad = torch.tensor([float("inf") if overflowed else 1.0])
+        theirs.step(optimizer)
+        theirs.update()
+        ours.tell(overflowed=overflowed)
+        assert ours.scale == theirs.get_scale()
+
+
+def test_an_update_that_overflows_changes_nothing() -> None:
+    step, task = mixed_step(Rules("fp16", 2.0**40)), mlp()
+    before = step.state_dict()["tensors"]
+    step(*task.batches[0])
+    assert step.steps == 0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in step.state_dict()["tensors"].items())
+
+
+def test_a_mixed_step_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    task, rules = mlp(), Rules("fp16", LossScale(2.0**10, interval=3), accumulate=2)
+    first = mixed_step(rules)
+    for batch in task.batches[:3]:
+        first(*batch)
+    first.save_checkpoint(tmp_path)
+    rest = [first(*batch).item() for batch in task.batches]
+    second = mixed_step(rules)
+    second.load_checkpoint(tmp_path)
+    assert [second(*batch).item() for batch in task.batches] == rest
+    assert (first.loss_scale, first.steps) == (second.loss_scale, second.steps)
+    weights = second.state_dict()["tensors"]
+    assert {name for name in weights if not name.startswith("optimizer/")} == dict(relu_mlp().named_parameters()).keys()
+    assert weights["0.weight"].dtype == torch.float32
+
+
+def test_only_halves_cross_the_link() -> None:
+    """Updates on the host, everything else on the accelerator: gradients come down and parameters go up in half."""
+    step = place(
+        captured(Rules("bf16")),
+        running=EMULATED,
+        hardware="emulated",
+        placement="all-accelerator",
+        pin="node:update/*=cpu",
+    )
+    parameters = sum(tensor.numel() for tensor in mlp().model.parameters())
+    up = [copy for copy in step.plan.transfers if copy.source == "cpu"]
+    batch = sum(part.nbytes for part in mlp().batches[0])
+    assert sum(copy.nbytes for copy in up) <= 2 * parameters + batch + 64
+    down = [copy for copy in step.plan.transfers if copy.target == "cpu"]
+    assert sum(copy.nbytes for copy in down) <= 2 * parameters + 64
+    assert step.plan.device("cuda:0").state_bytes == 0
+    assert step.session.state().nbytes == (12 + 2) * parameters
+
+
+def test_operators_of_the_lists_are_pytorchs() -> None:
+    assert not [name for name in IN_HALF | IN_FULL if not hasattr(torch.ops.aten, name)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [({"precision": "fp8"}, "precision"), ({"accumulate": 0}, "accumulate"), ({"clip_norm": 0.0}, "clip_norm")],
+)
+def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{why} cannot be"):
+        Rules(**rules)
+
+
+def test_rows_are_not_collected() -> None:
+    model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 2))
+    batch = (torch.randint(0, 10, (3,)), torch.randint(0, 2, (3,)))
+    from hetpart.training import Group, Groups
+
+    with pytest.raises(InvalidOptionError, match="updated by rows"):
+        capture(
+            model, classified, optimizer=Groups(AdamW(), (Group("0.*", LazyAdam()),)), example_batch=batch,
+            rules=Rules(accumulate=2),
+        )  # fmt: skip
