@@ -25,16 +25,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of, tied_names, without_storage
 from hetpart.frontend.example import Example
+from hetpart.training.dropout import SEED, seeded
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
-from hetpart.training.operators import keep_operator
 from hetpart.training.precision import Casting
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 LossFunction = Callable[..., torch.Tensor]
-SEED = "seed"
-"""The argument of a graph that draws numbers: the user's seed, and the number of the update."""
 LOSS_SCALE = "loss_scale"
 """The argument of a graph whose gradients are those of the loss times a number, float32."""
 PREFIX = "model."
@@ -207,42 +205,11 @@ def _joint(
     with enable_python_dispatcher():
         first = make_fx(joint, tracing_mode="fake")(*given)
         _say_where(first)
-        if _seeded(first):
+        if seeded(first):
             inputs.append(Input(SEED, InputKind.USER_INPUT, first.graph.find_nodes(op="placeholder")[-1], None))
             given.append(torch.zeros(2, dtype=torch.int64))
         pure: Any = torch.func.functionalize(Interpreter(first).run, remove="mutations")
         return make_fx(lambda *values: pure(*values), tracing_mode="fake")(*given), lookups
-
-
-def _seeded(traced: GraphModule) -> bool:
-    """Let every dropout keep what the seed says, which becomes the last argument; whether there is one."""
-    graph = traced.graph
-    dropouts = graph.find_nodes(op="call_function", target=torch.ops.aten.native_dropout.default)
-    if not dropouts:
-        return False
-    with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
-        seed = graph.placeholder(SEED)
-    for salt, node in enumerate(dropouts):
-        _keep(node, seed, salt)
-    graph.eliminate_dead_code()
-    traced.recompile()
-    return True
-
-
-def _keep(dropout: Node, seed: Node, salt: int) -> None:
-    graph, aten = dropout.graph, torch.ops.aten
-    x: Any = dropout.args[0]
-    p: Any = dropout.args[1]
-    known = x.meta["val"]
-    with graph.inserting_before(dropout):
-        mask = graph.call_function(keep_operator(), (seed, list(known.shape), p, salt))
-        kept = graph.call_function(aten._to_copy.default, (mask,), {"dtype": known.dtype})
-        scaled = graph.call_function(aten.mul.Tensor, (kept, 1.0 / (1.0 - p) if p < 1 else 0.0))
-        made = graph.call_function(aten.mul.Tensor, (x, scaled))
-    for node in (mask, kept, scaled, made):
-        node.meta |= {key: dropout.meta[key] for key in ("nn_module_stack", "stack_trace") if key in dropout.meta}
-    for result in list(dropout.users):
-        result.replace_all_uses_with(mask if result.args[1] else made)
 
 
 def _given(part: Input, half: torch.dtype | None) -> Any:

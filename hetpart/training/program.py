@@ -23,7 +23,8 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
-from hetpart.training.capture import LOSS_SCALE, SEED
+from hetpart.training.capture import LOSS_SCALE
+from hetpart.training.dropout import SEED
 from hetpart.training.norms import collected, norm_of, scale_of, square_norm
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.tables import Tables

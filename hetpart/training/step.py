@@ -14,7 +14,8 @@ import torch
 
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
-from hetpart.training.capture import LOSS_SCALE, SEED
+from hetpart.training.capture import LOSS_SCALE
+from hetpart.training.dropout import SEED
 from hetpart.training.embedding import file_of
 from hetpart.training.precision import scaling_of
 from hetpart.training.program import PROGRESS

@@ -21,7 +21,9 @@ PER_PARAMETER: dict[str, float] = {
 HALVES = {name.replace(".default", "_half.default"): number + 2 for name, number in PER_PARAMETER.items()}
 """Their forms for gradients and parameters in half precision, each rounded once."""
 
-per_input_element(PER_PARAMETER | HALVES | {"hetpart.collect.default": 1, "hetpart.square_norm.default": 2}, CALL_DOMAIN)
+per_input_element(
+    PER_PARAMETER | HALVES | {"hetpart.collect.default": 1, "hetpart.square_norm.default": 2}, CALL_DOMAIN
+)
 
 
 @flops("aten.convolution_backward.default", domain=CALL_DOMAIN)
