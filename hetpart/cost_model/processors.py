@@ -27,8 +27,7 @@ def this_machines_processor(threads: int) -> tuple[Profile, str]:
     """This machine's processor: as calibrated, else the profile its name or kind matches, on its cores and memory."""
     processor = this_processor()
     usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
-    named = matching_profile(processor.name, Kind.CPU) or matching_profile(processor.family, Kind.CPU)
-    profile = named or load_profile(usual)
+    profile = matching_profile(f"{processor.name}, {processor.family}", Kind.CPU) or load_profile(usual)
     own = _with_own_memory(_on_cores(profile, processor.cores), processor)
     found = calibrated.load()
     own = own if found is None else _calibrated(own, found, threads)
