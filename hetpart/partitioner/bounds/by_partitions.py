@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.inside import ENDS, Middles
 from hetpart.partitioner.bounds.levels import Levels
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetpart.partitioner.bounds.inside import Middle
     from hetpart.partitioner.problem import PlacementProblem
     from hetpart.partitioner.scores.streaming import ThreeStates
 
@@ -51,7 +53,8 @@ def bound_by_partitions(
     count = min(MOST_RANGES, SEARCHED_OPS // max(1, within.ops))
     if most < LEAST_PARTITIONS or not count or expired():
         return -np.inf
-    ranges = _Ranges(states, within, Levels.of(states))
+    levels = Levels.of(states)
+    ranges = _Ranges(states, within, levels, Middles.of(within, levels.of_op), enough)
     whole = ranges.bounded(Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
     bound = whole.bound
     # Where sessions take nothing, the upper half of numbers is no dearer than all of them.
@@ -72,6 +75,8 @@ class _Ranges:
     states: ThreeStates
     within: PlacementProblem
     of: Levels
+    middles: Middles
+    enough: float
     levels: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,10 +88,28 @@ class _Ranges:
         sessions = part.fewest * int(self.within.session_bytes[ACCELERATOR])
         share = float(ring(np.array([part.most]))[0]) * (1 - ROUNDING)
         bound = max(part.bound, self._searched(sessions, high, share))
-        return replace(part, bound=max(bound, self._searched(sessions + low, high, 0.0)) if low else bound)
+        bound = max(bound, self._searched(sessions + low, high, 0.0)) if low else bound
+        middle = self.middles.among(part.most)
+        if middle is not None and bound < self.enough:
+            # What lies inside a partition comes on top of what streams at once.
+            inside = self._searched(sessions + middle.nbytes, high, share)
+            if inside > bound:
+                bound = max(bound, min(inside, self._with_few(middle, part.most, sessions, high, share, bound)))
+        return replace(part, bound=bound)
 
-    def _searched(self, reserved: int, high: int, share: float) -> float:
-        found = self.of.within(self.within, reserved, high)
+    def _with_few(self, middle: Middle, partitions: int, sessions: int, high: int, share: float, bound: float) -> float:
+        """Of placements with so few of the middle's ops on the accelerator that none need have its neighbours there.
+
+        Each op there beyond those costs something: twice what would do if all were there.
+        """
+        few = ENDS * partitions
+        each = 2 * (self.enough - bound) / (len(middle.ops) - few)
+        seconds = self.within.seconds.copy()
+        seconds[ACCELERATOR, middle.ops] += each
+        return self._searched(sessions, high, share, replace(self.within, seconds=seconds)) - each * few
+
+    def _searched(self, reserved: int, high: int, share: float, within: PlacementProblem | None = None) -> float:
+        found = self.of.within(within or self.within, reserved, high)
         if found is None:
             return np.inf
         left = self.states.with_share(found, share)

@@ -35,6 +35,11 @@ def heaviest_chain(problem: PlacementProblem) -> NDArray[np.int64]:
     return _longest(_own_bytes(problem).tolist(), *_edges(problem))
 
 
+def heaviest_path(problem: PlacementProblem, own: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The path whose ops have most of the (N,) ``own`` figures, from its first op on."""
+    return _longest(own.tolist(), *_edges(problem))
+
+
 def search_with_sessions(problem: PlacementProblem) -> PriceSearch:
     """The better of the bounds with sessions counted along the chain and without them.
 

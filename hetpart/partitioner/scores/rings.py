@@ -7,6 +7,7 @@ two that stream, what the two bring is never there together.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.problem import PlacementProblem
 
-PIECES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
-"""Parts of all that is streamed that a partition may take: what is tried, one after another."""
-
+PIECES = (*range(2, 17), 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+"""In how many pieces what is streamed comes: what is tried, one after another."""
+HALVINGS = 8
+"""Of what the largest piece is looked for between."""
 
 STEPS = (4, 2, 1)
 """Places to cut at, of which every so many is: where sessions cost nothing, what is inside of them takes no room."""
@@ -50,19 +52,15 @@ def ring_cuts(problem: PlacementProblem, found: Cut) -> Iterator[RingCut]:
     brought = _brought(problem, found)
     yield RingCut(found, _least_bytes(problem, found, brought))
     ends = _ends(problem, found, order)
+    stretches = _Stretches.of(brought[order], ends, _crossing(problem, order))
     pieces = [
-        *(_pieced(brought[order], ends, part, apart=apart) for part in _parts(brought) for apart in (False, True)),
+        *(stretches.pieced(firsts, apart=apart) for firsts in stretches.shared() for apart in (False, True)),
         *(_every(ends, step, problem.ops) for step in STEPS),
     ]
     cuts = {finer.partitions: finer for finer in (_numbered(found, order, piece) for piece in reversed(pieces))}
     for partitions in sorted(cuts):
         if partitions > found.partitions:
             yield RingCut(cuts[partitions], _least_bytes(problem, cuts[partitions], brought))
-
-
-def _parts(brought: NDArray[np.int64]) -> list[int]:
-    """Bytes that a piece may take."""
-    return [-(-int(brought.sum()) // pieces) for pieces in PIECES[1:]]
 
 
 def _least_bytes(problem: PlacementProblem, found: Cut, brought: NDArray[np.int64]) -> int:
@@ -111,20 +109,86 @@ def _ends(problem: PlacementProblem, found: Cut, order: NDArray[np.int64]) -> ND
     return np.flatnonzero(inside.cumsum()[: count + 1] == 0)[1:]
 
 
-def _pieced(brought: NDArray[np.int64], ends: NDArray[np.int64], most: int, *, apart: bool) -> NDArray[np.int64]:
-    """Per position: a number that rises where the next stretch would bring more than ``most`` bytes to a piece.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretches:
+    """Ops, in the order they run, that no cut parts and that bring something to their partition."""
 
-    ``apart``, it rises behind the last stretch that brought something, too.
-    """
-    starts = np.concatenate([[0], ends[:-1]])
-    stretches = np.add.reduceat(brought, starts) if len(ends) else brought
-    fresh, held, behind = np.zeros(len(brought), np.int64), 0, 0
-    for stretch in np.flatnonzero(stretches).tolist():
-        nbytes = int(stretches[stretch])
-        if held and held + nbytes > most:
-            fresh[starts[[behind, stretch] if apart else stretch]], held = 1, 0
-        held, behind = held + nbytes, stretch + 1
-    return fresh.cumsum()
+    left: NDArray[np.int64]
+    """Per stretch but the first: the position to end a piece at that ends before it, where least crosses."""
+    begins: NDArray[np.int64]
+    """Per stretch but the first: the position to begin a piece at that begins with it; behind ``left`` if it can be."""
+    sums: list[int]
+    """Bytes of all before each, and of all."""
+    largest: int
+    ops: int
+
+    @classmethod
+    def of(cls, brought: NDArray[np.int64], ends: NDArray[np.int64], crossing: NDArray[np.int64]) -> _Stretches:
+        starts = np.concatenate([[0], ends[:-1]])
+        nbytes = np.add.reduceat(brought, starts) if len(ends) else brought
+        bringing = np.flatnonzero(nbytes)
+        sums = np.concatenate([[0], nbytes[bringing].cumsum()]).tolist()
+        first, last = bringing[:-1] + 1, bringing[1:]
+        left = _least(crossing[starts], first, np.maximum(first, last - 1))
+        begins = _least(crossing[starts], np.minimum(left + 1, last), last)
+        return cls(starts[left], starts[begins], sums, int(nbytes.max(initial=0)), len(brought))
+
+    def shared(self) -> Iterator[list[int]]:
+        """The first stretch of every piece, for more and more pieces, the largest of which is as small as can be."""
+        for count in PIECES:
+            yield self._shared_by(count)
+
+    def _shared_by(self, count: int) -> list[int]:
+        """``count`` pieces or fewer."""
+        least = max(self.largest, -(-self.sums[-1] // count))
+        found = self._within(least)
+        if len(found) <= count:
+            return found
+        most = least + self.largest
+        found = self._within(most)
+        for _ in range(HALVINGS):
+            middle = (least + most) // 2
+            shared = self._within(middle)
+            least, most, found = (least, middle, shared) if len(shared) <= count else (middle, most, found)
+        return found
+
+    def _within(self, most: int) -> list[int]:
+        """The first of every piece, where each takes as many as bring ``most`` bytes."""
+        firsts, first = list[int](), 0
+        while first < len(self.sums) - 1:
+            firsts.append(first)
+            first = bisect_right(self.sums, self.sums[first] + most, first + 1) - 1
+        return firsts
+
+    def pieced(self, firsts: list[int], *, apart: bool) -> NDArray[np.int64]:
+        """Per position: a number that rises where a piece begins; ``apart``, also where the one before it ends."""
+        fresh, later = np.zeros(self.ops + 1, np.int64), np.array(firsts[1:], np.int64) - 1
+        if apart:
+            fresh[self.begins[later]] = 1
+        fresh[self.left[later]] = 1
+        return fresh[:-1].cumsum()
+
+
+def _least(figures: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Per range, both ends inclusive: where the least of the figures is, the first of equals."""
+    if not len(first):
+        return first
+    keyed = np.append(figures * len(figures) + np.arange(len(figures)), np.iinfo(np.int64).max)
+    return np.minimum.reduceat(keyed, np.stack([first, last + 1], axis=1).ravel())[::2] % len(figures)
+
+
+def _crossing(problem: PlacementProblem, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Per position: bytes of what ops before it make and ops from it on read."""
+    uses, made = problem.value_uses, np.flatnonzero(problem.made)
+    position = np.empty(problem.ops, np.int64)
+    position[order] = np.arange(problem.ops)
+    last = np.zeros(problem.values, np.int64)
+    np.maximum.at(last, uses.rows, position[uses.ops])
+    first = position[problem.value_producer[made]] + 1
+    change = np.zeros(problem.ops + 2, np.int64)
+    np.add.at(change, first, problem.value_bytes[made])
+    np.subtract.at(change, np.maximum(last[made] + 1, first), problem.value_bytes[made])
+    return change.cumsum()
 
 
 def _every(ends: NDArray[np.int64], step: int, count: int) -> NDArray[np.int64]:

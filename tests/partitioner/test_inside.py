@@ -1,0 +1,89 @@
+"""What few partitions certainly hold inside themselves, beside every placement of small problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
+from hetpart.partitioner.bounds.inside import ENDS, Middles
+from hetpart.partitioner.problem import PlacementProblem, Streaming
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.fixing import while_running, without_misfits
+from hetpart.partitioner.scores.liveness import usage
+from hetpart.partitioner.scores.streamed import StreamScorer
+from tests.partitioner.problems import chain, placements, random_problem
+from tests.partitioner.streams import all_scored
+
+ROUNDING = 1e-9
+
+
+def middles(problem: PlacementProblem) -> Middles:
+    return Middles.of(problem, while_running(problem))
+
+
+def met(problem: PlacementProblem) -> int:
+    """Placements of which it is told what some partition holds inside; each does."""
+    count = 0
+    for placement in placements(problem):
+        found = cut(problem, placement)
+        partitions = int((found.devices == ACCELERATOR).sum())
+        for middle in middles(problem).known:
+            if int(placement[middle.ops].sum()) > ENDS * partitions:
+                assert usage(problem, placement, found).inside[ACCELERATOR] >= middle.nbytes
+                count += 1
+    return count
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_some_partition_holds_as_much(seed: int) -> None:
+    problem = random_problem(seed, most_ops=8, sessions=seed % 2 == 0)
+    met(problem)
+    rng = np.random.default_rng(seed)
+    linked = chain([(2.0, 1.0)] * 8, [10] * 8, nbytes=5)
+    linked = replace(linked, value_bytes=rng.integers(0, 40, 8), scratch_bytes=rng.integers(0, 20, 8))
+    assert met(linked) > 0
+
+
+def test_what_both_neighbours_use_too_is_inside_and_what_crosses_is_not() -> None:
+    problem = chain([(2.0, 1.0)] * 5, [10] * 5, nbytes=7)
+    assert [(middle.ops.tolist(), middle.nbytes) for middle in middles(problem).known] == [([2, 3], 14), ([1, 2, 3], 7)]
+    returned = replace(problem, value_returned=np.ones(5, np.bool_))
+    assert middles(returned).known == ()
+
+
+def long_layers(budget: int) -> PlacementProblem:
+    """Layers that take much room inside, few of which may run on the host; the outermost weights may stream."""
+    problem = chain([(30.0, 1.0)] * 12, [40] * 12, copy=0.1, nbytes=15, budget=budget)
+    seconds = problem.seconds.copy()
+    seconds[0, [0, 2, 3, 4, 6, 7, 8, 9, 11]] = np.inf
+    streamed = np.where(np.isin(np.arange(12), [0, 1, 10, 11]), 1.0, np.inf)
+    streaming = Streaming(streamed, problem.weight_bytes, asked=True)
+    return replace(problem, seconds=seconds, session_bytes=np.array([0, 40]), streaming=streaming)
+
+
+def least_that_streams(problem: PlacementProblem) -> float:
+    """Of what fits; in one partition nothing is gained by it."""
+    found = (one for one in all_scored(problem) if one.fits and one.streamed.any())
+    return min((one.cost for one in found if int(one.own.cut.devices.sum()) > 1), default=np.inf)
+
+
+def test_the_bound_counts_it_beside_what_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = 0
+    for budget in range(520, 700, 15):
+        problem = long_layers(budget)
+        states = StreamScorer.over(problem).states
+        within, least = without_misfits(states.problem), least_that_streams(problem)
+        found = bound_by_partitions(states, within, min(least, 1e3), lambda: False)
+        assert found <= least * (1 + ROUNDING) + ROUNDING
+        with monkeypatch.context() as without:
+            without.setattr(Middles, "among", _none)
+            raised += bound_by_partitions(states, within, min(least, 1e3), lambda: False) < found - 0.5
+    assert raised >= 2
+
+
+def _none(*_: object) -> None:
+    """Of no number of partitions anything is told."""
