@@ -29,7 +29,14 @@ from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.kept import apart, keep, kept, own_names, parts_of, restore
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
-from hetpart.frontend.untranslated import Translations, called_inside, failed_at, left_to_pytorch, tell_calls
+from hetpart.frontend.untranslated import (
+    Translations,
+    called_inside,
+    failed_at,
+    left_to_pytorch,
+    own_operators,
+    tell_calls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,17 +111,18 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 
 def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
     """The exporter's own translation, and a node that PyTorch runs for every operator that it has no right one of."""
+    ours = own_operators(program)  # known to have no translation: an export that fails at each of them takes as long
     with kept(program) as targets:
-        made = _exported(program, name, _left(targets, program))
+        made = _exported(program, name, _left(targets | ours, program))
         if keep(program, misfits(made.model)):
-            made = _exported(program, name, _left(own_names(program), program))
+            made = _exported(program, name, _left(own_names(program) | ours, program))
     for _ in range(_ROUNDS):
         wrong = misfits(made.model)
         again = _decomposed(made)
         if not wrong or not keep(again, wrong):
             break
         try:
-            made = _exported(again, name, _left(own_names(again), again))
+            made = _exported(again, name, _left(own_names(again) | ours, again))
         except InvalidModelError:  # some parts do not go through twice: whoever loads the first one says what is wrong
             break
     restore(_decomposed(made))

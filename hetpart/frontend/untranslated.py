@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+)\.(\w+)\.(\w+)\]", re.DOTALL)
 """How the exporter says at which node it failed."""
+OWN_NAMESPACE = "hetpart"
+"""Of operators that hetpart registers."""
 Translations = dict[Any, Callable[..., Any]]
 """By operator, as ``torch.onnx.export`` takes them."""
 
@@ -35,6 +37,12 @@ def failed_at(causes: Sequence[BaseException]) -> OpOverload | None:
     packet = getattr(getattr(torch.ops, found[1]), found[2], None)
     target = getattr(packet, found[3], None)
     return target if isinstance(target, OpOverload) else None
+
+
+def own_operators(program: torch.export.ExportedProgram) -> set[OpOverload]:
+    """The operators in ``program`` that are hetpart's own, as those of a training step."""
+    called = (node.target for node in program.graph.nodes)
+    return {target for target in called if isinstance(target, OpOverload) and target.namespace == OWN_NAMESPACE}
 
 
 def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -> Callable[..., Any]:

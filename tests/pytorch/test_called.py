@@ -255,6 +255,20 @@ class Branches(nn.Module):
         return first, torch.cond(x.sum() > -1, inner, lambda x: x[2] * 3, (x,))
 
 
+def test_what_has_a_form_for_it_writes_its_results_to_given_memory() -> None:
+    from hetpart.training import row_operators
+
+    del row_operators  # it registers them
+    lookup = Call.read('{"op": "hetpart::lookup", "args": [{"tensor": 0}, {"tensor": 1}, "table"], "kwargs": {}}')
+    table, ids, into = torch.randn(9, 4), torch.tensor([[3, 0], [8, 8]]), torch.full((2, 2, 4), torch.nan)
+    assert lookup.writes
+    lookup.write([table, ids], [into], torch.device("cpu"))
+    assert torch.equal(into, table[ids])
+    assert torch.equal(lookup([table, ids], torch.device("cpu"))[0], table[ids])
+    exponential = Call.read('{"op": "aten::exp", "args": [{"tensor": 0}], "kwargs": {}}')
+    assert not exponential.writes
+
+
 def test_in_a_branch_both_branches_are_computed() -> None:
     torch.manual_seed(0)
     module, eye = Branches().eval(), torch.eye(3)

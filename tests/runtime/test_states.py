@@ -235,6 +235,34 @@ def test_a_state_that_the_plan_does_not_copy_to_its_reader_is_refused() -> None:
     assert "--state table=table_out" in refused.value.hint
 
 
+ROWS_SET = model("""rows (float[100,4] table, int64[1,1] at, float[1,4] x) => (float[100,4] table_out)
+{
+    [set] table_out = ScatterND(table, at, x)
+}""")
+
+
+def test_an_array_that_is_handed_over_is_updated_where_it_lies() -> None:
+    bundle = hetpart.partition(ROWS_SET, placement="all-cpu", hardware="emulated", state="auto").bundle()
+    session = hetpart.Session(bundle)
+    states, table = session.state(), np.ones((100, 4), np.float32)
+    assert states.lies_on_host("table")
+    states.adopt("table", table)
+    session.run(None, {"at": np.array([[7]]), "x": np.full((1, 4), 3, np.float32)})
+    assert table[7].tolist() == [3] * 4
+    assert table.sum() == 4 * 99 + 12
+    assert np.shares_memory(states.view("table"), table)
+    with pytest.raises(ExecutionError, match="'table' is in use"):
+        states.adopt("table", table)
+
+
+def test_an_array_of_another_form_is_not_taken() -> None:
+    bundle = hetpart.partition(ROWS_SET, placement="all-cpu", hardware="emulated", state="auto").bundle()
+    states = hetpart.Session(bundle).state()
+    for wrong in (np.ones((99, 4), np.float32), np.ones((4, 100), np.float32).T):
+        with pytest.raises(InvalidFeedError, match="'table' cannot be an array"):
+            states.adopt("table", wrong)
+
+
 def test_states_that_break_the_budget_are_refused() -> None:
     bundle = hetpart.partition(READ_LATE, hardware="emulated", placement="all-accelerator").bundle()
     host, accelerator = bundle.plan.devices

@@ -1,0 +1,188 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Recommenders at their real sizes, compiled as wholes: losses beside eager PyTorch's, and what is held where.
+
+    python -m benchmarks.training_models > benchmarks/results/training_models.json
+    python -m benchmarks.training_models --only dlrm --steps 20
+
+Wide&Deep at MindSpore's shape: 39 fields of one vocabulary of 200,000, vectors of 80 and weights of 1, a crossed slot
+of 30 ids, layers of 1024-512-256-128-1, batches of 16,000; a lazy Adam for vectors, FTRL for weights. DLRM with the
+rows of Criteo's Kaggle set, 33.8 M vectors of 16 in 26 tables, batches of 2,048, SGD; the tables of more than five
+million rows lie in files. Data is drawn, ids by a power law.
+
+Eager PyTorch has gradients of rows (``sparse=True``) and the formulas of papers (``benchmarks/by_hand.py``). Losses of
+every step are compared; at half of the steps a checkpoint is written, from which the rest are made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.by_hand import ByHand, adam, ftrl, plain_adam, sgd
+from benchmarks.measure import emit, machine_facts, say
+from benchmarks.models.recommenders import DLRM, WideDeep, clicked
+from hetpart.training import SGD, Adam, Group, Groups, LazyAdam, SparseFTRL, SparseSGD
+from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.data import KAGGLE_CARDINALITIES, Clicks
+from hetpart.training.embedding import mapped
+from hetpart.training.step import Step
+
+BATCH, FIELDS, VOCABULARY, CROSSED, HOT = 16_000, 39, 200_000, 1_000_000, 30
+FILED = 5_000_000
+"""DLRM's tables of more rows lie in files."""
+KINDS = 4
+"""Batches that are drawn; they come in turn."""
+HOST_TABLES = "the layers on the accelerator, the tables on the host"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model at its size."""
+
+    model: Callable[[Path], nn.Module]
+    """``Path`` is a folder for files; what is drawn is drawn of one seed."""
+    batches: Callable[[], list[tuple[Tensor, ...]]]
+    optimizer: Groups
+    by_hand: Callable[[nn.Module], ByHand]
+
+
+def wide_and_deep_batches() -> list[tuple[Tensor, ...]]:
+    data = Clicks([VOCABULARY] * FIELDS, BATCH, KINDS, dense=0)
+    drawn = torch.Generator().manual_seed(1)
+    crossed = [torch.randint(0, CROSSED, (BATCH, HOT), generator=drawn) for _ in range(KINDS)]
+    return [(ids, torch.ones(BATCH, FIELDS), some, label) for (ids, _, label), some in zip(data, crossed, strict=True)]
+
+
+WIDE_RULE = ftrl(0.05, 1e-8, 1e-8, accumulator=1.0)
+FTRL = SparseFTRL(0.05, beta=0.0, l1=1e-8, l2=1e-8, initial_accumulator=1.0)
+WIDE_AND_DEEP = Case(
+    lambda _: WideDeep(VOCABULARY, CROSSED),
+    wide_and_deep_batches,
+    Groups(Adam(3.5e-4), (Group("deep.*", LazyAdam(3.5e-4)), Group(("wide.*", "crossed.*"), FTRL))),
+    lambda model: ByHand(
+        model,
+        clicked,
+        {"deep": adam(3.5e-4), "wide": WIDE_RULE, "crossed": WIDE_RULE, "": plain_adam(3.5e-4)},
+        initial=1.0,
+    ),
+)
+
+
+def dlrm_model(folder: Path) -> nn.Module:
+    tables: list[Tensor] = []
+    for number, rows in enumerate(KAGGLE_CARDINALITIES):
+        table = mapped(folder / f"table{number}", (rows, 16)) if rows > FILED else torch.empty(rows, 16)
+        tables.append(table.uniform_(-(rows**-0.5), rows**-0.5))
+    return DLRM(KAGGLE_CARDINALITIES, tables=tables)
+
+
+DLRM_KAGGLE = Case(
+    dlrm_model,
+    lambda: [(ids, dense, label) for ids, dense, label in Clicks(KAGGLE_CARDINALITIES, 2048, KINDS)],
+    Groups(SGD(0.1), (Group("tables.*", SparseSGD(0.1)),)),
+    lambda model: ByHand(model, clicked, {"": sgd(0.1)}),
+)
+CASES = {"wide_and_deep": WIDE_AND_DEEP, "dlrm_kaggle": DLRM_KAGGLE}
+
+
+def places(step: CapturedStep) -> Mapping[str, Mapping[str, Any]]:
+    """Options of ``hetpart.training.compile``, by what they do."""
+    on_host = [f"node:{name}=cpu" for names in step.program.together for name in names]
+    return {
+        HOST_TABLES: {"placement": "all-accelerator", "pin": on_host},
+        "all on the host": {"placement": "all-cpu"},
+    }
+
+
+def compared(case: Case, steps: int, folder: Path) -> dict[str, Any]:
+    """The case at every placement, beside eager PyTorch."""
+    torch.manual_seed(0)
+    model, batches = case.model(folder), case.batches()
+    began = process_time()
+    wanted = case.by_hand(copy.deepcopy(model)).losses(batches, steps)  # in memory, files too
+    eager = process_time() - began
+    began = perf_counter()
+    captured = capture(model, clicked, optimizer=case.optimizer, example_batch=batches[0])
+    capturing = perf_counter() - began
+    begin = {name: table.clone() for name, table in captured.contents.items() if _is_filed(table)}
+    rows = dict[str, Any]()
+    for where, options in places(captured).items():
+        for name, table in begin.items():  # what is in files follows every update
+            captured.contents[name].copy_(table)
+        rows[where] = _ran(captured, options, batches, wanted, folder / "kept")
+    return {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "bytes_in_files": sum(table.nbytes for table in begin.values()),
+        "batch": len(batches[0][0]),
+        "steps": steps,
+        "capture_seconds": round(capturing, 2),
+        "eager_cpu_seconds": round(eager, 1),
+        "first_and_last_loss": (wanted[0], wanted[-1]),
+        "placements": rows,
+        "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _is_filed(table: Tensor) -> bool:
+    return bool(table.untyped_storage().filename)
+
+
+def _ran(
+    captured: CapturedStep,
+    options: Mapping[str, Any],
+    batches: Sequence[tuple[Tensor, ...]],
+    wanted: Sequence[float],
+    folder: Path,
+) -> dict[str, Any]:
+    say(f"training_models: {options['placement']}")
+    half = len(wanted) // 2
+    step = place(captured, running=Running(emulate=True, threads=2), hardware="emulated", **options)
+    began = process_time()
+    losses = _losses(step, batches, half)
+    step.save_checkpoint(folder, keep_max=1)
+    losses += _losses(step, batches, len(wanted) - half)
+    step.load_checkpoint(folder)
+    again = _losses(step, batches, len(wanted) - half)
+    found = {
+        "largest_difference": max(abs(a - b) / abs(b) for a, b in zip(losses, wanted, strict=True)),
+        "resumed_bit_for_bit": again == losses[half:],
+        "cpu_seconds": round(process_time() - began, 1),
+        "state_bytes": {use.device: use.state_bytes for use in step.plan.devices},
+        "partitions": len(step.plan.partitions),
+    }
+    step.close()
+    return found
+
+
+def _losses(step: Step, batches: Sequence[tuple[Tensor, ...]], steps: int) -> list[float]:
+    return [step(*batches[step.steps % len(batches)]).item() for _ in range(steps)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(CASES), help="one of the models")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--folder", type=Path, default=Path("build"), help="where files and checkpoints are made")
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    found = dict[str, Any]()
+    for name in [arguments.only] if arguments.only else list(CASES):
+        say(f"training_models: {name}")
+        with TemporaryDirectory(dir=arguments.folder) as scratch:
+            found[name] = compared(CASES[name], arguments.steps, Path(scratch))
+    emit("training_models", {"machine": machine_facts() | {"torch": torch.__version__, "threads": 2}, "cases": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Tables inside a compiled step, all of it on the host: what a step takes, and its lookups, sorting and updates of it.
+
+    python -m benchmarks.training_tables [--only by_rows] [--dense-rows 10000000]
+
+4,096 uniform ids, new in every step, of tables of 64 numbers a row: a step with an optimizer of rows over tables of
+100,000 to 10 M rows, reach within 20 % of one another; beside it the same step with dense Adam, reach 100 times. The
+dense step holds about seven times its table. Then Wide&Deep at MindSpore's shape: 16,000 samples of 39 ids from
+200,000, uniform, so that nearly every row is touched; LazyAdam for rows of 80, FTRL for rows of 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import Spread, emit, machine_facts, say
+from benchmarks.models.recommenders import WideDeep, clicked
+from hetpart.frontend.calls import Call
+from hetpart.training import Adam, Group, Groups, LazyAdam, SparseFTRL, SparseSGD
+from hetpart.training.compiled import Running, capture, place
+from hetpart.training.step import Step
+
+IDS, WIDTH, STEPS = 4096, 64, 150
+BATCH, FIELDS, VOCABULARY, CROSSED, HOT = 16_000, 39, 200_000, 1_000_000, 30
+REFERENCE = {"updates": 0.142865 + 0.054492, "lookups": 0.015521 + 0.003066}
+"""Seconds in the logs of MindSpore's Host&Device tutorial, r1.10, of another machine."""
+RULES = (LazyAdam(), SparseSGD(0.1))
+Batches = Sequence[tuple[Tensor, ...]]
+Times = dict[str, list[float]]
+
+
+class Rows(nn.Module):
+    """A table, and a loss of all that is looked up in it."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(rows, WIDTH, _weight=torch.zeros(rows, WIDTH))
+
+    def forward(self, ids: Tensor, wanted: Tensor) -> Tensor:
+        return (self.table(ids) - wanted).square().mean()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the largest table")
+    parser.add_argument("--dense-rows", type=int, default=10_000_000, help="of the table of the dense step")
+    parser.add_argument("--only", choices=["by_rows", "dense_adam", "wide_and_deep"], help="one part")
+    arguments = parser.parse_args()
+    facts = machine_facts() | {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    parts: dict[str, Callable[[], Any]] = {
+        "by_rows": lambda: _by_rows(arguments.rows),
+        "dense_adam": lambda: {"rows": arguments.dense_rows, "step": _dense(arguments.dense_rows)},
+        "wide_and_deep": _wide_and_deep,
+    }
+    emit(
+        "training_tables",
+        {"machine": facts} | {name: part() for name, part in parts.items() if arguments.only in (None, name)},
+    )
+
+
+def _by_rows(rows: int) -> dict[str, Any]:
+    sizes = [rows // 100, rows // 10, rows]
+    found = {type(rule).__name__: {str(size): _sparse(size, rule) for size in sizes} for rule in RULES}
+    return {name: spreads | _compared(spreads) for name, spreads in found.items()}
+
+
+def _compared(found: dict[str, dict[str, Spread]]) -> dict[str, Any]:
+    """The slowest table over the fastest, of whole steps and of their ops at tables alone."""
+    steps = [spreads["step"].median for spreads in found.values()]
+    ops = [sum(spread.median for name, spread in spreads.items() if name != "step") for spreads in found.values()]
+    return {
+        "slowest_over_fastest_step": round(max(steps) / min(steps), 3),
+        "slowest_over_fastest_ops": round(max(ops) / min(ops), 3),
+    }
+
+
+def _placed(model: nn.Module, loss: Callable[..., Tensor], optimizer: Any, batch: tuple[Tensor, ...]) -> Step:
+    captured = capture(model, loss, optimizer=optimizer, example_batch=batch)
+    return place(captured, running=Running(), hardware="l4", budget=0)
+
+
+@contextmanager
+def _told() -> Generator[Times]:
+    """Seconds of every call of PyTorch's, by operator and shape of what it makes."""
+    times: Times = {}
+    write, call = Call.write, Call.__call__
+
+    def note(made: Call, shape: Sequence[int], began: float) -> None:
+        name = f"{made.target.name().partition('::')[2]} [{','.join(map(str, shape))}]"
+        times.setdefault(name, []).append(perf_counter() - began)
+
+    def written(self: Call, inputs: Any, into: Any, device: Any) -> None:
+        began = perf_counter()
+        write(self, inputs, into, device)
+        note(self, into[0].shape, began)
+
+    def called(self: Call, inputs: Any, device: Any) -> Any:
+        began = perf_counter()
+        made = call(self, inputs, device)
+        note(self, made[0].shape, began)
+        return made
+
+    with patch.object(Call, "write", written), patch.object(Call, "__call__", called):
+        yield times
+
+
+def _timed(step: Step, batches: Batches, steps: int) -> dict[str, Spread]:
+    """Every page that the steps touch has been touched once before."""
+    for batch in batches:
+        step(*batch)
+    whole: list[float] = []
+    with _told() as times:
+        for number in range(steps):
+            began = perf_counter()
+            step(*batches[number % len(batches)])
+            whole.append(perf_counter() - began)
+    step.close()
+    return {"step": Spread.of(whole)} | {name: Spread.of(found) for name, found in times.items()}
+
+
+def _batches(rows: int) -> Batches:
+    drawn = torch.Generator().manual_seed(0)
+    return [
+        (torch.randint(0, rows, (IDS,), generator=drawn), torch.randn(IDS, WIDTH, generator=drawn)) for _ in range(50)
+    ]
+
+
+def _row_loss(model: nn.Module, *batch: Tensor) -> Tensor:
+    return model(*batch)
+
+
+def _sparse(rows: int, rule: Any) -> dict[str, Spread]:
+    say(f"training_tables: {type(rule).__name__} over {rows:,} rows")
+    batches = _batches(rows)
+    step = _placed(Rows(rows), _row_loss, rule, batches[0])
+    states = step.session.state()
+    for name in states:  # all pages of table and state in memory
+        states.view(name)[...] = 0.1
+    return _timed(step, batches, STEPS)
+
+
+def _dense(rows: int) -> Spread:
+    say(f"training_tables: dense Adam over {rows:,} rows")
+    batches = _batches(rows)
+    return _timed(_placed(Rows(rows), _row_loss, Adam(), batches[0]), batches[:3], 5)["step"]
+
+
+def _wide_and_deep() -> dict[str, Any]:
+    say("training_tables: Wide&Deep")
+    drawn = torch.Generator().manual_seed(0)
+    batches = [
+        (
+            torch.randint(0, VOCABULARY, (BATCH, FIELDS), generator=drawn),
+            torch.ones(BATCH, FIELDS),
+            torch.randint(0, CROSSED, (BATCH, HOT), generator=drawn),
+            torch.randint(0, 2, (BATCH,), generator=drawn).float(),
+        )
+        for _ in range(3)
+    ]
+    ftrl = SparseFTRL(0.05, beta=0.0, l1=1e-8, l2=1e-8, initial_accumulator=1.0)
+    rules = Groups(Adam(3.5e-4), (Group("deep.*", LazyAdam(3.5e-4)), Group(("wide.*", "crossed.*"), ftrl)))
+    found = _timed(_placed(WideDeep(VOCABULARY, CROSSED), clicked, rules, batches[0]), batches, 24)
+    fields = {
+        "updates": (f"lazyadam [{VOCABULARY},80]", f"sparseftrl [{VOCABULARY},1]"),
+        "lookups": (f"lookup [{BATCH},{FIELDS},80]", f"lookup [{BATCH},{FIELDS},1]"),
+        "sorting": (f"arranged [{BATCH * FIELDS}]",),
+    }
+    sums = {what: round(sum(found[name].median for name in names), 5) for what, names in fields.items()}
+    return {
+        "seconds": found,
+        "of_the_fields": sums,
+        "reference_seconds": REFERENCE,
+        "reached": sums["updates"] + sums["sorting"] < REFERENCE["updates"] and sums["lookups"] < REFERENCE["lookups"],
+    }
+
+
+if __name__ == "__main__":
+    main()
