@@ -70,7 +70,7 @@ def require_lookups(program: ExportedProgram, tables: Mapping[str, str]) -> None
 def _refusal(table: Node, user: Node) -> str | None:
     """Why ``user`` is no lookup in ``table``."""
     if user.target not in _LOOKUPS or user.args[0] is not table or table in user.args[1:]:
-        return f"uses all of it ({user.target}), as a tied output layer does"
+        return f"reads it otherwise than to look up rows ({user.target}), as a tied output layer or max_norm does"
     is_bag = user.target in _BAGS
     given: dict[Any, Any] = {**dict(enumerate(user.args)), **user.kwargs}
     if given.get("scale_grad_by_freq", given.get(3, False)):

@@ -166,7 +166,7 @@ class Tied(nn.Module):
         super().__init__()
         self.kind = kind
         scaled = kind == "scaled"
-        self.table = nn.Embedding(ROWS, WIDTH, scale_grad_by_freq=scaled)
+        self.table = nn.Embedding(ROWS, WIDTH, scale_grad_by_freq=scaled, max_norm=1.0 if kind == "capped" else None)
         self.largest = nn.EmbeddingBag(ROWS, WIDTH, mode="max")
         self.head = nn.Linear(WIDTH, ROWS, bias=False)
         if kind == "tied":
@@ -180,9 +180,10 @@ class Tied(nn.Module):
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("tied", "uses all of it .* tied output layer"),
+        ("tied", "reads it otherwise .*linear.* tied output layer"),
         ("scaled", "scales gradients by how often"),
         ("largest", "takes the largest of its rows"),
+        ("capped", "reads it otherwise .* max_norm"),
     ],
 )
 def test_what_has_no_gradient_of_rows_is_refused(kind: str, why: str) -> None:
