@@ -55,11 +55,19 @@ def ftrl(lr: float, l1: float, l2: float, accumulator: float, beta: float = 0.0)
 class ByHand:
     """A model that is trained by the rules of its parameters, by the beginning of their names."""
 
-    def __init__(self, model: nn.Module, loss: Callable[..., Tensor], rules: Mapping[str, Rule], initial: float = 0.0):
-        """``initial`` is the content of ``squares`` before the first update."""
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[..., Tensor],
+        rules: Mapping[str, Rule],
+        initial: float = 0.0,
+        clip: float | None = None,
+    ):
+        """``initial`` is the content of ``squares`` before the first update, ``clip`` the most that a norm may be."""
         self.model, self._loss, self._initial = model, loss, initial
         named = dict(model.named_parameters())
         self._rules = {name: next(rule for start, rule in rules.items() if name.startswith(start)) for name in named}
+        self._clip = clip
         self._states: dict[str, dict[str, Tensor]] = {name: {} for name in named}
         self._steps = 0
 
@@ -70,12 +78,21 @@ class ByHand:
         loss = self._loss(self.model, *batch)
         loss.backward()
         with torch.no_grad():
+            self._shorten()
             for name, parameter in self.model.named_parameters():
                 self._update(name, parameter)
         return loss.item()
 
     def losses(self, batches: Sequence[Any], steps: int) -> list[float]:
         return [self(*batches[number % len(batches)]) for number in range(steps)]
+
+    def _shorten(self) -> None:
+        """Make the norm of all gradients together no more than ``clip``, as ``torch.nn.utils.clip_grad_norm_`` does."""
+        slopes = [parameter.grad.to_dense() for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = sqrt(sum(slope.double().square().sum().item() for slope in slopes))
+        if self._clip is not None and norm > self._clip:
+            for parameter in self.model.parameters():
+                parameter.grad = None if parameter.grad is None else parameter.grad * (self._clip / (norm + 1e-6))
 
     def _update(self, name: str, parameter: Tensor) -> None:
         slope: Any = parameter.grad

@@ -99,7 +99,8 @@ def _lookup_bags_into(  # noqa: PLR0913 - an operator's schema
     table: Tensor, ids: Tensor, bounds: Tensor, weights: Tensor | None, padding: int, name: str, *, out: Tensor
 ) -> Tensor:
     _require_rows(table, ids, name)
-    return lookup_bags(table, _bags(ids, bounds, weights, padding), out)
+    factors = None if weights is None else weights.to(table.dtype)
+    return lookup_bags(table, _bags(ids, bounds, factors, padding), out)
 
 
 def _lookup_bags(table: Tensor, ids: Tensor, bounds: Tensor, *rest: Any) -> Tensor:

@@ -21,6 +21,7 @@ from hetpart.training import SGD, Adam, Group, Groups, LazyAdam, SparseFTRL, Spa
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.data import Clicks
 from hetpart.training.embedding import fill_normal_, mapped
+from hetpart.training.rules import Rules
 from hetpart.training.step import Step
 
 FIELDS, ROWS, CROSSED = 6, 120, 50
@@ -127,6 +128,31 @@ def test_time_is_priced_by_the_rows_that_are_touched() -> None:
         wanted = ("lookup/tables.0.weight", "update/tables.0.weight")
         found.append([decision.seconds["cpu"] for decision in plan.decisions if decision.op in wanted])
     assert found[0] == pytest.approx(found[1], rel=0.01)
+
+
+def test_the_norm_of_gradients_counts_the_rows_of_tables() -> None:
+    task = task_of("dlrm")
+    step = capture(
+        task.model, clicked, optimizer=task.optimizer, example_batch=task.batches[0], rules=Rules(clip_norm=0.05)
+    )
+    theirs = ByHand(copy.deepcopy(task.model), clicked, {"": sgd(0.1)}, clip=0.05)
+    wanted = theirs.losses(task.batches, 40)
+    for placement in ("all-accelerator", "random:1"):
+        ours = place(step, running=Running(emulate=True, threads=1), hardware="emulated", placement=placement)
+        assert losses_of(ours, task, 40) == pytest.approx(wanted, rel=1e-5)
+    assert wanted != pytest.approx(task.by_hand(copy.deepcopy(task.model)).losses(task.batches, 40), rel=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_tables_keep_their_precision_beside_layers_in_half(precision: Any) -> None:
+    task = task_of("wide_and_deep")
+    rules = Rules(precision=precision)
+    step = capture(task.model, clicked, optimizer=task.optimizer, example_batch=task.batches[0], rules=rules)
+    ours = place(step, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    wanted = task.by_hand(copy.deepcopy(task.model)).losses(task.batches, 30)
+    assert losses_of(ours, task, 30) == pytest.approx(wanted, rel=2e-2)
+    tensors = ours.state_dict()["tensors"]
+    assert {tensors[f"{name}.weight"].dtype for name in ("deep", "wide", "crossed")} == {torch.float32}
 
 
 def files_of(folder: Path, task: Task) -> DLRM:
