@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.apart import between_and_inside
 from hetpart.partitioner.bounds.moments import moments
 from hetpart.partitioner.bounds.several import several
 from hetpart.partitioner.bounds.single import single
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
+
+
+MOST_APART = 2000
+"""Ops up to which what lies between partitions is told from what is inside them: a dozen rows for each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +53,7 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         within = _less(problem, LEAST_PARTITIONS * session)
         return () if within is None else (Branch(within, streaming_moments),)
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
-        return (Branch(problem, moments),)
+        return (Branch(problem, between_and_inside if problem.ops <= MOST_APART else moments),)
     left = (_less(problem, session), _less(problem, 2 * session))
     return tuple(
         Branch(within, rows)

@@ -9,6 +9,7 @@ liveness peak of every order from below, and nothing here is an estimate.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,19 @@ class Moments:
 
 def moments(program: Program) -> Moments:
     """What is alive together at every op, as far as it can exceed the budget."""
-    return _Builder(program).build()
+    problem, alive = program.problem, Alive.of(program)
+    known: set[frozenset[tuple[int, int]]] = set()
+    caps: list[int] = []
+    weights = int(problem.weight_bytes.sum()) + problem.given_bytes
+    for _, _, terms in alive.at_every_op():
+        content, most = frozenset(terms.items()), sum(terms.values())
+        if content in known or most == 0 or most + weights <= program.budget:
+            continue
+        known.add(content)
+        caps.append(len(alive.rows.least))
+        held = [(variable, -program.unit * nbytes) for variable, nbytes in sorted(terms.items()) if nbytes]
+        alive.rows.add([(program.variables, -1.0), *held], -program.unit * program.budget)
+    return Moments(alive.rows, len(alive.extra), tuple(caps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,54 +80,56 @@ class _Waiting:
 
 
 @dataclass(slots=True, eq=False)
-class _Builder:
-    program: Program
-    group: list[int] = field(init=False)
-    sizes: list[int] = field(init=False)
-    homes: list[int] = field(init=False)
-    readers: list[list[int]] = field(init=False)
-    """Per value: ops that read it on their own device."""
-    rows: Rows = field(default_factory=Rows)
-    waiting: dict[_Waiting, int] = field(default_factory=dict[_Waiting, int])
-    """Variables of values that wait."""
+class Alive:
+    """What is alive while each op runs, as variables with rows that hold them down to what is certain."""
 
-    def build(self) -> Moments:
-        program, problem = self.program, self.program.problem
-        self.group = program.of_op.tolist()
+    program: Program
+    group: list[int]
+    """Of every op."""
+    sizes: list[int]
+    """Bytes of every value that can be alive on the accelerator beside weights."""
+    homes: list[int]
+    readers: list[list[int]]
+    """Per value: ops that read it on their own device."""
+    reach: Reach
+    rows: Rows = field(default_factory=Rows)
+    extra: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    """Variables beside those of the program, by what they stand for."""
+
+    @classmethod
+    def of(cls, program: Program) -> Alive:
+        problem = program.problem
         # What the caller gives there is counted with weights.
         elsewhere = problem.value_left_on_host | problem.given_there
-        self.sizes = np.where(elsewhere, 0, problem.value_bytes).tolist()
-        self.homes = home_groups(problem, program.of_op).tolist()
-        self.readers = _readers(problem)
-        known: set[frozenset[tuple[int, int]]] = set()
-        caps: list[int] = []
-        weights = int(problem.weight_bytes.sum()) + problem.given_bytes
-        for terms in self._terms():
-            content = frozenset(terms.items())
-            alive = sum(terms.values())
-            if content in known or alive == 0 or alive + weights <= program.budget:
-                continue
-            known.add(content)
-            caps.append(len(self.rows.least))
-            held = [(variable, -program.unit * nbytes) for variable, nbytes in sorted(terms.items()) if nbytes]
-            self.rows.add([(program.variables, -1.0), *held], -program.unit * program.budget)
-        return Moments(self.rows, len(self.waiting), tuple(caps))
+        return cls(
+            program,
+            program.of_op.tolist(),
+            np.where(elsewhere, 0, problem.value_bytes).tolist(),
+            home_groups(problem, program.of_op).tolist(),
+            _readers(problem),
+            Reach.of(problem),
+        )
 
-    def _terms(self) -> Iterator[dict[int, int]]:
-        """Bytes by variable of what is alive while each op runs."""
+    def new(self, key: Hashable) -> int:
+        """A variable from 0 to 1 that stands for ``key``, which none has so far."""
+        self.extra[key] = self.program.variables + 1 + len(self.extra)
+        return self.extra[key]
+
+    def at_every_op(self) -> Iterator[tuple[int, list[int], dict[int, int]]]:
+        """Every op with values that may be alive while it runs, and bytes by variable of what is."""
         problem = self.program.problem
         scratch: list[int] = problem.scratch_bytes.tolist()
-        reach = _Reach.of(problem)
         for op, live in _live(problem, self.readers, self.sizes):
             terms = {self.group[op]: scratch[op]}
             for value in live:
-                variable = self._variable(op, value, reach)
+                variable = self._variable(op, value)
                 if variable != NOBODY:
                     terms[variable] = terms.get(variable, 0) + self.sizes[value]
-            yield terms
+            yield op, live, terms
 
-    def _variable(self, op: int, value: int, reach: _Reach) -> int:
+    def _variable(self, op: int, value: int) -> int:
         """The variable that is 1 where ``value`` is on the accelerator while ``op`` runs; nobody if that is unsure."""
+        reach = self.reach
         if reach.makers[value] == op:
             return self.group[op]
         readers = self.readers[value]
@@ -131,10 +146,9 @@ class _Builder:
         return self._waits(_Waiting(value, tuple(sorted(near)), tuple(sorted({*after[:MOST_NEAR]})), reader, made))
 
     def _waits(self, found: _Waiting) -> int:
-        if found in self.waiting:
-            return self.waiting[found]
-        variable = self.program.variables + 1 + len(self.waiting)
-        self.waiting[found] = variable
+        if found in self.extra:
+            return self.extra[found]
+        variable = self.new(found)
         for before in found.before:
             for after in found.after:
                 both = [(before, -1.0), (after, -1.0)] if before != after else [(before, -1.0)]
@@ -184,7 +198,7 @@ def _live(problem: PlacementProblem, readers: list[list[int]], sizes: list[int])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reach:
+class Reach:
     """Which op must run before which."""
 
     makers: list[int]
@@ -192,7 +206,7 @@ class _Reach:
     """Per op: a bit for each op that must run before it."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem) -> _Reach:
+    def of(cls, problem: PlacementProblem) -> Reach:
         makers: list[int] = problem.value_producer.tolist()
         uses = problem.value_uses
         ancestors = [0] * problem.ops

@@ -1,0 +1,156 @@
+"""Rows that tell what lies between partitions from what is inside them.
+
+Both have a peak, at moments of their own, and a device has room for both peaks:
+
+    weights + most between + most inside <= budget
+
+Most between is at least what certainly is in buffers while an op runs: what is copied, what is returned, and what waits
+behind ops on the host; and what enters and leaves one partition, all of which is there at once, counted along ops that
+certainly share it. Most inside is at least what certainly stays inside the partition of an op while that runs. Both
+together are at least all that is alive then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetpart.partitioner.bounds.certain import Case, Certain
+from hetpart.partitioner.bounds.milp import Rows
+from hetpart.partitioner.bounds.moments import MOST_NEAR, Alive, Moments
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.program import Program
+
+Terms = dict[int, int]
+"""Bytes by variable."""
+
+
+def between_and_inside(program: Program) -> Moments:
+    """What lies between partitions, and inside them, as far as both can exceed the budget."""
+    problem, alive = program.problem, Alive.of(program)
+    most = int(problem.weight_bytes.sum()) + problem.given_bytes + sum(alive.sizes)
+    if most + int(problem.scratch_bytes.max(initial=0)) <= program.budget:
+        return Moments(Rows(), 0, ())
+    return _Builder(alive, Certain.of(alive)).build()
+
+
+@dataclass(slots=True, eq=False)
+class _Builder:
+    alive: Alive
+    certain: Certain
+    between: int = field(init=False)
+    """Variables: most of either, as a share of the budget."""
+    inside: int = field(init=False)
+    known: set[tuple[tuple[int, ...], frozenset[tuple[int, int]]]] = field(default_factory=set)
+
+    def build(self) -> Moments:
+        alive, program = self.alive, self.alive.program
+        self.between, self.inside = alive.new("between"), alive.new("inside")
+        whole = program.unit * program.budget
+        alive.rows.add([(program.variables, -1.0), (self.between, -whole), (self.inside, -whole)], -whole)
+        for op, live, terms in alive.at_every_op():
+            self._at_least((self.between, self.inside), terms)
+            self._at_least((self.between,), self._summed((value, self._buffered(op, value)) for value in live))
+            self._at_least((self.inside,), self._within(op, live))
+        self._along_partitions()
+        return Moments(alive.rows, len(alive.extra), (0,))
+
+    def _at_least(self, most: tuple[int, ...], terms: Terms) -> None:
+        key = most, frozenset((variable, nbytes) for variable, nbytes in terms.items() if nbytes)
+        if key[1] and key not in self.known:
+            self.known.add(key)
+            self.alive.rows.add([*((one, 1.0) for one in most), *self._shares(terms, -1.0)], 0.0)
+
+    def _shares(self, terms: Terms, sign: float) -> list[tuple[int, float]]:
+        budget = max(1, self.alive.program.budget)
+        return [(variable, sign * nbytes / budget) for variable, nbytes in sorted(terms.items()) if nbytes]
+
+    def _summed(self, cases: Iterable[tuple[int, list[Case]]]) -> Terms:
+        """Bytes of values, each by the variable that is 1 in any of its cases."""
+        terms: Terms = {}
+        for value, any_of in cases:
+            if any_of and self.alive.sizes[value]:
+                variable = self._variable(any_of)
+                terms[variable] = terms.get(variable, 0) + self.alive.sizes[value]
+        return terms
+
+    def _variable(self, cases: list[Case]) -> int:
+        """The variable that is 1 in any of ``cases``."""
+        key = tuple(sorted({*cases}))
+        if len(key) == 1 and len(key[0].ones) == 1 and not key[0].zeros:
+            return key[0].ones[0]
+        if key not in self.alive.extra:
+            variable = self.alive.new(key)
+            for case in key:
+                terms = [*((one, -1.0) for one in case.ones), *((zero, 1.0) for zero in case.zeros)]
+                self.alive.rows.add([(variable, 1.0), *terms], 1.0 - len(case.ones))
+        return self.alive.extra[key]
+
+    def _buffered(self, op: int, value: int) -> list[Case]:
+        """When ``value`` is certainly in a buffer on the accelerator while ``op`` runs."""
+        alive, reach = self.alive, self.alive.reach
+        if reach.makers[value] == op:
+            return self.certain.leaves(value)
+        readers = alive.readers[value]
+        here = [op] if op in readers else []
+        after = [reader for reader in readers if reach.before(op, reader)][:MOST_NEAR]
+        before = [reader for reader in readers if reach.before(reader, op)][-MOST_NEAR:]
+        home = alive.homes[value]
+        cases = [
+            Case.of((alive.group[one], alive.group[other]), (home,)) for one in (*before, *here) for other in after
+        ]
+        cases += [Case.of((alive.group[op],), (home,)) for _ in here]
+        if reach.makers[value] >= 0 and reach.before(reach.makers[value], op):
+            cases += self.certain.waits(value, [*after, *here])
+        return [case for case in cases if case.possible]
+
+    def _within(self, op: int, live: list[int]) -> Terms:
+        """What is certainly inside the partition of ``op`` while that runs."""
+        alive, reach = self.alive, self.alive.reach
+        inner: list[tuple[int, list[Case]]] = []
+        for value in live:
+            maker, readers = reach.makers[value], self.certain.users[value]
+            begun = maker == op or (maker >= 0 and reach.before(maker, op))
+            if begun and (maker == op or any(reader == op or reach.before(op, reader) for reader in readers)):
+                inner.append((value, self.certain.stays_inside(value)))
+        terms = self._summed(inner)
+        group = alive.group[op]
+        terms[group] = terms.get(group, 0) + int(alive.program.problem.scratch_bytes[op])
+        return terms
+
+    def _along_partitions(self) -> None:
+        """A variable per op for what certainly enters and leaves its partition, as far as ops that come before tell."""
+        alive, certain = self.alive, self.certain
+        made: list[list[int]] = [[] for _ in certain.sources]
+        entered: list[list[int]] = [[] for _ in certain.sources]
+        for value, size in enumerate(alive.sizes):
+            if size and alive.reach.makers[value] >= 0:
+                made[alive.reach.makers[value]].append(value)
+            if size and alive.readers[value]:
+                entered[alive.readers[value][0]].append(value)
+        so_far = [alive.new(("so far", op)) for op in range(len(certain.sources))]
+        for op, variable in enumerate(so_far):
+            own = self._summed(
+                [
+                    *((value, certain.leaves(value)) for value in made[op]),
+                    *((value, certain.enters(value, op)) for value in entered[op]),
+                ]
+            )
+            self._add_up(variable, own, {})
+            gate = certain.gate(op)
+            for source in sorted({*certain.sources[op], *(() if gate is None else (gate,))}):
+                groups = certain.together(source, op)
+                if groups:
+                    self._add_up(variable, own, dict.fromkeys(groups, 1), so_far[source])
+            alive.rows.add([(self.between, 1.0), (variable, -1.0)], 0.0)
+
+    def _add_up(self, variable: int, own: Terms, together: dict[int, int], source: int | None = None) -> None:
+        """``variable`` is at least what is its own, beside what there is at ``source`` where all are ``together``."""
+        terms = {one: -share for one, share in self._shares(own, 1.0)}
+        for group in together:
+            terms[group] = terms.get(group, 0.0) - 1.0
+        before = [] if source is None else [(source, -1.0)]
+        if terms or before:
+            self.alive.rows.add([(variable, 1.0), *before, *sorted(terms.items())], -float(len(together)))

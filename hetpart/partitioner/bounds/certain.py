@@ -1,0 +1,149 @@
+"""What is certain of partitions from where some ops run: which ops share one, and which values lie between two.
+
+``scores.cut`` makes as few partitions as two sweeps find, by the most device changes on a path to an op, or from it. Of
+two ops on the accelerator, one before the other, the path with most changes to the later one ends there in ops of the
+accelerator behind some last op elsewhere. Where all ops that lead to the later and not to the earlier one are on the
+accelerator, that last op leads to the earlier one too, which hence comes behind as many changes. Backwards likewise. So
+the two share a partition where all ops are on the accelerator that lead to the later but not to the earlier one, or
+follow the earlier but not the later one. And they do not where an op between them is on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.bounds.program import NOBODY
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.moments import Alive
+
+MOST_OPS = 32
+"""On whose devices one thing may depend. What depends on more is left out: a bound is weaker for it, never wrong."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Case:
+    """Groups, or variables, that are 1, and groups that are 0."""
+
+    ones: tuple[int, ...]
+    zeros: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, ones: Iterable[int], zeros: Iterable[int] = ()) -> Case:
+        """Nobody is always 0."""
+        return cls(tuple(sorted({*ones})), tuple(sorted({*zeros} - {NOBODY})))
+
+    @property
+    def possible(self) -> bool:
+        return not {*self.ones} & {*self.zeros}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certain:
+    """What is certain of the partitions of a program's placements."""
+
+    alive: Alive
+    users: tuple[tuple[int, ...], ...]
+    """Per value: all ops that use it, wherever they read it."""
+    sources: tuple[tuple[int, ...], ...]
+    """Per op: the ops whose values it uses."""
+    followers: list[int]
+    """Per op: a bit for each op that must run after it."""
+    returned: list[bool]
+    apart: int
+    """A bit for each op whose partition holds no others."""
+
+    @classmethod
+    def of(cls, alive: Alive) -> Certain:
+        problem, makers = alive.program.problem, alive.reach.makers
+        users: list[set[int]] = [set() for _ in makers]
+        sources: list[set[int]] = [set() for _ in range(problem.ops)]
+        for value, op in zip(problem.value_uses.rows.tolist(), problem.value_uses.ops.tolist(), strict=True):
+            users[value].add(op)
+            if makers[value] >= 0:
+                sources[op].add(makers[value])
+        followers = [0] * problem.ops
+        for op in reversed(range(problem.ops)):
+            for earlier in sources[op]:
+                followers[earlier] |= followers[op] | 1 << op
+        apart: list[int] = [] if problem.apart is None else np.flatnonzero(problem.apart).tolist()
+        return cls(
+            alive, _sorted(users), _sorted(sources), followers, problem.value_returned.tolist(),
+            sum(1 << op for op in apart),
+        )  # fmt: skip
+
+    def together(self, op: int, *later: int) -> tuple[int, ...]:
+        """Groups that make ``op`` and those ``later`` share a partition where all are on the accelerator, if any do."""
+        before, after = self.alive.reach.ancestors, self.followers
+        ops = 1 << op
+        for other in later:
+            ops |= (before[other] & ~before[op]) | (after[op] & ~after[other]) | 1 << other
+        if ops & self.apart or ops.bit_count() > MOST_OPS:
+            return ()
+        return tuple(sorted({self.alive.group[one] for one in _ops(ops)}))
+
+    def gate(self, op: int) -> int | None:
+        """The last op that all paths to ``op`` share, if its operands come from any."""
+        before = self.alive.reach.ancestors
+        shared = -1
+        for source in self.sources[op]:
+            shared &= before[source] | 1 << source
+        return shared.bit_length() - 1 if self.sources[op] and shared else None
+
+    def stays_inside(self, value: int) -> list[Case]:
+        """When ``value`` is certainly inside a partition of the accelerator."""
+        maker = self.alive.reach.makers[value]
+        if maker < 0 or self.returned[value] or not self.users[value]:
+            return []
+        groups = self.together(maker, *self.users[value])
+        return [Case(groups)] if groups else []
+
+    def leaves(self, value: int) -> list[Case]:
+        """When ``value``, made on the accelerator, certainly lies in a buffer there from its maker's partition on."""
+        home, down = self.alive.homes[value], self.alive.program.down.get(value)
+        if home == NOBODY:
+            return []
+        copied = [home] if self.returned[value] else [] if down is None else [down]
+        return [*(Case((one,)) for one in copied), *self._behind_others(value, self.alive.readers[value])]
+
+    def waits(self, value: int, readers: list[int]) -> list[Case]:
+        """When ``value``, made on the accelerator, lies in a buffer there until one of ``readers`` has run there."""
+        home, down = self.alive.homes[value], self.alive.program.down.get(value)
+        if home == NOBODY:
+            return []
+        copied = [home] if self.returned[value] else [] if down is None else [down]
+        read = [Case.of((one, self.alive.group[reader])) for one in copied for reader in readers]
+        return [*read, *self._behind_others(value, readers)]
+
+    def enters(self, value: int, reader: int) -> list[Case]:
+        """When ``reader``, on the accelerator, certainly finds ``value`` in a buffer that its partition did not make."""
+        brought = Case.of((self.alive.group[reader],), (self.alive.homes[value],))
+        return [*([brought] if brought.possible else []), *self._behind_others(value, [reader])]
+
+    def _behind_others(self, value: int, readers: list[int]) -> list[Case]:
+        """Made on the accelerator, and read there by one of ``readers`` with an op on the host between the two."""
+        home, maker = self.alive.homes[value], self.alive.reach.makers[value]
+        if home == NOBODY or maker < 0:
+            return []
+        found: set[Case] = set()
+        for reader in readers:
+            between = self.followers[maker] & self.alive.reach.ancestors[reader]
+            ends = home, self.alive.group[reader]
+            found.update(Case.of(ends, (self.alive.group[op],)) for op in islice(_ops(between), MOST_OPS))
+        return sorted(case for case in found if case.possible)
+
+
+def _sorted(rows: list[set[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(sorted(row)) for row in rows)
+
+
+def _ops(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
