@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,17 +125,18 @@ def _session(model: hetpart.PartitionedModel, folder: Path) -> onnxruntime.Infer
     import onnxruntime
 
     from hetpart.plan.bundle import open_bundle
-    from hetpart.runtime.options import spare
     from hetpart.runtime.sessions import SessionSettings, session_options
+    from hetpart.runtime.thrifty import spared
 
     bundle = open_bundle(model.save(folder / "model.hetpart"))
     options = session_options(SessionSettings(threads=THREADS), bundle.weights)
-    if model.plan.devices[0].budget_bytes is not None:
-        spare(options)
+    thrifty = model.plan.devices[0].budget_bytes is not None
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     (only,) = bundle.models
-    return onnxruntime.InferenceSession(only, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    provider = "CPUExecutionProvider"
+    with spared(options, provider) if thrifty else nullcontext():
+        return onnxruntime.InferenceSession(only, options, providers=[provider], enable_fallback=0)
 
 
 def _binding(session: onnxruntime.InferenceSession, name: str, path: Path, model: hetpart.PartitionedModel) -> Any:

@@ -64,15 +64,6 @@ def refuse_providers(
             )
 
 
-def spare(options: onnxruntime.SessionOptions) -> None:
-    """Let a session give every buffer back as soon as nothing reads it any more. The cost model calls it thrifty.
-
-    By itself ONNX Runtime keeps buffers for later values of their shapes, and lays out a block of them all beside what
-    its first run took.
-    """
-    options.enable_mem_pattern = options.enable_mem_reuse = False
-
-
 def carry(given: onnxruntime.SessionOptions, options: onnxruntime.SessionOptions, part: str) -> None:
     """Say in ``options`` what ``given`` says; files get the name of ``part`` in theirs."""
     for name in _FIELDS:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,8 @@ from hetpart.graph.calls import is_called
 from hetpart.runtime.called import called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
-from hetpart.runtime.options import carry, spare
+from hetpart.runtime.options import carry
+from hetpart.runtime.thrifty import spared
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.runtime.widened import in_float32, is_widened
@@ -112,14 +114,14 @@ def open_sessions(
             provider = bundle.plan.device(partition.device).provider
             return called_session(partition, model, bundle.weights, provider, emulate=settings.emulate)
         options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
-        if bundle.plan.device(partition.device).budget_bytes is not None:
-            spare(options)
+        thrifty = bundle.plan.device(partition.device).budget_bytes is not None
         lend(options, bundle.models[place], lent)
         loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
         if listed[0] == Provider.CPU and is_widened(model):
             model = in_float32(model)
-        return open_session(partition, model, listed, options, given[place])
+        with spared(options, listed[0]) if thrifty else nullcontext():
+            return open_session(partition, model, listed, options, given[place])
 
     return load_all(len(bundle.plan.partitions), opened, progress)
 
@@ -213,13 +215,12 @@ def annotated_session(
     """
     partition = one.plan.partitions[0]
     options = session_options(settings, None, part="native")
-    if use.budget_bytes is not None:
-        spare(options)
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:
         wanted = Provider.CPU if settings.emulate else Provider(use.provider)
-        return _stoppable_session(one.models[0], wanted, use.device, options)
+        with spared(options, wanted) if use.budget_bytes is not None else nullcontext():
+            return _stoppable_session(one.models[0], wanted, use.device, options)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise _refused(partition, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from hetpart.cost_model.session.bodies import session_lane
 from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
-from hetpart.runtime.options import spare
 from hetpart.runtime.sessions import SessionSettings, session_options
+from hetpart.runtime.thrifty import spared
 
 THREADS = 1
 """Some kernels take room for each."""
@@ -36,11 +37,10 @@ def profiled_nodes(
     plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = dict(zip([o.name for o in plain.get_outputs()], plain.run(None, dict(feeds)), strict=True))
     options = session_options(SessionSettings(optimize=optimize, threads=THREADS), None)
-    if thrifty:
-        spare(options)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    with spared(options, Provider.CPU) if thrifty else nullcontext():
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for name, value in feeds.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))

@@ -8,12 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from hetpart.cost_model.memory import aligned
+from hetpart.cost_model.memory import ALIGNMENT, aligned
 
 FIRST_REGION = 1 << 20
 """Bytes the arena asks the system for at first; every further region is twice as large."""
 MOST_DEAD = 128 << 20
-"""Bytes a chunk may waste at most, however large it is."""
+"""Bytes a chunk may waste at most, however large it is, unless the arena is told another figure."""
 SPLIT = 2
 """A chunk is split where it is so many times what is asked for."""
 
@@ -33,15 +33,21 @@ class Chunk:
 
 
 class Arena:
-    """One session's arena. ``doubling`` regions are the CPU provider's rule; the others grow by what is asked for."""
+    """One session's arena.
 
-    def __init__(self, *, doubling: bool = True) -> None:
+    Args:
+        doubling: Whether it grows by regions that double, as the CPU provider's does, or by what is asked for.
+        exact: Whether it splits every chunk that is larger than what is asked for.
+    """
+
+    def __init__(self, *, doubling: bool = True, exact: bool = False) -> None:
         self.in_use = 0
         self.peak = 0
         """Most bytes in use so far."""
         self.held = 0
         """Bytes asked of the system; nothing goes back."""
         self._doubling = doubling
+        self._most_dead = ALIGNMENT if exact else MOST_DEAD
         self._next_region = FIRST_REGION
         self._regions = 0
         self._free: list[Chunk] = []
@@ -55,7 +61,7 @@ class Arena:
             self._extend(wanted)
         found = self._free[bisect_left(self._free, wanted, key=lambda chunk: chunk.nbytes)]
         self._take(found)
-        if found.nbytes >= SPLIT * wanted or found.nbytes - wanted >= MOST_DEAD:
+        if found.nbytes >= SPLIT * wanted or found.nbytes - wanted >= self._most_dead:
             self._offer(Chunk(found.nbytes - wanted, found.region, found.offset + wanted))
             found = Chunk(wanted, found.region, found.offset)
         self.in_use += found.nbytes

@@ -34,9 +34,11 @@ def session_memory(
         kernels: In the order they run.
         kept: Values in memory of the caller.
         doubling: Whether the arena grows by doubling, as the CPU provider's does, or by what is asked for.
-        thrifty: Whether every run takes buffer by buffer, and no buffer waits for another value of its shape.
+        thrifty: Whether every run takes buffer by buffer, and no buffer waits for another value of its shape. The CPU
+            provider's arena is an exact one then.
     """
-    arena, steps = Arena(doubling=doubling), plan_buffers(kernels, kept, thrifty=thrifty)
+    arena = Arena(doubling=doubling, exact=thrifty and doubling)
+    steps = plan_buffers(kernels, kept, thrifty=thrifty)
     (_one_by_one if thrifty else _as_one_block)(steps, arena)
     return SessionMemory(arena.peak, arena.held)
 
