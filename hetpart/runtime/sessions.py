@@ -18,9 +18,9 @@ from hetpart.runtime.called import called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry
-from hetpart.runtime.thrifty import spared
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
+from hetpart.runtime.thrifty import spared
 from hetpart.runtime.widened import in_float32, is_widened
 from hetpart.units import format_count
 

@@ -1,8 +1,8 @@
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 """Thrifty sessions, as the cost model calls them: they take no more memory than they need.
 
-They give every buffer back as soon as nothing reads it any more. By itself ONNX Runtime keeps buffers for later values of
-their shapes, and lays out a block of them all beside what its first run took.
+They give every buffer back as soon as nothing reads it any more. By itself ONNX Runtime keeps buffers for later values
+of their shapes, and lays out a block of them all beside what its first run took.
 
 And on the CPU provider their arenas hand out what is asked for. By itself an arena gives a free chunk away whole unless
 it is twice that. How much it may give away can be said of allocators alone that all sessions of a process share. ONNX
@@ -12,7 +12,7 @@ each gets one that no other ever gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ def spared(options: onnxruntime.SessionOptions, provider: object) -> AbstractCon
 
 
 @contextmanager
-def _own_arena(options: onnxruntime.SessionOptions) -> Iterator[None]:
+def _own_arena(options: onnxruntime.SessionOptions) -> Generator[None]:
     """One session is made at a time."""
     options.add_session_config_entry("session.use_env_allocators", "1")
     with _MAKING:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import hetpart
 from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assembly import arenas
+from hetpart.partitioner.bounds.exact import AIM_SHARP
 from tests.partitioner.simulate import simulated_peaks
 from tests.runtime.graphs import models
 from tests.runtime.models import model
@@ -152,7 +153,8 @@ def test_what_packs_badly_is_placed_again_under_the_first_certificate(monkeypatc
         waste(monkeypatch, 4096)
         again = hetpart.partition(CHAIN, **options, budget=budget)
         assert_fits(again)
-        assert again.plan.certificate.lower_bound == pytest.approx(packed.plan.certificate.lower_bound)
+        bounds = [found.plan.certificate.lower_bound for found in (packed, again)]
+        assert max(bounds) == pytest.approx(min(bounds), rel=2 * AIM_SHARP)  # no program is solved closer than that
         assert again.plan.prediction.seconds >= packed.plan.prediction.seconds
 
 

@@ -23,6 +23,7 @@ from onnxruntime import OrtValue
 import hetpart
 from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.runtime.binding import IOBinding
+from hetpart.runtime.options import entry
 from tests.runtime.models import assert_same, cut, model, placed, plain
 
 ARITHMETIC = model("""arithmetic (float[2,3] x, float[2,3] y) => (float[2,3] v, float[2,3] z, float[2,3] w) {
@@ -488,3 +489,4 @@ def test_sessions_keep_no_buffers_for_later_where_memory_is_limited(budgeted: bo
     with hetpart.Session(partitioned.bundle(), options, emulate=True) as session:
         inner = session._sessions[0].get_session_options()
         assert (inner.enable_mem_pattern, inner.enable_mem_reuse) == (not budgeted, not budgeted)
+        assert entry(inner, "session.use_env_allocators") == ("1" if budgeted else None)

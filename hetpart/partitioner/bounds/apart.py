@@ -30,8 +30,8 @@ Terms = dict[int, int]
 def between_and_inside(program: Program) -> Moments:
     """What lies between partitions, and inside them, as far as both can exceed the budget."""
     problem, alive = program.problem, Alive.of(program)
-    most = int(problem.weight_bytes.sum()) + problem.given_bytes + sum(alive.sizes)
-    if most + int(problem.scratch_bytes.max(initial=0)) <= program.budget:
+    most = sum(alive.sizes) + int(problem.scratch_bytes.max(initial=0))
+    if not most or most + int(problem.weight_bytes.sum()) + problem.given_bytes <= program.budget:
         return Moments(Rows(), 0, ())
     return _Builder(alive, Certain.of(alive)).build()
 
@@ -55,7 +55,7 @@ class _Builder:
             self._at_least((self.between,), self._summed((value, self._buffered(op, value)) for value in live))
             self._at_least((self.inside,), self._within(op, live))
         self._along_partitions()
-        return Moments(alive.rows, len(alive.extra), (0,))
+        return Moments(alive.rows, len(alive.extra), (0,), sharp=True)
 
     def _at_least(self, most: tuple[int, ...], terms: Terms) -> None:
         key = most, frozenset((variable, nbytes) for variable, nbytes in terms.items() if nbytes)

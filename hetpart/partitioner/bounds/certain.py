@@ -61,8 +61,8 @@ class Certain:
     @classmethod
     def of(cls, alive: Alive) -> Certain:
         problem, makers = alive.program.problem, alive.reach.makers
-        users: list[set[int]] = [set() for _ in makers]
-        sources: list[set[int]] = [set() for _ in range(problem.ops)]
+        users: list[set[int]] = [set[int]() for _ in makers]
+        sources: list[set[int]] = [set[int]() for _ in range(problem.ops)]
         for value, op in zip(problem.value_uses.rows.tolist(), problem.value_uses.ops.tolist(), strict=True):
             users[value].add(op)
             if makers[value] >= 0:
@@ -121,7 +121,7 @@ class Certain:
         return [*read, *self._behind_others(value, readers)]
 
     def enters(self, value: int, reader: int) -> list[Case]:
-        """When ``reader``, on the accelerator, certainly finds ``value`` in a buffer that its partition did not make."""
+        """When ``reader``, on the accelerator, certainly finds ``value`` in a buffer from elsewhere."""
         brought = Case.of((self.alive.group[reader],), (self.alive.homes[value],))
         return [*([brought] if brought.possible else []), *self._behind_others(value, [reader])]
 

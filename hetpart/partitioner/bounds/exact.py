@@ -35,6 +35,8 @@ AIM = 9e-4
 """Relative gap that is asked for where weights alone fill the budget: less than what shows as 0.1 %."""
 AIM_WITH_MOMENTS = 8e-3
 """The same where activations do: what order adds to them, which the program leaves out, is more than that."""
+AIM_SHARP = 4e-3
+"""The same where the rows tell most of what order adds."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
 MOST_ROWS = 20_000
@@ -153,6 +155,8 @@ class Relaxation:
 
     @property
     def _gap(self) -> float:
+        if self.moments.sharp:
+            return AIM_SHARP
         return AIM_WITH_MOMENTS if self.moments.caps else AIM
 
     def _aim(self, cost: float) -> float:
@@ -161,7 +165,8 @@ class Relaxation:
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         rows = self.moments.within(self.program, budget)
         linear = self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
-        share *= WHOLE_SHARE if self.moments.whole else MOMENTS_SHARE if self.moments.caps else 1.0
+        closing = self.moments.whole or self.moments.sharp
+        share *= WHOLE_SHARE if closing else MOMENTS_SHARE if self.moments.caps else 1.0
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
         return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
 

@@ -38,6 +38,8 @@ class Moments:
     """Rows that hold the budget."""
     whole: tuple[int, ...] = ()
     """Of the ``extra`` variables those that are 0 or 1."""
+    sharp: bool = False
+    """Whether most of what order adds to a peak is in the rows, so that a small gap is worth asking for."""
 
     def within(self, program: Program, budget: int) -> Rows:
         """The rows for another budget."""

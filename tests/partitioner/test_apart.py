@@ -1,0 +1,198 @@
+"""What lies between partitions and inside them, in rows and in the cuts of every placement of small problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.bounds.apart import between_and_inside
+from hetpart.partitioner.bounds.certain import Case, Certain
+from hetpart.partitioner.bounds.milp import Effort
+from hetpart.partitioner.bounds.moments import Alive, Moments, moments
+from hetpart.partitioner.bounds.program import NOBODY, Program
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.liveness import buffers, crossing_values, usage
+from hetpart.partitioner.search.solve import solve
+from tests.partitioner.problems import chain, placements, random_problem
+
+EXACT = Effort(0.0, 10_000, 60.0)
+ACCELERATOR = 1
+
+
+def woven(seed: int, ops: int) -> PlacementProblem:
+    """A chain whose values are read again further on, faster on the accelerator but for some."""
+    rng = np.random.default_rng(seed)
+    problem = chain([(9.0, 1.0)] * ops, rng.integers(0, 20, ops).tolist())
+    rows = [
+        [
+            op + 1,
+            *rng.choice(np.arange(op + 2, ops), min(ops - op - 2, int(rng.random() < 0.4)), replace=False).tolist(),
+        ]
+        for op in range(ops - 1)
+    ]
+    fast, copy = rng.random(ops) < 0.7, rng.choice([0.0, 0.5, 2.0], ops) * rng.random(ops)
+    copies = np.zeros((2, 2, ops))
+    copies[0, 1] = copies[1, 0] = copy
+    sizes = rng.integers(1, 100, ops)
+    return replace(
+        problem,
+        seconds=np.where(fast, [[9.0], [1.0]], [[2.0], [3.0]]) * rng.random((2, ops)),
+        value_uses=Uses.from_rows([*([(reader, False) for reader in sorted(row)] for row in rows), []]),
+        value_bytes=sizes,
+        copy_seconds=copies,
+        budgets=np.array([NO_BUDGET, int((0.35, 0.5, 0.65)[seed % 3] * sizes.sum())]),
+        apart=rng.random(ops) < 0.15 if seed % 4 == 0 else None,
+    )
+
+
+def activations_bind(seed: int, most_ops: int) -> PlacementProblem:
+    """Few bytes of weights, and ops that are run apart in every fifth."""
+    if seed % 2:
+        return woven(seed, most_ops)
+    problem = random_problem(seed, most_ops=most_ops)
+    rng = np.random.default_rng(seed)
+    problem = replace(
+        problem,
+        weight_bytes=problem.weight_bytes // 8,
+        apart=rng.random(problem.ops) < 0.2 if seed % 5 == 0 else None,
+    )
+    total = int(problem.value_bytes.sum() + problem.weight_bytes.sum())
+    return replace(problem, budgets=np.array([NO_BUDGET, int((0.15, 0.3, 0.5)[seed % 3] * total)]))
+
+
+def bound(program: Program, rows: Moments, placement: Placement | None = None) -> float:
+    sides = None
+    if placement is not None:
+        sides = np.full(program.groups, NOBODY, np.int8)
+        sides[program.of_op] = placement
+    return program.linear(rows.rows, rows.extra, sides, program.budget, rows.whole).solve(EXACT).bound
+
+
+def fitting(problem: PlacementProblem) -> Iterator[Placement]:
+    for placement in placements(problem):
+        if usage(problem, placement, cut(problem, placement)).fits(problem):
+            yield placement
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_every_placement_that_fits_keeps_the_rows_at_its_cost(start: int) -> None:
+    checked = 0
+    for seed in range(start, start + 20):
+        problem = activations_bind(seed, 6)
+        program = Program.of(problem)
+        rows = between_and_inside(program)
+        for placement in fitting(problem):
+            cost = problem.cost(placement)
+            assert bound(program, rows, placement) <= cost * (1 + 1e-9) + 1e-6, seed
+            checked += 1
+    assert checked > 100, checked
+
+
+@pytest.mark.parametrize("start", range(0, 120, 40))
+def test_the_bound_is_below_the_best_and_nearer_than_what_is_alive_alone(start: int) -> None:
+    tight = {moments: 0, between_and_inside: 0}
+    for seed in range(start, start + 40):
+        problem = activations_bind(seed, 7)
+        best = min(map(problem.cost, fitting(problem)), default=np.inf)
+        program = Program.of(problem)
+        found = {rows: bound(program, rows(program)) for rows in tight}
+        assert found[between_and_inside] <= best * (1 + 1e-9) + 1e-6, seed
+        assert found[between_and_inside] >= found[moments] - 1e-6, seed
+        for rows, value in found.items():
+            tight[rows] += value == best or value == pytest.approx(best, abs=1e-3)
+    assert tight[between_and_inside] > tight[moments], tight
+
+
+def holds(case: Case, problem: PlacementProblem, program: Program, placement: Placement) -> bool:
+    """Of a placement. A variable behind those of groups says that a value is copied down."""
+    copied = {variable: value for value, variable in program.down.items()}
+
+    def is_one(variable: int) -> bool:
+        if variable < program.groups:
+            return bool(placement[program.of_op == variable].any())
+        (producer,) = problem.value_producer[[copied[variable]]].tolist()
+        start, end = problem.value_uses.offsets[[copied[variable], copied[variable] + 1]].tolist()
+        own = problem.value_uses.ops[start:end][~problem.value_uses.on_host[start:end]]
+        return bool(placement[producer] == ACCELERATOR and (placement[own] != ACCELERATOR).any())
+
+    return all(map(is_one, case.ones)) and not any(map(is_one, case.zeros))
+
+
+Steps = set[tuple[int, int]]
+"""(value, step) of buffers on the accelerator."""
+
+
+def buffered(problem: PlacementProblem, placement: Placement) -> Steps:
+    made = cut(problem, placement)
+    held = buffers(problem, placement, made, crossing_values(problem, made))
+    mine = held.device == ACCELERATOR
+    rows = zip(held.value[mine].tolist(), held.first[mine].tolist(), held.last[mine].tolist(), strict=True)
+    return {(value, step) for value, first, last in rows for step in range(first, last + 1)}
+
+
+def certain_steps(certain: Certain, step: list[int], is_so: Callable[[Case], bool]) -> Steps:
+    """What is said to lie in a buffer on the accelerator, and when."""
+    found: Steps = set()
+    for value, maker in enumerate(certain.alive.reach.makers):
+        readers = certain.alive.readers[value] if certain.alive.sizes[value] else []
+        found.update((value, step[r]) for r in readers if any(map(is_so, certain.enters(value, r))))
+        if maker >= 0 and any(map(is_so, certain.leaves(value))):
+            found.add((value, step[maker]))
+        for reader in readers if maker >= 0 else ():
+            if any(map(is_so, certain.waits(value, [reader]))):
+                found.update((value, moment) for moment in range(step[maker], step[reader] + 1))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_certain_is_so_in_every_cut(seed: int) -> None:
+    problem = activations_bind(seed, 7)
+    program = Program.of(problem)
+    certain = Certain.of(Alive.of(program))
+    pairs = [(source, op) for op, sources in enumerate(certain.sources) for source in sources]
+    gates = [(gate, op) for op in range(problem.ops) if (gate := certain.gate(op)) is not None]
+    for placement in placements(problem):
+        made = cut(problem, placement)
+        is_so = partial(holds, problem=problem, program=program, placement=placement)
+        assert certain_steps(certain, made.partition.tolist(), is_so) <= buffered(problem, placement)
+        inner = [value for value in range(problem.values) if any(map(is_so, certain.stays_inside(value)))]
+        assert not crossing_values(problem, made)[inner].any()
+        for one, other in {*pairs, *gates}:
+            groups = certain.together(one, other)
+            if groups and is_so(Case(groups)):
+                assert made.partition[one] == made.partition[other]
+
+
+def test_what_crosses_a_border_and_what_is_inside_are_both_counted() -> None:
+    """Of a chain whose first value is large, the border lies where little crosses, and not within what is inside."""
+    problem = chain([(9.0, 1.0)] * 6, [10] * 6, copy=0.5, nbytes=40)
+    sizes = np.array([100, 100, 40, 40, 60, 40])
+    problem = replace(problem, value_bytes=sizes, budgets=np.array([-1, 285]))
+    best = min(map(problem.cost, fitting(problem)))
+    program = Program.of(problem)
+    alone, both = bound(program, moments(program)), bound(program, between_and_inside(program))
+    assert alone < best - 1.0
+    assert both == pytest.approx(best, abs=1e-3)
+    found = solve(problem)
+    assert found.cost == pytest.approx(best)
+    assert found.gap < 0.01
+
+
+def test_nothing_is_said_where_all_fits() -> None:
+    problem = chain([(9.0, 1.0)] * 3, [10] * 3, nbytes=40, budget=1000)
+    assert not between_and_inside(Program.of(problem)).rows.least
+
+
+def test_the_gate_of_an_op_is_where_its_branches_part() -> None:
+    """0 → 1 → {2, 3} → 4."""
+    problem = chain([(1.0, 1.0)] * 5, [0] * 5, nbytes=8, budget=9)
+    uses = Uses.from_rows([[(1, False)], [(2, False), (3, False)], [(4, False)], [(4, False)], []])
+    certain = Certain.of(Alive.of(Program.of(replace(problem, value_uses=uses))))
+    assert [certain.gate(op) for op in range(5)] == [None, 0, 1, 1, 1]
+    assert certain.together(1, 4) == (1, 2, 3, 4)
+    assert certain.together(2, 4) == (2, 3, 4)
