@@ -63,7 +63,9 @@ class Certain:
         problem, makers = alive.program.problem, alive.reach.makers
         users: list[set[int]] = [set[int]() for _ in makers]
         sources: list[set[int]] = [set[int]() for _ in range(problem.ops)]
-        for value, op in zip(problem.value_uses.rows.tolist(), problem.value_uses.ops.tolist(), strict=True):
+        rows: list[int] = problem.value_uses.rows.tolist()
+        ops: list[int] = problem.value_uses.ops.tolist()
+        for value, op in zip(rows, ops, strict=True):
             users[value].add(op)
             if makers[value] >= 0:
                 sources[op].add(makers[value])
