@@ -23,6 +23,8 @@ from torch.fx import Node
 from hetpart.errors import ExecutionError, InvalidBundleError
 
 _KINDS = ("cpu", "cuda")
+_OF_STEPS = "hetpart.training.row_operators"
+"""The module that registers the operators of training steps."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
@@ -165,9 +167,11 @@ class Call:
             ) from error
         target = target_named(name)
         if target is None:
+            module = _OF_STEPS if name.startswith("hetpart::") else "my_ops"
+            how = f"--import {module}, or in Python"
             raise ExecutionError(
                 f"PyTorch {torch.__version__} knows no operator {name}",
-                hint="import the module that registers it before the bundle is opened: --import my_ops, or in Python",
+                hint=f"import the module that registers it before the bundle is opened: {how}",
             )
         if any(argument.name == "filename" for argument in target._schema.arguments):
             raise InvalidBundleError(

@@ -177,7 +177,7 @@ class Touched:
     ) -> Touched:
         """A lookup's bounds are ``None`` where it has no bags, its weights where there are none."""
         lookups = [_Lookup(*parts) for parts in zip(gradients, bounds, weights, strict=True)]
-        slopes = [lookup.gradient.reshape(lookup.rows, -1) for lookup in lookups]
+        slopes = [lookup.gradient.reshape(lookup.rows, lookup.gradient.shape[-1]) for lookup in lookups]
         starts = accumulate((lookup.rows for lookup in lookups), initial=0)
         plain = all(bound is None for bound in bounds)
         even = all(weight is None for weight in weights)

@@ -161,6 +161,18 @@ def test_bags_that_do_not_end_with_the_ids_are_refused() -> None:
         step(ids, flat, torch.tensor([1, 1, 3, 4, 4, 9]), *rest)
 
 
+def test_a_batch_without_ids_updates_nothing() -> None:
+    table, none = nn.Embedding(ROWS, WIDTH), torch.zeros(0, 2, dtype=torch.int64)
+    captured = capture(table, looked_up_and_more, optimizer=LazyAdam(), example_batch=(none,))
+    step = place(captured, running=Running(emulate=True, threads=1), hardware="emulated", placement="all-accelerator")
+    assert step(none).item() == 1.0
+    assert torch.equal(step.state_dict()["tensors"]["weight"], table.weight)
+
+
+def looked_up_and_more(model: nn.Module, ids: Tensor) -> Tensor:
+    return model(ids).sum() + 1.0
+
+
 class Tied(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
