@@ -1,9 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
-"""Calls of operators that the exporter translates to something else, or to what ONNX Runtime computes otherwise.
-
-Each was found by comparing plans with eager PyTorch (``benchmarks/torch_ops.py``). An operator that PyTorch itself
-takes apart goes in its parts; a call of another one stays PyTorch's, as what has no translation does.
-"""
+"""Names of their own for calls that the exporter would translate wrongly, while a program is translated."""
 
 from __future__ import annotations
 
@@ -18,150 +14,16 @@ from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-aten = torch.ops.aten
-Concerned = Callable[[Node], bool]
-"""Whether a call is one of those that go wrong."""
-_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
-_MEAN_OF_BAGS = 1
+from hetpart.frontend.parts import OWN
+from hetpart.frontend.wrong import DIVIDED, KEPT, Concerned
 
-
-def _always(node: Node) -> bool:
-    del node
-    return True
-
-
-def _given(name: str, *harmless: Any) -> Concerned:
-    """Whether the argument ``name`` is another than ``harmless``, of which the first is its default."""
-    return lambda node: _argument(node, name, harmless[0]) not in harmless
-
-
-def _is(name: str, *harmful: Any) -> Concerned:
-    return lambda node: _argument(node, name, None) in harmful
-
-
-def _argument(node: Node, name: str, default: Any) -> Any:
-    assert isinstance(node.target, OpOverload)
-    places = [argument.name for argument in node.target._schema.arguments]
-    place = places.index(name)
-    given = node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
-    return tuple(given) if isinstance(given, list) else given
-
-
-def _makes(dtypes: frozenset[torch.dtype]) -> Concerned:
-    """Whether the result, or the first of several, has one of ``dtypes``."""
-    return lambda node: next(_dtypes(node.meta.get("val")), None) in dtypes
-
-
-def _dtypes(value: Any) -> Iterator[torch.dtype]:
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, torch.Tensor):
-            yield one.dtype
-
-
-def _mixes(node: Node) -> bool:
-    """Whether tensors of several floating types go in, as an autocast leaves them."""
-    values = [one.meta.get("val") for one in node.all_input_nodes]
-    return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
-
-
-def _lacks_one(*names: str) -> Concerned:
-    """Whether one of the arguments ``names`` is missing."""
-    return lambda node: any(_argument(node, name, None) is None for name in names)
-
-
-def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
-    """Whether the first argument is a tensor that is ``wrong``, in the trace."""
-
-    def concerned(node: Node) -> bool:
-        first = node.args[0] if node.args else None
-        value = first.meta.get("val") if isinstance(first, Node) else None
-        return isinstance(value, torch.Tensor) and wrong(value)
-
-    return concerned
-
-
-_empty = _of_size(lambda tensor: 0 in tensor.shape)
-_single = _of_size(lambda tensor: tensor.dim() == 0)
-
-DIVIDED: Mapping[OpOverload, Concerned] = {
-    # A mean over N examples: the second result is a constant 1, and the gradient N times too large.
-    aten.nll_loss_forward.default: _always,
-    # The running means are taken whether it trains or not.
-    aten._native_batch_norm_legit_functional.default: _always,
-    aten._native_batch_norm_legit.default: _always,
-    aten.native_batch_norm.default: _always,
-    # The label smoothing is left out, and examples without a batch are refused.
-    aten.cross_entropy_loss.default: _always,
-    # The logarithm of a sigmoid, which is 0 from -90 on.
-    aten.binary_cross_entropy_with_logits.default: _always,
-    aten.log_sigmoid.default: _always,
-    aten.log_sigmoid_forward.default: _always,
-    aten.soft_margin_loss.default: _always,
-    aten.multilabel_margin_loss.default: _always,
-    # The exponential of large numbers.
-    aten.logaddexp.default: _always,
-    aten.logaddexp2.default: _always,
-    # One type is expected of all.
-    aten.layer_norm.default: _mixes,
-    aten.native_layer_norm.default: _mixes,
-    aten.native_group_norm.default: _mixes,
-    # Of a Clip with one bound the other is the largest finite number.
-    aten.clamp.default: _lacks_one("min", "max"),
-    aten.clamp_min.default: _always,
-    aten.clamp_max.default: _always,
-    # One where it is to be zero, and the other way round.
-    aten.bernoulli.default: _always,
-}
-"""Operators that go in parts."""
-KEPT: Mapping[OpOverload, Concerned] = {
-    # The exponential of large numbers.
-    aten.logcumsumexp.default: _always,
-    # A sum, or a mean that counts the wrong elements.
-    aten.scatter_reduce.two: _is("reduce", "mean"),
-    # The divisor is left out.
-    aten.avg_pool2d.default: _given("divisor_override", None),
-    aten.avg_pool3d.default: _given("divisor_override", None),
-    # Dropout is left out.
-    aten.scaled_dot_product_attention.default: _given("dropout_p", 0.0),
-    # The mean of an empty bag ends the process.
-    aten.embedding_bag.default: _is("mode", _MEAN_OF_BAGS),
-    aten.embedding_bag.padding_idx: _is("mode", _MEAN_OF_BAGS),
-    aten._embedding_bag.default: _is("mode", _MEAN_OF_BAGS),
-    aten._embedding_bag_forward_only.default: _is("mode", _MEAN_OF_BAGS),
-    # A comparison with 0 does not see the sign of -0.
-    aten.signbit.default: _always,
-    aten.copysign.Tensor: _always,
-    aten.copysign.Scalar: _always,
-    # The quadrant is told by the signs of numbers, of which 0 has none and NaN neither.
-    aten.atan2.default: _always,
-    # Quotients through float32, which has 24 bits; powers, products and remainders through floating point.
-    **dict.fromkeys(
-        (
-            aten.div.Tensor_mode, aten.div.Scalar_mode, aten.prod.default, aten.prod.dim_int, aten.fmod.Tensor,
-            aten.fmod.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar,
-        ),
-        _makes(_INTEGERS),
-    ),
-    # Without the filter.
-    aten._upsample_bilinear2d_aa.default: _always,
-    aten._upsample_bilinear2d_aa.vec: _always,
-    aten._upsample_bicubic2d_aa.default: _always,
-    aten._upsample_bicubic2d_aa.vec: _always,
-    # Axes that a number has not, and kernels that refuse what is empty.
-    **dict.fromkeys(
-        (
-            aten.max.dim, aten.min.dim, aten.aminmax.default, aten.topk.default, aten.linalg_vector_norm.default,
-            aten.sort.default, aten.sort.stable, aten.logsumexp.default,
-        ),
-        _single,
-    ),
-    **dict.fromkeys((aten.im2col.default, aten.pad.default, aten._pad_circular.default), _empty),
-    # Its parts write to a copy, which the exporter refuses.
-    aten.diagonal_scatter.default: _always,
-}  # fmt: skip
-"""Operators that stay PyTorch's."""
 NAMESPACE = "hetpart_kept"
 """Of the names that such calls have while a program is translated: all calls of an operator have one translation."""
+_VIEWS: Mapping[OpOverload, OpOverload] = {
+    torch.ops.prims.squeeze.default: torch.ops.aten.squeeze.dims,
+    torch.ops.prims.transpose.default: torch.ops.aten.permute.default,
+    torch.ops.prims.view_of.default: torch.ops.aten.alias.default,
+}
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _original: dict[OpOverload, OpOverload] = {}
 _renamed: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
@@ -172,41 +34,21 @@ def parts_of(program: torch.export.ExportedProgram) -> dict[OpOverload, Callable
     if not any(_concerns(DIVIDED, node) for node in _calls(program)):
         return {}
     others = torch.export.default_decompositions()
-    return {target: _OWN.get(target) or decomposition_table.get(target) or others[target] for target in DIVIDED}
-
-
-def _clamped(x: torch.Tensor, least: Any = None, most: Any = None, **named: Any) -> torch.Tensor:
-    least, most = named.get("min", least), named.get("max", most)
-    made = x if least is None else torch.maximum(x, _bound(x, least))
-    return made if most is None else torch.minimum(made, _bound(made, most))
-
-
-def _clamped_above(x: torch.Tensor, most: Any) -> torch.Tensor:
-    return _clamped(x, None, most)
-
-
-def _bound(x: torch.Tensor, number: Any) -> torch.Tensor:
-    return torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
-
-
-_OWN: Mapping[OpOverload, Callable[..., torch.Tensor]] = {
-    aten.clamp.default: _clamped,
-    aten.clamp_min.default: _clamped,
-    aten.clamp_max.default: _clamped_above,
-}
-"""Parts of those that PyTorch has none of."""
+    known = {**others, **decomposition_table, **OWN}
+    return {target: known[target] for target in DIVIDED}
 
 
 @contextmanager
 def apart(program: torch.export.ExportedProgram) -> Generator[None]:
     """Let the calls of ``program`` that go right whole have names of their own within."""
+    before = own_names(program)
     for node in _calls(program):
         if node.target in DIVIDED and not _concerns(DIVIDED, node):
             _keep(node)
     try:
         yield
     finally:
-        restore(program)
+        restore(program, before)
 
 
 @contextmanager
@@ -243,10 +85,22 @@ def _keep(node: Node) -> None:
     node.target = _under_own_name(node.target, _numbers(node))
 
 
-def restore(program: torch.export.ExportedProgram) -> None:
-    """Let all calls in ``program`` have PyTorch's names."""
+def name_views(program: torch.export.ExportedProgram) -> None:
+    """Call views by the names that PyTorch takes apart: the exporter's own parts have others, that do not go twice."""
     for node in _calls(program):
         if isinstance(node.target, OpOverload):
+            node.target = _VIEWS.get(node.target, node.target)
+
+
+def wrong_in(program: torch.export.ExportedProgram) -> set[str]:
+    """Names of the calls in ``program`` that are to stay PyTorch's."""
+    return {node.name for node in _calls(program) if _concerns(KEPT, node)}
+
+
+def restore(program: torch.export.ExportedProgram, but: AbstractSet[OpOverload] = frozenset()) -> None:
+    """Let all calls in ``program``, but those of operators in ``but``, have PyTorch's names."""
+    for node in _calls(program):
+        if isinstance(node.target, OpOverload) and node.target not in but:
             node.target = original_of(node.target)
     for module in _graphs(program):
         module.recompile()

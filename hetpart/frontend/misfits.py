@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from hetpart.cost_model.kernels import CASTS, Kernels, kernel_facts
+from hetpart.graph.provenance import FX_NODE
 
 _SAID_BY = ("to", "dtype")
 """Attributes that name a type which no input has."""
@@ -28,12 +29,13 @@ Types = dict[ir.Value, ir.DataType | None]
 def misfits(model: ir.Model) -> set[str]:
     """Names of the program's nodes whose translations do not load."""
     types: Types = {}
-    found: set[str] = set()
-    for node in model.graph:
-        traced = node.meta.get("node")
-        if traced is not None and not _fits(node, types):
-            found.add(traced.name)
-    return found
+    found = [node for node in model.graph if not _fits(node, types)]
+    return {_traced(node) for node in found} - {""}
+
+
+def _traced(node: ir.Node) -> str:
+    """The program's node that ``node`` is from, or the body of a function that stands for it."""
+    return node.metadata_props.get(FX_NODE, "").partition(" ")[0].removeprefix("%")
 
 
 def _fits(node: ir.Node, types: Types) -> bool:

@@ -26,12 +26,14 @@ from torch.utils import _pytree as pytree
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
-from hetpart.frontend.kept import apart, keep, kept, own_names, parts_of, restore
+from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
+from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
     Translations,
     called_inside,
+    complex_too,
     failed_at,
     left_to_pytorch,
     own_operators,
@@ -117,9 +119,11 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
         if keep(program, misfits(made.model)):
             made = _exported(program, name, _left(own_names(program) | ours, program))
     for _ in range(_ROUNDS):
-        wrong = misfits(made.model)
-        again = _decomposed(made)
-        if not wrong or not keep(again, wrong):
+        before = _decomposed(made)
+        name_views(before)
+        again = _without_wrong(before)
+        wrong = wrong_in(again) | (misfits(made.model) if again is before else set[str]())
+        if not keep(again, wrong) and again is before:
             break
         try:
             made = _exported(again, name, _left(own_names(again) | ours, again))
@@ -139,9 +143,13 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
-            with quiet(), traceback.preserve_node_meta(), torch.no_grad():
+            with quiet(), traceback.preserve_node_meta(), torch.no_grad(), complex_too(left):
                 made = torch.onnx.export(
-                    program, dynamo=True, optimize=False, verbose=False, custom_translation_table=left
+                    program,
+                    dynamo=True,
+                    optimize=False,
+                    verbose=False,
+                    custom_translation_table={**TRANSLATIONS, **left},
                 )
         except Exception as error:  # torch.onnx raises what its translations raise
             target = failed_at(list(_causes(error)))
@@ -204,9 +212,10 @@ def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.Export
     parts: dict[Any, Any] = dict(parts_of(program))
     if not parts:
         return program
+    before = own_names(program)
     with quiet(), traceback.preserve_node_meta(), apart(program):
         made = program.run_decompositions(parts)
-    restore(made)
+    restore(made, before)
     return made
 
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import onnx_ir as ir
 import torch
 from onnxscript import evaluator
 from torch._ops import OpOverload
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import Call, runs_on, written
@@ -59,6 +61,23 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
 
     leave.__name__ = str(target).replace(".", "_")
     return leave
+
+
+@contextmanager
+def complex_too(left: Translations) -> Generator[None]:
+    """Let the translations ``left`` be those of calls with complex arguments too: the exporter takes none for them."""
+    known = ONNXRegistry.register_op
+
+    def registered(self: Any, target: Any, function: Any, is_complex: bool = False) -> None:
+        known(self, target, function, is_complex)
+        if target in left:
+            known(self, target, function, is_complex=True)
+
+    ONNXRegistry.register_op = registered
+    try:
+        yield
+    finally:
+        ONNXRegistry.register_op = known
 
 
 def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> int:

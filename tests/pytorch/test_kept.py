@@ -19,6 +19,8 @@ from hetpart.errors import InvalidModelError
 EMULATED = "emulated"
 ROWS = torch.linspace(-4, 4, 32).reshape(4, 8)
 LARGE = torch.tensor([-100.0, -20.0, 0.5, 100.0])
+NAN = torch.tensor([[1.0, math.nan, math.inf], [2.0, 3.0, -1.0]])
+WHOLE = torch.tensor([[2**53 + 1, 2], [5, 7]])
 LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0])
 
 
@@ -93,6 +95,33 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (ROWS, torch.tensor([1, 2, 3, 0])),
     ),
     "diagonal_scatter": (torch.diagonal_scatter, (torch.zeros(4, 4), torch.ones(4))),
+    "the largest of NaN": (lambda x: (x.max(), x.amin(1), x.max(0), x.min(1, keepdim=True), x.argmax(1)), (NAN,)),
+    "the place of the least": (lambda x: (x.argmin(), x.argmax(0, keepdim=True), torch.sign(x)), (NAN,)),
+    "the largest of whole numbers": (lambda x: (x.max(), x.min(0), x.argmax(), x.amax((0, 1))), (WHOLE,)),
+    "sort of NaN": (torch.sort, (NAN,)),
+    "norms of NaN": (lambda x: (torch.linalg.vector_norm(x, math.inf, 1), x[0].norm(keepdim=True)), (NAN,)),
+    "sums of whole numbers": (
+        lambda x: (x.sum(), x.sum(0), x.sum(1, keepdim=True), x.sum((0, 1)), x.sum(dtype=torch.float32), (x > 2).sum()),
+        (WHOLE,),
+    ),
+    "diagonals": (
+        lambda x: (x.diagonal(), x.diagonal(2), x.diagonal(-2), x[:, :4].trace(), x.view(2, 2, 8).diagonal(1, 0, 2)),
+        (torch.tensor([math.inf, -1.0]).repeat(16).view(4, 8),),
+    ),
+    "quotients rounded down": (
+        lambda x, y: (x // y, x % y, x % 0.1, x // 0.1, torch.div(x, y, rounding_mode="trunc")),
+        (torch.tensor([1.0, 5.3, -7.7, 6.0, math.inf, 1.0]), torch.tensor([0.1, 0.1, 0.3, -0.2, 2.0, 0.0])),
+    ),
+    "clamp by tensors": (lambda x, y: (x.clamp(min=y), x.clamp(max=y)), (NAN, NAN[1])),
+    "a clamp in the parts of another": (torch.cosine_similarity, (torch.full((2, 2), math.inf), torch.ones(2, 2))),
+    "heaviside": (torch.heaviside, (NAN, torch.tensor(0.5))),
+    "softmax in another type": (lambda x: functional.softmax(x.half(), -1, dtype=torch.float32), (ROWS,)),
+    "variances of too few": (lambda x: (x[:1].var(0), x.std(0, correction=7), torch.var_mean(x[:0])), (ROWS,)),
+    "log_ndtr": (torch.special.log_ndtr, (LARGE,)),
+    "a product of no columns": (lambda x: torch.addmm(x, x[:, :0], x[:0], beta=0.2), (ROWS,)),
+    "replication that takes off": (lambda x: functional.pad(x, (-1, 2), mode="replicate"), (ROWS,)),
+    "one without translation of complex numbers": (lambda x: torch.fft.fftn(x, s=(5, 9)), (ROWS.sin(),)),
+    "isnan of whole numbers": (lambda x: (x.isnan(), x.isfinite()), (WHOLE,)),
     "a branch with one that goes in parts": (
         lambda x: torch.cond(x.sum() < 0, torch.sin, lambda x: torch.logaddexp(x, x), (x,)),
         (LARGE,),
@@ -109,6 +138,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_does_as_eager_pytorch(name: str) -> None:
     code, given = CASES[name]
@@ -119,6 +149,15 @@ def test_an_operator_does_as_eager_pytorch(name: str) -> None:
         torch.testing.assert_close(planned.to_module(emulate=True)(*given), wanted, equal_nan=True)
         compiled = torch.compile(code, backend=backend, options={"hardware": EMULATED, "emulate": True})
         torch.testing.assert_close(compiled(*given), wanted, equal_nan=True)
+
+
+def test_what_checks_its_results_stays_whole() -> None:
+    def inverted(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.linalg.inv(x), torch.linalg.cholesky(x @ x.T), torch.vmap(torch.linalg.det)(x[None])
+
+    given = (ROWS[:, :4].cos() + 2 * torch.eye(4),)
+    planned = hetpart.partition(Called(inverted), args=given, hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(*given), inverted(*given))
 
 
 def test_other_calls_of_an_operator_stay_in_onnx() -> None:

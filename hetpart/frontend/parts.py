@@ -1,0 +1,125 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Parts of operators that PyTorch takes apart otherwise than it computes them, or not at all.
+
+Those that go right whole for some arguments return ``NotImplemented`` for them: calls in the parts of others come here
+too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+
+
+def _clamped(x: torch.Tensor, least: Any = None, most: Any = None, **named: Any) -> torch.Tensor:
+    least, most = named.get("min", least), named.get("max", most)
+    made = x if least is None else torch.maximum(x, _bound(x, least))
+    return made if most is None else torch.minimum(made, _bound(made, most))
+
+
+def _clamped_above(x: torch.Tensor, most: Any) -> torch.Tensor:
+    return _clamped(x, None, most)
+
+
+def _bound(x: torch.Tensor, number: Any) -> torch.Tensor:
+    if isinstance(number, torch.Tensor):
+        return number
+    return torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
+
+
+def _floored(x: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
+    """The quotient rounded down, as PyTorch finds it: by the remainder, of which nothing is rounded off.
+
+    Python's ``//`` of floating point numbers does the same.
+    """
+    if not torch.result_type(x, other).is_floating_point or rounding_mode == "trunc":
+        return NotImplemented
+    other = _bound(x, other)
+    rest = torch.fmod(x, other)
+    exact = (x - rest) / other
+    exact = torch.where((rest != 0) & ((rest < 0) != (other < 0)), exact - 1, exact)
+    whole = exact.floor()
+    whole = torch.where(exact - whole > 0.5, whole + 1, whole)
+    quotient = x / other
+    whole = torch.where(exact == 0, quotient * 0, whole)
+    return torch.where(other == 0, quotient, whole)
+
+
+def _remainder(x: torch.Tensor, other: Any) -> torch.Tensor:
+    """With the sign of ``other``."""
+    if not torch.result_type(x, other).is_floating_point:
+        return NotImplemented
+    rest = torch.fmod(x, other)
+    return torch.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
+
+
+def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    *batch, rows, columns = x.movedim((dim1, dim2), (-2, -1)).shape
+    number = torch.sym_min(rows + min(offset, 0), columns - max(offset, 0))
+    number = max(number, 0) if isinstance(number, int) else number
+    places = max(offset, -offset * columns) + (columns + 1) * torch.arange(number, device=x.device)
+    return x.movedim((dim1, dim2), (-2, -1)).reshape(*batch, rows * columns).index_select(-1, places)
+
+
+def _summed(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> torch.Tensor:
+    """A product with ones, in whole numbers."""
+    if x.dtype is not torch.int64 or not x.dim() or 0 in x.shape:
+        return NotImplemented
+    every = range(x.dim())
+    axes = sorted(axis % x.dim() for axis in ([dim] if isinstance(dim, int) else dim or every))
+    rest = [axis for axis in every if axis not in axes]
+    number = math.prod(x.shape[axis] for axis in axes)
+    rows = x.permute(*rest, *axes).reshape(-1, number)
+    shape = [1 if axis in axes else x.shape[axis] for axis in every if keepdim or axis not in axes]
+    made = (rows @ x.new_ones(number, 1)).reshape(shape)
+    return made if dtype is None else made.to(dtype)
+
+
+def _softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
+    if dtype in (None, x.dtype):
+        return NotImplemented
+    return torch.softmax(x.to(dtype), dim)
+
+
+def _largest_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's
+    if ord not in (math.inf, -math.inf) or not x.dim():
+        return NotImplemented
+    size = x.abs() if dtype is None else x.to(dtype).abs()
+    axes = [dim] if isinstance(dim, int) else dim or list(range(x.dim()))
+    return size.amax(axes, keepdim) if ord > 0 else size.amin(axes, keepdim)
+
+
+def _step(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
+        return NotImplemented
+    return torch.where(x == 0, values, (x > 0).to(x.dtype))
+
+
+OWN: Mapping[OpOverload, Callable[..., Any]] = {
+    aten.clamp.default: _clamped,
+    aten.clamp.Tensor: _clamped,
+    aten.clamp_min.default: _clamped,
+    aten.clamp_min.Tensor: _clamped,
+    aten.clamp_max.default: _clamped_above,
+    aten.clamp_max.Tensor: _clamped_above,
+    aten.div.Tensor_mode: _floored,
+    aten.div.Scalar_mode: _floored,
+    aten.floor_divide.default: _floored,
+    aten.floor_divide.Scalar: _floored,
+    aten.remainder.Tensor: _remainder,
+    aten.remainder.Scalar: _remainder,
+    aten.diagonal.default: _diagonal,
+    aten.diagonal_copy.default: _diagonal,
+    aten.sum.default: _summed,
+    aten.sum.dim_IntList: _summed,
+    aten.heaviside.default: _step,
+    aten.softmax.int: _softmax,
+    aten.linalg_vector_norm.default: _largest_norm,
+}
+"""By operator."""

@@ -1,0 +1,93 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""Translations of hetpart's own, in the place of the exporter's.
+
+What is largest or smallest is NaN where there is one, as it is to PyTorch: ONNX Runtime's kernels pass over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from onnxscript.onnx_opset import opset20
+
+op: Any = opset20
+aten = torch.ops.aten
+_TRUE_IS = ir.DataType.FLOAT
+"""ONNX's kernels compare no booleans."""
+
+
+def _extreme(reduced: Callable[..., Any]) -> Callable[..., Any]:
+    def translate(x: ir.Value, dim: int | Sequence[int] = (), keepdim: bool = False) -> ir.Value:
+        if not _rank(x):
+            return op.Identity(x)
+        axes = _constant([dim] if isinstance(dim, int) else list(dim))
+        made = reduced(x, axes, keepdims=keepdim)
+        if not _may_be_nan(x):
+            return made
+        return op.Add(made, op.ReduceSum(op.Where(op.IsNaN(x), x, _like(x, 0)), axes, keepdims=keepdim))
+
+    return translate
+
+
+def _place(found: Callable[..., Any]) -> Callable[..., Any]:
+    def translate(x: ir.Value, dim: int | None = None, keepdim: bool = False) -> ir.Value:
+        flat = x if dim is not None and _rank(x) else op.Reshape(x, _constant([-1]))
+        axis = dim if dim is not None and _rank(x) else 0
+        made = found(flat, axis=axis, keepdims=keepdim)
+        if _may_be_nan(x):
+            flags = op.Cast(op.IsNaN(flat), to=_TRUE_IS)
+            any_one = op.Cast(op.ReduceMax(flags, _constant([axis]), keepdims=keepdim), to=ir.DataType.BOOL)
+            made = op.Where(any_one, op.ArgMax(flags, axis=axis, keepdims=keepdim), made)
+        if flat is x:
+            return made
+        return op.Reshape(made, _constant([1] * _rank(x) if keepdim else []))
+
+    return translate
+
+
+def _extreme_and_place(reduced: Callable[..., Any], found: Callable[..., Any]) -> Callable[..., Any]:
+    def translate(x: ir.Value, dim: int, keepdim: bool = False) -> tuple[ir.Value, ir.Value]:
+        return _extreme(reduced)(x, dim, keepdim), _place(found)(x, dim, keepdim)
+
+    return translate
+
+
+def _sign(x: ir.Value) -> ir.Value:
+    made = op.Sign(x)
+    return op.Where(op.IsNaN(x), _like(x, 0), made) if _may_be_nan(x) else made
+
+
+def _rank(x: ir.Value) -> int:
+    assert x.shape is not None
+    return len(x.shape)
+
+
+def _may_be_nan(x: ir.Value) -> bool:
+    return x.dtype is not None and x.dtype.is_floating_point()
+
+
+def _constant(numbers: Sequence[int]) -> Any:
+    return op.Constant(value=ir.tensor(np.array(numbers, np.int64)))
+
+
+def _like(x: ir.Value, number: float) -> Any:
+    assert x.dtype is not None
+    return op.Constant(value=ir.tensor(number, dtype=x.dtype))
+
+
+TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
+    aten.amax.default: _extreme(op.ReduceMax),
+    aten.amin.default: _extreme(op.ReduceMin),
+    aten.max.default: _extreme(op.ReduceMax),
+    aten.min.default: _extreme(op.ReduceMin),
+    aten.argmax.default: _place(op.ArgMax),
+    aten.argmin.default: _place(op.ArgMin),
+    aten.max.dim: _extreme_and_place(op.ReduceMax, op.ArgMax),
+    aten.min.dim: _extreme_and_place(op.ReduceMin, op.ArgMin),
+    aten.sign.default: _sign,
+}
+"""By operator, as ``torch.onnx.export`` takes them."""
