@@ -14,8 +14,9 @@ from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from hetpart.frontend.conditions import Concerned
 from hetpart.frontend.parts import OWN
-from hetpart.frontend.wrong import DIVIDED, KEPT, Concerned
+from hetpart.frontend.wrong import DIVIDED, KEPT
 
 NAMESPACE = "hetpart_kept"
 """Of the names that such calls have while a program is translated: all calls of an operator have one translation."""
@@ -24,6 +25,7 @@ _VIEWS: Mapping[OpOverload, OpOverload] = {
     torch.ops.prims.transpose.default: torch.ops.aten.permute.default,
     torch.ops.prims.view_of.default: torch.ops.aten.alias.default,
 }
+_BROADCAST = torch.ops.prims.broadcast_in_dim.default
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _original: dict[OpOverload, OpOverload] = {}
 _renamed: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
@@ -87,9 +89,23 @@ def _keep(node: Node) -> None:
 
 def name_views(program: torch.export.ExportedProgram) -> None:
     """Call views by the names that PyTorch takes apart: the exporter's own parts have others, that do not go twice."""
-    for node in _calls(program):
-        if isinstance(node.target, OpOverload):
+    for node in list(_calls(program)):
+        if node.target is _BROADCAST:
+            _expand(node)
+        elif isinstance(node.target, OpOverload):
             node.target = _VIEWS.get(node.target, node.target)
+
+
+def _expand(node: Node) -> None:
+    made, sizes, axes = node.args
+    assert isinstance(sizes, list | tuple)
+    assert isinstance(axes, list | tuple)
+    with node.graph.inserting_before(node):
+        for axis in range(len(sizes)):
+            if axis not in axes:
+                made = node.graph.call_function(torch.ops.aten.unsqueeze.default, (made, axis))
+                made.meta = {key: what for key, what in node.meta.items() if key != "val"}
+    node.target, node.args = torch.ops.aten.expand.default, (made, sizes)
 
 
 def wrong_in(program: torch.export.ExportedProgram) -> set[str]:

@@ -1,0 +1,148 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Whether a call in a program is one of those that go wrong: by its arguments, and what the trace knows of its tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+aten = torch.ops.aten
+Concerned = Callable[[Node], bool]
+"""Whether a call is one of those that go wrong."""
+INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_INT64 = frozenset({torch.int64})
+NO_KERNEL = frozenset({torch.bfloat16, torch.float64})
+"""What the processor's recurrent kernels do not compute in."""
+MEAN_OF_BAGS = 1
+
+
+def always(node: Node) -> bool:
+    del node
+    return True
+
+
+def given(name: str, *harmless: Any) -> Concerned:
+    """Whether the argument ``name`` is another than ``harmless``, of which the first is its default."""
+    return lambda node: argument_of(node, name, harmless[0]) not in harmless
+
+
+def has(name: str, *harmful: Any) -> Concerned:
+    return lambda node: argument_of(node, name, None) in harmful
+
+
+def argument_of(node: Node, name: str, default: Any) -> Any:
+    assert isinstance(node.target, OpOverload)
+    places = [argument.name for argument in node.target._schema.arguments]
+    place = places.index(name)
+    given = node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
+    return tuple(given) if isinstance(given, list) else given
+
+
+def makes(dtypes: frozenset[torch.dtype]) -> Concerned:
+    """Whether the result, or the first of several, has one of ``dtypes``."""
+    return lambda node: next(_dtypes(node.meta.get("val")), None) in dtypes
+
+
+def _dtypes(value: Any) -> Iterator[torch.dtype]:
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, torch.Tensor):
+            yield one.dtype
+
+
+def mixes(node: Node) -> bool:
+    """Whether tensors of several floating types go in, as an autocast leaves them."""
+    values = [one.meta.get("val") for one in node.all_input_nodes]
+    return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
+
+
+def lacks_one(*names: str) -> Concerned:
+    """Whether one of the arguments ``names`` is missing."""
+    return lambda node: any(argument_of(node, name, None) is None for name in names)
+
+
+def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
+    """Whether the first argument is a tensor that is ``wrong``, in the trace."""
+
+    def concerned(node: Node) -> bool:
+        first = node.args[0] if node.args else None
+        value = first.meta.get("val") if isinstance(first, Node) else None
+        return isinstance(value, torch.Tensor) and wrong(value)
+
+    return concerned
+
+
+def empties(node: Node) -> bool:
+    """Whether a tensor without elements goes in."""
+    values = [one.meta.get("val") for one in node.all_input_nodes]
+    return any(isinstance(value, torch.Tensor) and 0 in value.shape for value in values)
+
+
+def _takes(dtypes: frozenset[torch.dtype]) -> Concerned:
+    """Whether the first argument is a tensor of one of ``dtypes`` that has axes and elements."""
+    return _of_size(lambda tensor: tensor.dtype in dtypes and tensor.dim() > 0 and 0 not in tensor.shape)
+
+
+def adds_large(node: Node) -> bool:
+    """Whether whole numbers are added up that need not be small, as truth values are."""
+    maker: Any = node.args[0]
+    is_cast = maker.target in (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+    return _takes(_INT64)(node) and not (is_cast and _made_of(maker.args[0]) is torch.bool)
+
+
+def _made_of(argument: Any) -> torch.dtype | None:
+    return next(_dtypes(argument.meta.get("val")), None) if isinstance(argument, Node) else None
+
+
+def corrects_too_much(node: Node) -> bool:
+    """Whether a variance is of no more elements than its correction takes off them."""
+    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    if not isinstance(value, torch.Tensor):
+        return False
+    axes: Any = _given_to(node, "dim") or range(value.dim())
+    sizes: list[Any] = (
+        [value.shape[axis] for axis in ([axes] if isinstance(axes, int) else axes)] if value.dim() else []
+    )
+    known = [size for size in sizes if isinstance(size, int)]
+    taken = _given_to(node, "correction" if _has(node, "correction") else "unbiased")
+    return len(known) == len(sizes) and math.prod(known) <= (1 if taken is None else taken)
+
+
+def _has(node: Node, name: str) -> bool:
+    assert isinstance(node.target, OpOverload)
+    return any(argument.name == name for argument in node.target._schema.arguments)
+
+
+def _given_to(node: Node, name: str) -> Any:
+    return argument_of(node, name, None) if _has(node, name) else None
+
+
+def both(*conditions: Concerned) -> Concerned:
+    return lambda node: all(condition(node) for condition in conditions)
+
+
+def shrinks(node: Node) -> bool:
+    """Whether a padding takes off what is there, or adds nothing but a copy of its edge."""
+    return argument_of(node, "mode", "constant") != "constant" and any(
+        isinstance(size, int) and size < 0 for size in argument_of(node, "pad", ())
+    )
+
+
+def keeps_all(node: Node) -> bool:
+    """Whether all axes are reduced, and stay."""
+    return argument_of(node, "keepdim", False) and not argument_of(node, "dim", None)
+
+
+def pads_beyond(node: Node) -> bool:
+    pads, steps = (argument_of(node, name, default) for name, default in (("output_padding", 0), ("stride", 1)))
+    pads, steps = ((one,) if isinstance(one, int) else one for one in (pads, steps))
+    return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
+
+
+empty = _of_size(lambda tensor: 0 in tensor.shape)
+single = _of_size(lambda tensor: tensor.dim() == 0)
