@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
-"""Whether a call in a program is one of those that go wrong: by its arguments, and what the trace knows of its tensors."""
+"""Whether a call in a program is one that goes wrong: by its arguments, and what the trace knows of its tensors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ MEAN_OF_BAGS = 1
 
 
 def always(node: Node) -> bool:
+    """Whatever it is given."""
     del node
     return True
 
@@ -33,10 +34,12 @@ def given(name: str, *harmless: Any) -> Concerned:
 
 
 def has(name: str, *harmful: Any) -> Concerned:
+    """Whether the argument ``name`` is one of ``harmful``."""
     return lambda node: argument_of(node, name, None) in harmful
 
 
 def argument_of(node: Node, name: str, default: Any) -> Any:
+    """The argument ``name`` of a call, or ``default`` where it has none."""
     assert isinstance(node.target, OpOverload)
     places = [argument.name for argument in node.target._schema.arguments]
     place = places.index(name)
@@ -123,6 +126,7 @@ def _given_to(node: Node, name: str) -> Any:
 
 
 def both(*conditions: Concerned) -> Concerned:
+    """Whether all of ``conditions`` hold."""
     return lambda node: all(condition(node) for condition in conditions)
 
 
@@ -139,6 +143,7 @@ def keeps_all(node: Node) -> bool:
 
 
 def pads_beyond(node: Node) -> bool:
+    """Whether a transposed convolution pads what it makes by a step or more."""
     pads, steps = (argument_of(node, name, default) for name, default in (("output_padding", 0), ("stride", 1)))
     pads, steps = ((one,) if isinstance(one, int) else one for one in (pads, steps))
     return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
