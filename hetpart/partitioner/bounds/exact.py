@@ -51,6 +51,8 @@ MOMENTS_SHARE = 0.02
 """Of the nodes, where activations fill the budget: those programs' nodes take longer."""
 WHOLE_SHARE = 0.08
 """The same where the rows speak of partitions: those programs close."""
+SHARP_SHARE = 0.03
+"""The same where they tell what lies between partitions from what is inside them."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
 CORE = 0.5
@@ -159,14 +161,21 @@ class Relaxation:
             return AIM_SHARP
         return AIM_WITH_MOMENTS if self.moments.caps else AIM
 
+    @property
+    def _nodes_share(self) -> float:
+        if self.moments.whole:
+            return WHOLE_SHARE
+        if self.moments.sharp:
+            return SHARP_SHARE
+        return MOMENTS_SHARE if self.moments.caps else 1.0
+
     def _aim(self, cost: float) -> float:
         return cost * (1 - self._gap)
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         rows = self.moments.within(self.program, budget)
         linear = self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
-        closing = self.moments.whole or self.moments.sharp
-        share *= WHOLE_SHARE if closing else MOMENTS_SHARE if self.moments.caps else 1.0
+        share *= self._nodes_share
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
         return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
 
