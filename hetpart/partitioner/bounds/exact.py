@@ -61,6 +61,8 @@ FITTED_GAP = 1e-2
 """Relative; of programs that only look for a placement."""
 MOST_FITTED = 2
 """Times less and less room is tried."""
+FITTED_GROUPS = 256
+"""Up to which that is done with rows that tell inside from between: beyond, a relaxation alone takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,11 @@ class Relaxation:
         return self.bound >= self._aim(known.cost)
 
     @property
-    def counts_all(self) -> bool:
-        """Whether the rows count all that is alive: what they place breaks the budget by little."""
-        return bool(self.moments.whole)
+    def may_be_fitted(self) -> bool:
+        """Whether less room is worth trying: not where the rows count all that is alive, or take long."""
+        if self.moments.sharp:
+            return self.program.groups <= FITTED_GROUPS
+        return not self.moments.whole
 
     @property
     def _gap(self) -> float:
@@ -166,7 +170,7 @@ class Relaxation:
         if self.moments.whole:
             return WHOLE_SHARE
         if self.moments.sharp:
-            return SHARP_SHARE
+            return SHARP_SHARE * min(1.0, FITTED_GROUPS / self.program.groups) ** 2
         return MOMENTS_SHARE if self.moments.caps else 1.0
 
     def _aim(self, cost: float) -> float:
