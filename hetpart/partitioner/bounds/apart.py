@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Terms = dict[int, int]
 """Bytes by variable."""
+Row = tuple[tuple[int, ...], frozenset[tuple[int, int]]]
+"""The variables that are at least these (variable, bytes)."""
 
 
 def between_and_inside(program: Program) -> Moments:
@@ -43,7 +45,7 @@ class _Builder:
     between: int = field(init=False)
     """Variables: most of either, as a share of the budget."""
     inside: int = field(init=False)
-    known: set[tuple[tuple[int, ...], frozenset[tuple[int, int]]]] = field(default_factory=set)
+    known: set[Row] = field(default_factory=set[Row])
 
     def build(self) -> Moments:
         alive, program = self.alive, self.alive.program
