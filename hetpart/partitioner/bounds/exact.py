@@ -61,8 +61,9 @@ FITTED_GAP = 1e-2
 """Relative; of programs that only look for a placement."""
 MOST_FITTED = 2
 """Times less and less room is tried."""
-FITTED_GROUPS = 256
-"""Up to which that is done with rows that tell inside from between: beyond, a relaxation alone takes seconds."""
+FITTED_GROUPS, NEAR = 256, 0.05
+"""Up to which that is done with rows that tell inside from between; beyond, where a relaxation takes seconds, only for
+what is so near to its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +153,10 @@ class Relaxation:
         """Whether no placement is better than ``known`` by more than is asked for."""
         return self.bound >= self._aim(known.cost)
 
-    @property
-    def may_be_fitted(self) -> bool:
-        """Whether less room is worth trying: not where the rows count all that is alive, or take long."""
+    def may_be_fitted(self, known: Scored) -> bool:
+        """Whether less room is worth trying: not where all that is alive counts, nor far from a large bound."""
         if self.moments.sharp:
-            return self.program.groups <= FITTED_GROUPS
+            return self.program.groups <= FITTED_GROUPS or self.bound >= known.cost * (1 - NEAR)
         return not self.moments.whole
 
     @property

@@ -178,7 +178,7 @@ class _Search:
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):
-            if relaxation.may_be_fitted:
+            if relaxation.may_be_fitted(found):
                 met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
         return found, relaxation.bound, True
