@@ -28,6 +28,7 @@ from hetpart.frontend.example import Example
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
+from hetpart.training.transposes import without_turns
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -264,7 +265,7 @@ def _told(made: GraphModule, inputs: Sequence[Input], lookups: Sequence[Lookup],
     for node in graph.nodes:
         if _passes_on(node):
             node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()
+    without_turns(graph)
     placeholders = graph.find_nodes(op="placeholder")
     given = [replace(part, node=node) for part, node in zip(inputs, placeholders, strict=True)]
     returned: Any = graph.output_node().args[0]

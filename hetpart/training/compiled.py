@@ -102,7 +102,8 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
         session_threads: Threads of the host's sessions, ``threads`` of ``hetpart.Session``.
-        overlap: As in ``hetpart.Session``.
+        overlap: Let updates run beside the backward pass: the plan is cut and laid out for it, as in
+            ``hetpart.partition``, and so is the session.
         planning: Options of ``hetpart.partition``: ``budget``, ``hardware``, ``pin``, ``placement`` and others.
 
     Raises:
@@ -151,6 +152,7 @@ def place(
     """A step that runs; ``planning`` are options of ``hetpart.partition``."""
     pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
     pins += _targets(captured.targets, planning.get("hardware"))
+    planning = {"overlap": bool(running.overlap), **planning}
     planned = partition(
         captured.exported, state=captured.states, pin=pins, colocate=_together(captured, planning), **planning
     )
