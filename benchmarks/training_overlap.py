@@ -3,15 +3,13 @@
     python -m benchmarks.training_overlap [--batches ROWS ...]
 
 A perceptron whose layers run on the accelerator and whose updates run on the host, one thread each. Three steps take
-turns: with lanes, each on a core of its own, the same plan without lanes, and a plan that was cut for no lanes. Reach: with lanes at most 0.75
+turns: with lanes, the same plan without lanes, and a plan that was cut for no lanes. Reach: with lanes at most 0.75
 times the faster of the others, of a model where the plan predicts as much.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,14 +24,12 @@ from hetpart.training.step import PlannedStep, Step
 
 REACH, ROUNDS, WARM = 0.75, 25, 3
 WIDTH, LAYERS = 1024, 8
-BATCHES = (8, 16, 32)
+BATCHES = (16, 32, 128)
 CORE = """
 [[accelerator]]
 profile = "emulated"
 speed_factor = { value = 1.0, source = "by definition: as fast as the core that plays the host" }
 """
-LANE, ACCELERATOR_LANE = "hetpart lane ", 2
-"""Lanes are numbered by their names: cpu, cpu->cuda:0, cuda:0, cuda:0->cpu."""
 OPTIMIZERS = (AdamW(), FTRL(0.01))
 
 
@@ -76,7 +72,6 @@ def _row(rows: int, rule: Any) -> dict[str, Any]:
         lanes, in_turn, coarse = _steps(step, hardware)
     rivals = tuple((lambda one=one: one(*batch)) for one in (lanes, in_turn, coarse))
     interleaved(rivals, WARM)
-    _keep_apart()
     beside, after, uncut = map(Spread.of, interleaved(rivals, ROUNDS))
     timeline, known = lanes.plan.timeline, coarse.plan.timeline
     assert timeline is not None
@@ -95,15 +90,6 @@ def _row(rows: int, rule: Any) -> dict[str, Any]:
     for one in (lanes, in_turn, coarse):
         one.close()
     return row
-
-
-def _keep_apart() -> None:
-    """A core for the lane that plays the accelerator and one for the others: the system wakes both on one at times."""
-    first, second, *_ = sorted(os.sched_getaffinity(0))
-    for thread in threading.enumerate():
-        if thread.name.startswith(LANE) and thread.native_id is not None:
-            is_accelerator = thread.name == f"{LANE}{ACCELERATOR_LANE}"
-            os.sched_setaffinity(thread.native_id, {second if is_accelerator else first})
 
 
 def _steps(step: CapturedStep, hardware: Path) -> tuple[Step, Step, Step]:

@@ -26,18 +26,18 @@ def classified(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
 class Attention(nn.Module):
     """A block of a language model, its embedding tied to what tells the next token."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.table = nn.Embedding(VOCABULARY, 16)
-        self.first, self.second = nn.LayerNorm(16), nn.LayerNorm(16)
-        self.qkv, self.joined = nn.Linear(16, 48), nn.Linear(16, 16)
-        self.mlp = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
-        self.head = nn.Linear(16, VOCABULARY, bias=False)
+        self.table = nn.Embedding(VOCABULARY, width)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.head = nn.Linear(width, VOCABULARY, bias=False)
         self.head.weight = self.table.weight
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.table(ids)
-        q, k, v = self.qkv(self.first(x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = self.qkv(self.first(x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.joined(attended.transpose(1, 2).flatten(2))
         return self.head(x + self.mlp(self.second(x)))

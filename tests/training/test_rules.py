@@ -16,7 +16,7 @@ from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.precision import IN_FULL, IN_HALF, LossScale, Scaling
 from hetpart.training.rules import Rules
 from hetpart.training.step import Step
-from tests.training.models import classified, mlp
+from tests.training.models import Attention, attention, classified, mlp, next_token
 
 EMULATED = Running(emulate=True, threads=1)
 RATE = 1e-2
@@ -186,6 +186,40 @@ def test_a_mixed_step_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     weights = second.state_dict()["tensors"]
     assert {name for name in weights if not name.startswith("optimizer/")} == dict(relu_mlp().named_parameters()).keys()
     assert weights["0.weight"].dtype == torch.float32
+
+
+def test_a_mixed_step_takes_a_third_of_the_accelerators_memory_at_most() -> None:
+    """Of what all of it in full precision takes there, counted by who allocates it: states, and what lies between."""
+    model, batch = Attention(96), attention().batches[0]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    kinds = {"full": (Rules(), None), "mixed": (Rules("fp16"), "node:update/*=cpu")}
+    held: dict[str, int] = {}
+    for name, (rules, pin) in kinds.items():
+        made = capture(model, next_token, optimizer=AdamW(lr=RATE), example_batch=batch, rules=rules)
+        step = place(made, running=EMULATED, hardware="emulated", placement="all-accelerator", pin=pin)
+        step(*batch)
+        there = [given for given, device in step.session.state().devices.items() if device == "cuda:0"]
+        states = sum(step.session.state()[given].nbytes for given in there)
+        held[name] = states + step.plan.device("cuda:0").buffer_bytes
+        assert states == {"full": 12 * parameters, "mixed": 0}[name]
+    assert held["mixed"] <= held["full"] / 3
+
+
+def test_an_update_is_on_another_device_than_its_layer() -> None:
+    """In full precision: the layer reads a copy that comes over the link in every step."""
+    task = mlp()
+    pins = ["node:update/2.*=cpu", "node:update/0.*=cuda"]
+    made = capture(task.model, task.loss, optimizer=AdamW(lr=RATE), example_batch=task.batches[0])
+    whole = place(made, running=EMULATED, hardware="emulated", placement="all-accelerator")
+    step = place(made, running=EMULATED, hardware="emulated", placement="all-accelerator", pin=pins)
+    devices = step.session.state().devices
+    assert {devices["_2_weight"], devices["exp_avg_2_weight"]} == {"cpu"}
+    assert devices["_0_weight"] == "cuda:0"
+    up = {copy.value for copy in step.plan.transfers if copy.source == "cpu"}
+    assert {"_2_weight", "_2_bias"} == {name for name in up if "batch" not in name and "progress" not in name}
+    for _ in range(3):
+        for batch in task.batches:
+            assert step(*batch).item() == whole(*batch).item()
 
 
 def test_only_halves_cross_the_link() -> None:
