@@ -17,6 +17,7 @@ from hetpart.partitioner.bounds.apart import between_and_inside
 from hetpart.partitioner.bounds.moments import moments
 from hetpart.partitioner.bounds.several import several
 from hetpart.partitioner.bounds.single import single
+from hetpart.partitioner.bounds.staged import staged
 from hetpart.partitioner.bounds.streaming_rows import streaming_moments
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.fixing import without_misfits
@@ -41,6 +42,8 @@ class Branch:
     """What is left when the sessions it is about are off the budget."""
     rows: Callable[[Program], Moments]
     """What they hold beside weights."""
+    counted: bool = False
+    """Whether they have two partitions at least, and stream nothing."""
 
 
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
@@ -56,10 +59,16 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         return (Branch(problem, between_and_inside if problem.ops <= MOST_APART else moments),)
     left = (_less(problem, session), _less(problem, 2 * session))
     return tuple(
-        Branch(within, rows)
+        Branch(within, rows, counted=rows is not single)
         for within, rows in zip(left, (single, several(session)), strict=True)
         if within is not None
     )
+
+
+def branch_of(problem: PlacementProblem, partitions: int) -> Branch | None:
+    """What has so many partitions on the accelerator, which stream nothing; nothing where they do not fit."""
+    within = _less(problem, partitions * int(problem.session_bytes[ACCELERATOR]))
+    return None if within is None else Branch(within, staged(partitions))
 
 
 def host_seconds(problem: PlacementProblem) -> float:

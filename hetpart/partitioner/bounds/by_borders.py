@@ -43,6 +43,9 @@ MOST_CUTS = 120
 RANGE_CUTS = 12
 """Of one range."""
 MOST_PATHS = 4
+SEVERAL = 2
+MOST_NUMBERS = 4
+"""Numbers of partitions that are looked at one by one."""
 TOLERANCE = 2e-5
 """Relative; a range whose bound can rise by less has prices that are good enough."""
 DEAREST = 100.0
@@ -73,6 +76,35 @@ def bound_by_borders(
         ranges.meet(*starts)
         bound = max(bound, ranges.raised(most, by_level, lambda found: found >= enough or expired()))
     return bound
+
+
+def bounds_by_number(
+    within: PlacementProblem, starts: tuple[Placement, ...], enough: float, expired: Callable[[], bool]
+) -> tuple[Range, ...]:
+    """Bounds on what fits and has two partitions or more on the accelerator, number by number as far as that matters.
+
+    Args:
+        within: As for ``bound_by_borders``.
+        starts: The same.
+        enough: The same.
+        expired: The same.
+    """
+    chain = heaviest_chain(within)
+    session, budget = int(within.session_bytes[ACCELERATOR]), int(within.budgets[ACCELERATOR])
+    if budget == NO_BUDGET or not len(chain) or expired():
+        return ()
+    most = min(int(within.legal()[ACCELERATOR].sum()), budget // session)
+    ranges = _Ranges(within, min(MOST_CUTS, CUT_OPS // max(1, within.ops)), [chain])
+    ranges.meet(*starts)
+    found, bound = list[Range](), -np.inf
+    for number in range(SEVERAL, most + 1):
+        others = ranges.bounded(Range(bound, number, most, 0, len(ranges.levels) - 1))
+        if others.bound >= enough or len(found) == MOST_NUMBERS or number == most:
+            found.append(others)
+            break
+        found.append(ranges.bounded(replace(others, most=number)))
+        bound = others.bound
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

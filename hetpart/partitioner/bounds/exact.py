@@ -136,6 +136,14 @@ class Relaxation:
                 met += [score(placement) for placement in self._placed(found)]
         return met
 
+    def relaxed(self, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Raise the bound by what the program says with parts of groups allowed; the placement nearest to that."""
+        rows = self.moments.within(self.program, self.program.budget)
+        linear = self.program.linear(rows, self.moments.extra, None, self.program.budget, self.moments.whole)
+        found = linear.relaxed().solve(Effort(self._gap, 1, self.clock.left))
+        self.bound = max(self.bound, found.bound)
+        return [score(placement) for placement in self._placed(found)]
+
     def fitted(self, budget: int, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
         met: list[Scored] = []

@@ -86,7 +86,8 @@ class _Held:
         touched: dict[int, list[int]] = {op: [] for op in path.tolist()}
         crossing = problem.value_returned | ~problem.made | problem.value_left_on_host
         inner = (~crossing & (problem.value_bytes > 0)).tolist()
-        for value, op in zip(values.tolist(), ops.tolist(), strict=True):
+        value_list: list[int] = values.tolist()
+        for value, op in zip(value_list, ops.tolist(), strict=True):
             users[value].append(op)
             if inner[value] and op in touched:
                 touched[op].append(value)

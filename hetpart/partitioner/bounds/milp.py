@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,6 +90,10 @@ class LinearProgram:
     integral: NDArray[np.bool_]
     rows: Rows
 
+    def relaxed(self) -> LinearProgram:
+        """The same with parts of variables allowed."""
+        return replace(self, integral=np.zeros_like(self.integral))
+
     def solve(self, effort: Effort) -> Outcome:
         """The best solution that ``effort`` finds, and a bound on all."""
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -109,7 +113,8 @@ class LinearProgram:
             )
         if found.status == INFEASIBLE:
             return Outcome(np.inf, None)
-        bound = -np.inf if found.mip_dual_bound is None else (float(found.mip_dual_bound) - SCALE * CAUTION) / scale
+        told = found.mip_dual_bound if self.integral.any() else found.fun if found.success else None
+        bound = -np.inf if told is None else (float(told) - SCALE * CAUTION) / scale
         return Outcome(bound, None if found.x is None else np.asarray(found.x[:count], np.float64))
 
 

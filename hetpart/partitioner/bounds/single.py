@@ -18,9 +18,10 @@ from hetpart.partitioner.bounds.program import callers_group, home_groups, user_
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.problem import PlacementProblem
 
 
 def single(program: Program) -> Moments:
@@ -47,7 +48,7 @@ class _Builder:
         self._holds(border, [(variable, self.sizes[value]) for value, variable in self._crossing().items()])
         self._handed_over(border)
         scratch: list[int] = program.problem.scratch_bytes.tolist()
-        for op, alive in self._fullest():
+        for op, alive in fullest(program.problem, self.inner):
             held = [(self.inner[value], self.sizes[value]) for value in alive]
             self._holds(inside, [*held, *([(self.group[op], scratch[op])] if scratch[op] else [])])
         whole = program.unit * program.budget
@@ -122,29 +123,34 @@ class _Builder:
             self.rows.add([(variable, 1.0), *((other, -factor) for other, factor in terms)], 0.0)
         return variable
 
-    def _fullest(self) -> Iterator[tuple[int, list[int]]]:
-        """Ops with what may be alive inside while they run; of such that hold the same or less, only the fullest."""
-        problem = self.program.problem
-        makers: list[int] = problem.value_producer.tolist()
-        last = list(makers)
-        read: list[int] = problem.value_uses.rows.tolist()
-        readers: list[int] = problem.value_uses.ops.tolist()
-        for value, op in zip(read, readers, strict=True):
-            last[value] = max(last[value], op)
-        born: list[list[int]] = [list[int]() for _ in range(problem.ops)]
-        for value in self.inner:
-            born[makers[value]].append(value)
-        scratch: list[int] = problem.scratch_bytes.tolist()
-        live = list[int]()
-        grown = False
-        for op in range(problem.ops):
-            live += born[op]
-            grown |= bool(born[op])
-            staying = [value for value in live if last[value] > op]
-            if scratch[op] or (grown and len(staying) < len(live)):
-                yield op, live
-                grown = False
-            live = staying
+
+def fullest(problem: PlacementProblem, inner: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
+    """Ops with what may be alive inside while they run; of such that hold the same or less, only the fullest.
+
+    Args:
+        problem: Whose they are.
+        inner: Values that may stay inside.
+    """
+    makers: list[int] = problem.value_producer.tolist()
+    last = list(makers)
+    read: list[int] = problem.value_uses.rows.tolist()
+    readers: list[int] = problem.value_uses.ops.tolist()
+    for value, op in zip(read, readers, strict=True):
+        last[value] = max(last[value], op)
+    born: list[list[int]] = [list[int]() for _ in range(problem.ops)]
+    for value in inner:
+        born[makers[value]].append(value)
+    scratch: list[int] = problem.scratch_bytes.tolist()
+    live = list[int]()
+    grown = False
+    for op in range(problem.ops):
+        live += born[op]
+        grown |= bool(born[op])
+        staying = [value for value in live if last[value] > op]
+        if scratch[op] or (grown and len(staying) < len(live)):
+            yield op, live
+            grown = False
+        live = staying
 
 
 def edges_of(program: Program) -> list[tuple[int, int]]:

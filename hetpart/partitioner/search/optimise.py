@@ -22,6 +22,7 @@ from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import all_accelerator
 from hetpart.partitioner.search.explore import Outlook, explore, limit_of
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
+from hetpart.partitioner.search.numbers import Numbers
 from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
 from hetpart.partitioner.search.refine import Effort, improve
@@ -159,15 +160,30 @@ class _Search:
         for count, branch in enumerate(left):
             # One that takes long leaves the others their share: the bound is the least of all.
             clock = Clock.of(self.clock.left / (len(left) - count))
-            best, bound, solved = self._proven(branch, search, best, clock)
+            prove = self._counted if branch.counted else self._proven
+            best, bound, solved = prove(branch, search, best, clock)
             bounds.append(bound)
             by_moments |= solved
         bound = max(search.bound, min(bounds))
         best = best if best is start else self.finished(best, bound)
         return Optimum(best, bound, by_moments=by_moments)
 
-    def _proven(self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock) -> tuple[Scored, float, bool]:
-        """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it."""
+    def _counted(self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock) -> tuple[Scored, float, bool]:
+        """As ``_proven``, number of partitions by number where that tells more."""
+        numbers = Numbers(self.scorer, self.wiring.problem, search, self.trimmed, clock)
+        best, bound, settled = numbers.proven(best)
+        if settled:
+            return best, bound, True
+        best, by_rows, solved = self._proven(branch, search, best, clock, bound)
+        return best, max(bound, by_rows), solved
+
+    def _proven(
+        self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock, least: float = -np.inf
+    ) -> tuple[Scored, float, bool]:
+        """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it.
+
+        A program that says less than ``least`` with parts of groups allowed is not solved.
+        """
         if branch.problem is not self.wiring.problem:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
             if search.bound >= best.cost * (1 - AIM):
@@ -175,6 +191,10 @@ class _Search:
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
         if relaxation is None:
             return best, search.bound, False
+        if least > relaxation.bound:
+            relaxation.relaxed(self.scorer.score)
+            if relaxation.bound < least:
+                return best, relaxation.bound, True
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):

@@ -37,6 +37,8 @@ PARTS = (0.5, 0.7, 1.0, 1.4, 2.0)
 """Of √(S C), what a partition may hold."""
 WORTH = 0.9
 """Of the price: at the price itself all that a cut may take or leave is worth just its bytes."""
+MOST_PARTED = 6
+"""Partitions that a placement is parted into."""
 MOST_ROUNDS = 6
 ENOUGH = 1e-3
 """Share of the budget that may stay empty."""
@@ -61,6 +63,30 @@ def paced(scorer: Scorer, within: PlacementProblem, price: float, expired: Calla
     if most <= 0.0:
         return []
     return [pacer.fitted(budget, part * most) for part in PARTS if not expired()]
+
+
+def parted(
+    scorer: Scorer, within: PlacementProblem, price: float, whole: Placement, expired: Callable[[], bool]
+) -> list[Scored]:
+    """``whole`` in two partitions, three, and so on, that share out what crosses; none where nothing does.
+
+    Args:
+        scorer: As for ``paced``.
+        within: The same.
+        price: The same.
+        whole: A placement, which need not fit.
+        expired: The same.
+    """
+    chain = heaviest_chain(within)
+    if not len(chain) or price <= 0.0:
+        return []
+    pacer = _Pacer.of(scorer, within, price, chain)
+    split = whole & pacer.cheap
+    pieces = pacer.between(split, whole)
+    sizes = pacer.crossing(pieces, whole)
+    counts = range(2, MOST_PARTED + 1) if sizes.any() else ()
+    most = (float(sizes.sum()) / count for count in counts if not expired())
+    return [scorer.score(pacer.joined(split, pieces, sizes, each)) for each in most]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,15 +147,30 @@ class _Pacer:
         """
         split = whole & self.cheap
         pieces = Pieces.of(self.within, split, whole)
-        sizes = self._crossing(pieces, whole)
+        sizes = self.crossing(pieces, whole)
+        return self.joined(split, pieces, sizes, most), sizes
+
+    def joined(self, split: Placement, pieces: Pieces, sizes: NDArray[np.int64], most: float) -> Placement:
+        """``split`` with all pieces but as few as keep what crosses within ``most`` bytes between two of them."""
         placement, load = split.copy(), 0
         for piece in np.argsort(pieces.order[pieces.ends[:-1]]).tolist():
             load = load + int(sizes[piece]) if load + sizes[piece] <= most else 0
             if load or not sizes[piece]:
                 placement[pieces.ops(piece)] = ACCELERATOR
-        return placement, sizes
+        return placement
 
-    def _crossing(self, pieces: Pieces, placement: Placement) -> NDArray[np.int64]:
+    def between(self, split: Placement, whole: Placement) -> Pieces:
+        """What ``whole`` has more than ``split``, in parts that lie between the same partitions of ``split``."""
+        groups, of_op = self.wiring.groups, self.wiring.groups.of_op
+        first = np.full(len(groups), self.within.ops, np.int64)
+        np.minimum.at(first, of_op, self.scorer.score(split).cut.partition)
+        more = np.flatnonzero(whole > split)
+        parts, piece = np.unique(first[of_op[more]], return_inverse=True)
+        order = np.argsort(piece, kind="stable")
+        ends = np.searchsorted(piece[order], np.arange(len(parts) + 1))
+        return Pieces(more[order], ends, np.zeros(len(parts), np.int64))
+
+    def crossing(self, pieces: Pieces, placement: Placement) -> NDArray[np.int64]:
         """Bytes that every piece reads of what is copied to the accelerator, or makes of what is copied from it."""
         problem, count = self.within, len(pieces.ends) - 1
         of_op = np.full(problem.ops, -1, np.int64)

@@ -1,0 +1,157 @@
+"""Rows of the placements that have so many partitions on the accelerator.
+
+Partitions run one after another, so what runs before the first of them, in it, between it and the second, and so on,
+are states that never fall along an edge. What a partition holds is written down as far as its own ops tell: what is
+copied for it or from it, what it returns, what it hands to others, and what is alive inside it. Without the budget all
+solutions at corners are whole, so that what is relaxed says nearly all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.bounds.milp import Rows
+from hetpart.partitioner.bounds.moments import Moments
+from hetpart.partitioner.bounds.program import callers_group
+from hetpart.partitioner.bounds.single import edges_of, fullest
+from hetpart.partitioner.problem import NO_OP, unique_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.problem import PlacementProblem
+
+Terms = list[tuple[int, float]]
+"""Of a row: variables with their factors."""
+
+
+def staged(partitions: int) -> Callable[[Program], Moments]:
+    """Rows for so many partitions, or fewer, whose sessions are off the budget already."""
+
+    def rows(program: Program) -> Moments:
+        return _Builder(program, partitions).build()
+
+    return rows
+
+
+@dataclass(slots=True, eq=False)
+class _Builder:
+    program: Program
+    partitions: int
+    rows: Rows = field(default_factory=Rows)
+    extra: int = 0
+    begun: list[list[int]] = field(init=False)
+    """Per op: the variables that are 1 where it runs in the first partition or later, behind it or later, …"""
+    readers: list[list[int]] = field(init=False)
+    """Per value: the ops that read it, from wherever."""
+    readers_there: list[list[int]] = field(init=False)
+    """Per value: the ops that read it on their own device."""
+
+    def build(self) -> Moments:
+        program, problem = self.program, self.program.problem
+        border, inside = self._new(), self._new()
+        self.begun = [[self._new() for _ in range(2 * self.partitions)] for _ in range(problem.ops)]
+        self.readers = _readers(problem, np.ones(len(problem.value_uses.ops), np.bool_))
+        self.readers_there = _readers(problem, ~problem.value_uses.on_host)
+        self._in_order()
+        wanted = int(problem.value_bytes[problem.wanted_there & ~problem.given_there].sum())
+        if wanted:
+            self._holds(border, [(callers_group(program.of_op), wanted)])
+        for partition in range(self.partitions):
+            self._held_by(partition, border, inside)
+        whole = program.unit * program.budget
+        self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
+        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), tuple(chain.from_iterable(self.begun)))
+
+    def _new(self) -> int:
+        self.extra += 1
+        return self.program.variables + self.extra
+
+    def _there(self, op: int, partition: int) -> Terms:
+        """1 where the op is in the partition."""
+        return [(self.begun[op][2 * partition], 1.0), (self.begun[op][2 * partition + 1], -1.0)]
+
+    def _in_order(self) -> None:
+        group: list[int] = self.program.of_op.tolist()
+        for op, begun in enumerate(self.begun):
+            for earlier, later in pairwise(begun):
+                self.rows.add([(earlier, 1.0), (later, -1.0)], 0.0)
+            anywhere = [term for partition in range(self.partitions) for term in self._there(op, partition)]
+            self.rows.add([*anywhere, (group[op], -1.0)], 0.0)
+            self.rows.add([*_less(anywhere), (group[op], 1.0)], 0.0)
+        for maker, user in edges_of(self.program):
+            for before, after in zip(self.begun[maker], self.begun[user], strict=True):
+                self.rows.add([(after, 1.0), (before, -1.0)], 0.0)
+
+    def _held_by(self, partition: int, border: int, inside: int) -> None:
+        problem = self.program.problem
+        sizes: list[int] = problem.value_bytes.tolist()
+        crossing, inner = self._values(partition)
+        self._holds(border, [(variable, sizes[value]) for value, variable in crossing.items()])
+        scratch: list[int] = problem.scratch_bytes.tolist()
+        for op, alive in fullest(problem, inner):
+            held = [(inner[value], sizes[value]) for value in alive]
+            if scratch[op]:
+                held.append((self._at_least([self._there(op, partition)]), scratch[op]))
+            self._holds(inside, held)
+
+    def _holds(self, most: int, held: list[tuple[int, int]]) -> None:
+        """``most``, a share of the budget, is at least what is held."""
+        budget = max(1, self.program.budget)
+        if held:
+            self.rows.add([(most, 1.0), *((variable, -nbytes / budget) for variable, nbytes in held)], 0.0)
+
+    def _values(self, partition: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Values → variables that are 1 where they cross the partition's border, and where they stay inside it."""
+        problem = self.program.problem
+        # What the caller gives there is counted with weights.
+        elsewhere = problem.value_left_on_host | problem.given_there | (problem.value_bytes == 0)
+        makers: list[int] = problem.value_producer.tolist()
+        returned: list[bool] = problem.value_returned.tolist()
+        crossing, inner = dict[int, int](), dict[int, int]()
+        for value in np.flatnonzero(~elsewhere).tolist():
+            maker = makers[value]
+            read = [self._there(op, partition) for op in self.readers_there[value]]
+            if maker == NO_OP:
+                if read:
+                    crossing[value] = self._at_least(read)
+                continue
+            made = self._there(maker, partition)
+            entering = [[*there, *_less(made)] for there in read]
+            if returned[value]:
+                crossing[value] = self._at_least([made, *entering])
+            else:
+                leaving = [[*made, *_less(self._there(op, partition))] for op in self.readers[value]]
+                stays = made
+                if leaving:
+                    crossing[value] = self._at_least([*leaving, *entering])
+                    stays = [*made, (crossing[value], -1.0)]
+                inner[value] = self._at_least([stays])
+        return crossing, inner
+
+    def _at_least(self, sums: list[Terms]) -> int:
+        """A variable no less than any of the sums."""
+        variable = self._new()
+        for terms in sums:
+            self.rows.add([(variable, 1.0), *_less(terms)], 0.0)
+        return variable
+
+
+def _less(terms: Terms) -> Terms:
+    return [(variable, -factor) for variable, factor in terms]
+
+
+def _readers(problem: PlacementProblem, kept: NDArray[np.bool_]) -> list[list[int]]:
+    uses = problem.value_uses
+    readers: list[list[int]] = [list[int]() for _ in range(problem.values)]
+    rows, ops = unique_pairs(uses.rows[kept], uses.ops[kept].astype(np.int64))
+    values: list[int] = rows.tolist()
+    for value, op in zip(values, ops.tolist(), strict=True):
+        readers[value].append(op)
+    return readers

@@ -1,0 +1,68 @@
+"""Placements of several partitions on the accelerator, number by number: what each costs at least, and what is met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetpart.partitioner.bounds.branches import branch_of
+from hetpart.partitioner.bounds.by_borders import bounds_by_number
+from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
+from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.search.pace import parted
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.price import PriceSearch
+    from hetpart.partitioner.problem import PlacementProblem
+
+TELLING = 3e-3
+"""Relative; where a program says less than that more than its number of partitions did, the next are left out."""
+MOST_STAGED = 2500
+"""Ops times partitions up to which programs of so many partitions are relaxed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """What is looked at."""
+
+    scorer: Scorer
+    within: PlacementProblem
+    """With what can fit nowhere shut out."""
+    search: PriceSearch
+    trimmed: Callable[[Scored], Scored]
+    """Makes a placement fit that nearly does."""
+    clock: Clock
+
+    def proven(self, best: Scored) -> tuple[Scored, float, bool]:
+        """``best`` or better, a bound on what has two partitions or more, and whether no other is to be looked for."""
+        bounds, tells = list[float](), True
+        for part in bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired):
+            bound = part.bound
+            if tells and part.fewest == part.most and bound < _aim(best):
+                best, bound = self._staged(part.most, best)
+                tells = bound > part.bound * (1 + TELLING)
+            bounds.append(max(bound, part.bound))
+        bound = min(bounds, default=-np.inf)
+        return best, bound, bound >= _aim(best)
+
+    def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
+        """``best`` or better, and the bound of so many partitions."""
+        branch = branch_of(self.within, partitions)
+        if branch is None:
+            return best, np.inf
+        if self.within.ops * partitions > MOST_STAGED:
+            return best, -np.inf
+        relaxation = Relaxation.of(branch.problem, self.search.price, -np.inf, self.clock, branch.rows)
+        if relaxation is None:
+            return best, -np.inf
+        met = relaxation.relaxed(self.scorer.score)
+        for found in met[:1]:
+            met += parted(self.scorer, self.within, self.search.price, found.placement, self.clock.expired)
+        return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
+
+
+def _aim(best: Scored) -> float:
+    return best.cost * (1 - AIM_WITH_MOMENTS)
