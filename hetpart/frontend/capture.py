@@ -97,8 +97,20 @@ def _loaded(path: Path) -> torch.export.ExportedProgram:
 def _exported(module: torch.nn.Module, example: Example) -> Captured:
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
+    _require_dense(module, example, name)
     held, example = without_storage(module, example)
     return Captured(_program(held, example, name), name, module, tied_names(module), notes=notes)
+
+
+def _require_dense(module: torch.nn.Module, example: Example, name: str) -> None:
+    given = pytree.tree_leaves((example.args, dict(example.kwargs)))
+    held = chain(module.parameters(), module.buffers(), (leaf for leaf in given if isinstance(leaf, torch.Tensor)))
+    layouts = sorted({str(tensor.layout) for tensor in held} - {"torch.strided"})
+    if layouts:
+        raise InvalidModelError(
+            f"{name} holds or is given a tensor in the layout {layouts[0]}, and plans compute with dense ones",
+            hint="give tensor.to_dense(), or leave that part out of what is partitioned",
+        )
 
 
 def tied_names(module: torch.nn.Module) -> dict[str, str]:

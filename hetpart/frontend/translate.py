@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -29,6 +29,7 @@ from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
+from hetpart.frontend.settled import settle_names, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
     Translations,
@@ -52,18 +53,6 @@ _MUTATIONS = {
     getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
 }
 """What a plan would not change; arguments that are changed are results."""
-_ONNX_TYPES = {
-    torch.float64: ir.DataType.DOUBLE,
-    torch.float32: ir.DataType.FLOAT,
-    torch.float16: ir.DataType.FLOAT16,
-    torch.bfloat16: ir.DataType.BFLOAT16,
-    torch.int64: ir.DataType.INT64,
-    torch.int32: ir.DataType.INT32,
-    torch.int16: ir.DataType.INT16,
-    torch.int8: ir.DataType.INT8,
-    torch.uint8: ir.DataType.UINT8,
-    torch.bool: ir.DataType.BOOL,
-}
 _SHOWN = 3
 _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
@@ -130,7 +119,8 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
         except InvalidModelError:  # some parts do not go through twice: whoever loads the first one says what is wrong
             break
     restore(_decomposed(made))
-    _settle_types(made, program)
+    settle_names(made.model, _decomposed(made))
+    settle_types(made.model, program)
     return made
 
 
@@ -140,6 +130,7 @@ def _left(targets: Iterable[OpOverload], program: torch.export.ExportedProgram) 
 
 def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:
     while True:
+        _forget_pending(program)
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
@@ -161,31 +152,13 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
             return made
 
 
-def _settle_types(made: ONNXProgram, program: torch.export.ExportedProgram) -> None:
-    """Let every result have the type that it has in ``program``: the exporter leaves what it widened for a sum."""
-    graph = made.model.graph
-    known = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    specs = [spec for spec in program.graph_signature.output_specs if not isinstance(spec.arg, ConstantArgument)]
-    for place, (value, spec) in enumerate(zip(list(graph.outputs), specs, strict=False)):
-        traced = known.get(spec.arg.name)
-        wanted = _ONNX_TYPES.get(traced.dtype) if isinstance(traced, torch.Tensor) else None
-        if wanted is not None and value.dtype is not None and value.dtype != wanted:
-            graph.outputs[place] = _cast(value, wanted)
-
-
-def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:
-    """The result of a cast of ``value``, with its name."""
-    name, maker = str(value.name), value.producer()
-    value.name = f"{name}_{str(value.dtype).lower()}"
-    made = ir.Value(name=name, shape=value.shape, type=ir.TensorType(wanted))
-    attributes = [ir.AttrInt64("to", wanted.value)]
-    cast = ir.Node("", "Cast", [value], attributes, outputs=[made], name=f"node_{name}_cast")
-    if maker is not None:
-        cast.metadata_props.update(maker.metadata_props)
-        cast.meta.update(maker.meta)
-        assert maker.graph is not None
-        maker.graph.insert_after(maker, cast)
-    return made
+def _forget_pending(program: torch.export.ExportedProgram) -> None:
+    """Forget sizes that an attempt before made and that nothing has: PyTorch looks for them in the next one."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    modes = {id(value.fake_mode): value.fake_mode for value in values if isinstance(value, FakeTensor)}
+    for mode in modes.values():
+        if mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
 
 def _decomposed(made: ONNXProgram) -> torch.export.ExportedProgram:

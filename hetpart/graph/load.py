@@ -170,7 +170,9 @@ def _no_model(path: Path, error: Exception) -> InvalidModelError:
 def _check_file(path: Path) -> None:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is no plain file" if path.exists() else "does not exist"
-        raise InvalidModelError(f"{path} {what}", hint="give the path of an .onnx file")
+        raise InvalidModelError(
+            f"{path} {what}", hint="give the path of an .onnx file, or of a .pt2 file that torch.export.save wrote"
+        )
     try:
         str(path).encode()
     except UnicodeEncodeError:

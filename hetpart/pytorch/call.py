@@ -39,6 +39,8 @@ class Signature:
     """Results that are Python's numbers."""
     complexes: frozenset[str]
     """Results that are complex: in the plan they are pairs of real numbers."""
+    names: Sequence[str]
+    """What the module calls the arguments, those by position first; as far as the program knows."""
     written: Mapping[str, str]
     """Arguments that a call changes: the name, and what the plan calls the new content."""
 
@@ -67,7 +69,7 @@ class Signature:
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
             inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers),
-            frozenset(complexes), written,
+            frozenset(complexes), _argument_names(exported.original), written,
         )  # fmt: skip
 
     def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class Signature:
         Raises:
             InvalidFeedError: they are not those of the example call.
         """
+        args, kwargs = self._as_in_example(args, kwargs)
         order = self._kwarg_order()
         ordered = {name: kwargs[name] for name in order if name in kwargs} | dict(kwargs)
         flat, spec = pytree.tree_flatten((tuple(args), ordered))
@@ -91,6 +94,20 @@ class Signature:
                     hint="partition the module again with the other value",
                 )
         return {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
+
+    def _as_in_example(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """A call with by position what the example has so, where it is given by name, and the other way round."""
+        if self.in_spec is None:
+            return args, kwargs
+        number = self.in_spec.children()[0].num_children
+        names, moved = self.names, dict(kwargs)
+        if any(name in kwargs for name in names[: len(args)]):
+            return args, kwargs
+        moved |= zip(names[number:], args[number:], strict=False)
+        given = [*args[:number]]
+        while len(given) < min(number, len(names)) and names[len(given)] in moved:
+            given.append(moved.pop(names[len(given)]))
+        return (*given, *args[max(number, len(names)) :]), moved
 
     def _kwarg_order(self) -> Sequence[str]:
         if self.in_spec is None:
@@ -109,6 +126,12 @@ class Signature:
     def _result(self, name: str, tensor: torch.Tensor) -> Any:
         found = torch.view_as_complex(tensor) if name in self.complexes else tensor
         return found.item() if name in self.numbers else found
+
+
+def _argument_names(program: torch.export.ExportedProgram) -> Sequence[str]:
+    calls = program.module_call_graph
+    signature = calls[0].signature if calls else None
+    return () if signature is None else tuple(signature.forward_arg_names or ())
 
 
 def _shown(spec: pytree.TreeSpec) -> str:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
-from hetpart.errors import InvalidModelError
+from hetpart.errors import InvalidFeedError, InvalidModelError
 
 EMULATED = "emulated"
 ROWS = torch.linspace(-4, 4, 32).reshape(4, 8)
@@ -122,6 +122,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "replication that takes off": (lambda x: functional.pad(x, (-1, 2), mode="replicate"), (ROWS,)),
     "one without translation of complex numbers": (lambda x: torch.fft.fftn(x, s=(5, 9)), (ROWS.sin(),)),
     "isnan of whole numbers": (lambda x: (x.isnan(), x.isfinite()), (WHOLE,)),
+    "as many as the mask says": (lambda x: (x.masked_select(x > 0), torch.unique_consecutive(x)), (ROWS,)),
+    "one that returns what it is given": (lambda x: (x.t(), x + 1), (ROWS[0],)),
     "a branch with one that goes in parts": (
         lambda x: torch.cond(x.sum() < 0, torch.sin, lambda x: torch.logaddexp(x, x), (x,)),
         (LARGE,),
@@ -149,6 +151,39 @@ def test_an_operator_does_as_eager_pytorch(name: str) -> None:
         torch.testing.assert_close(planned.to_module(emulate=True)(*given), wanted, equal_nan=True)
         compiled = torch.compile(code, backend=backend, options={"hardware": EMULATED, "emulate": True})
         torch.testing.assert_close(compiled(*given), wanted, equal_nan=True)
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(ROWS.clone())
+        self.t = self.w.data.t()[2:5]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x @ self.w.t(), self.t.sum(0)
+
+
+def test_a_tensor_that_is_called_as_an_operator_is_keeps_its_content() -> None:
+    planned = hetpart.partition(Held(), args=(ROWS,), hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(ROWS), Held()(ROWS))
+
+
+def test_sparse_tensors_are_refused() -> None:
+    with pytest.raises(InvalidModelError, match=r"given a tensor in the layout torch\.sparse_coo"):
+        hetpart.partition(Called(lambda x: x * 2), args=(ROWS.to_sparse(),), hardware=EMULATED)
+
+
+def test_arguments_by_name_are_those_by_position() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x - 2 * y
+
+    for args, kwargs in (((ROWS, ROWS), {}), ((ROWS,), {"y": ROWS})):
+        run = hetpart.partition(Pair(), args=args, kwargs=kwargs, hardware=EMULATED).to_module(emulate=True)
+        for given in (run(ROWS, ROWS + 1), run(ROWS, y=ROWS + 1), run(y=ROWS + 1, x=ROWS)):
+            torch.testing.assert_close(given, ROWS - 2 * (ROWS + 1))
+        with pytest.raises(InvalidFeedError):
+            run(ROWS, ROWS, y=ROWS)
 
 
 def test_what_checks_its_results_stays_whole() -> None:

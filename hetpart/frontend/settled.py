@@ -1,0 +1,74 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+"""Names and types of a model's values, where the exporter leaves others than the program has."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+
+_ONNX_TYPES = {
+    torch.float64: ir.DataType.DOUBLE,
+    torch.float32: ir.DataType.FLOAT,
+    torch.float16: ir.DataType.FLOAT16,
+    torch.bfloat16: ir.DataType.BFLOAT16,
+    torch.int64: ir.DataType.INT64,
+    torch.int32: ir.DataType.INT32,
+    torch.int16: ir.DataType.INT16,
+    torch.int8: ir.DataType.INT8,
+    torch.uint8: ir.DataType.UINT8,
+    torch.bool: ir.DataType.BOOL,
+}
+
+
+def settle_names(model: ir.Model, program: torch.export.ExportedProgram) -> None:
+    """Call the arguments of ``model`` as ``program`` does, and what is computed otherwise than arguments and weights.
+
+    The exporter calls a value after the last node that returns it, which may return what it was given, and a weight by
+    its path in the module, which may be the name of a node.
+    """
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    inputs = list(model.graph.inputs)
+    if len(inputs) == len(specs):
+        for value, spec in zip(inputs, specs, strict=True):
+            value.name = spec.arg.name
+    taken = {str(value.name) for value in (*inputs, *model.graph.initializers.values())}
+    for node in model.graph:
+        for value in node.outputs:
+            if value.name in taken:
+                value.name = _free(str(value.name), taken)
+            taken.add(str(value.name))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def settle_types(model: ir.Model, program: torch.export.ExportedProgram) -> None:
+    """Let every result have the type that it has in ``program``: the exporter leaves what it widened for a sum."""
+    graph = model.graph
+    known = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    specs = [spec for spec in program.graph_signature.output_specs if not isinstance(spec.arg, ConstantArgument)]
+    for place, (value, spec) in enumerate(zip(list(graph.outputs), specs, strict=False)):
+        traced = known.get(spec.arg.name)
+        wanted = _ONNX_TYPES.get(traced.dtype) if isinstance(traced, torch.Tensor) else None
+        if wanted is not None and value.dtype is not None and value.dtype != wanted:
+            graph.outputs[place] = _cast(value, wanted)
+
+
+def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:
+    """The result of a cast of ``value``, with its name."""
+    name, maker = str(value.name), value.producer()
+    value.name = f"{name}_{str(value.dtype).lower()}"
+    made = ir.Value(name=name, shape=value.shape, type=ir.TensorType(wanted))
+    attributes = [ir.AttrInt64("to", wanted.value)]
+    cast = ir.Node("", "Cast", [value], attributes, outputs=[made], name=f"node_{name}_cast")
+    if maker is not None:
+        cast.metadata_props.update(maker.metadata_props)
+        cast.meta.update(maker.meta)
+        assert maker.graph is not None
+        maker.graph.insert_after(maker, cast)
+    return made
