@@ -98,8 +98,21 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
-    held, example = without_storage(module, example)
+    held, example = without_storage(module, _told_apart(example))
     return Captured(_program(held, example, name), name, module, tied_names(module), notes=notes)
+
+
+def _told_apart(example: Example) -> Example:
+    """``example`` with no tensor twice: the tracer takes two arguments that are one tensor for the last of them."""
+    seen: set[int] = set()
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        again = id(tensor) in seen
+        seen.add(id(tensor))
+        return tensor.detach().clone() if again else tensor
+
+    args, kwargs = pytree.tree_map_only(torch.Tensor, once, (example.args, dict(example.kwargs)))
+    return replace(example, args=args, kwargs=kwargs)
 
 
 def _require_dense(module: torch.nn.Module, example: Example, name: str) -> None:
