@@ -57,6 +57,10 @@ def _model() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
 
 
+def _loss(model: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(x), labels)
+
+
 def _parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -64,9 +68,7 @@ def _parameters(model: nn.Module) -> int:
 def _row(rows: int, rule: Any) -> dict[str, Any]:
     say(f"training_overlap: {type(rule).__name__}, {rows} rows")
     batch = (torch.randn(rows, WIDTH), torch.randint(0, 10, (rows,)))
-    step = capture(
-        _model(), lambda model, x, y: nn.functional.cross_entropy(model(x), y), optimizer=rule, example_batch=batch
-    )
+    step = capture(_model(), _loss, optimizer=rule, example_batch=batch)
     with TemporaryDirectory() as folder:
         (hardware := Path(folder, "core.toml")).write_text(CORE)
         lanes, in_turn, coarse = _steps(step, hardware)
