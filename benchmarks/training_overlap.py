@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false
 """Updates on the host beside the backward pass of an emulated accelerator, and the same one after the other.
 
     python -m benchmarks.training_overlap [--batches ROWS ...]
