@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx import traceback
 from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
@@ -28,6 +28,11 @@ from hetpart.frontend.pins import CUSTOM_KEY
 
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
 _LONGEST_REASON = 300
+_TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it; it needs code without data-dependent branches"
+_CACHE_HINT = (
+    "leave the cache out: kwargs={…, 'use_cache': False}; or wrap the model in a module whose forward takes and returns"
+    " the keys and values as tensors"
+)
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
 
@@ -54,7 +59,8 @@ def captured(model: object, example: Example) -> Captured:
         InvalidOptionError: arguments are missing, or given where the program has its own.
     """
     if isinstance(model, torch.nn.Module):
-        return _exported(model, example)
+        with unset_fake_temporarily():
+            return _exported(model, example)
     for name in ("args", "kwargs", "dynamic_shapes"):
         if name in example.given:
             raise InvalidOptionError(
@@ -167,10 +173,8 @@ def _refusal(name: str, example: Example, error: Exception) -> Exception:
             f"{name} cannot be traced without arguments: {reason_of(error)}",
             hint="give an example call: hetpart.partition(module, args=(tensor,), kwargs={…})",
         )
-    return InvalidModelError(
-        f"torch.export refuses {name}: {reason_of(error)}",
-        hint="torch.export.export(module, args, kwargs) says all of it; it needs code without data-dependent branches",
-    )
+    why = reason_of(error)
+    return InvalidModelError(f"torch.export refuses {name}: {why}", hint=_CACHE_HINT if "Cache" in why else _TRACE_HINT)
 
 
 def reason_of(error: BaseException) -> str:
@@ -182,26 +186,25 @@ def reason_of(error: BaseException) -> str:
 
 def without_storage(module: torch.nn.Module, example: Example) -> tuple[torch.nn.Module, Example]:
     """Both as they are or, where a weight has no storage, with fake tensors on the host: a trace mixes no devices."""
-    tensors = list(chain(module.parameters(), module.buffers()))
-    fake = next((tensor for tensor in tensors if isinstance(tensor, FakeTensor)), None)
-    if fake is None and not any(map(_is_meta, tensors)):
+    if not any(map(_is_bare, chain(module.parameters(), module.buffers()))):
         return module, example
-    mode = FakeTensorMode(allow_non_fake_inputs=True) if fake is None else fake.fake_mode
+    mode = FakeTensorMode(allow_non_fake_inputs=True)  # one of the caller's may refuse what is filled in here
     args, kwargs = pytree.tree_map_only(
         torch.Tensor, lambda given: _on_host(given, mode), (example.args, dict(example.kwargs))
     )
     return _with_host_weights(module, mode), replace(example, args=args, kwargs=kwargs)
 
 
-def _is_meta(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "meta"
+def _is_bare(tensor: torch.Tensor) -> bool:
+    """Whether it has a form and no content."""
+    return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)
 
 
 def _with_host_weights(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
     """A copy of ``module`` that shares what has storage, fake tensors in the place of what has none."""
     tensors = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
     held = copy.deepcopy(module, dict(tensors))
-    made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_meta(tensor)}
+    made = {key: _weight_on_host(tensor, mode) for key, tensor in tensors.items() if _is_bare(tensor)}
     fill: Any = getattr(module, "_init_weights", None)
     for owner in held.modules():
         made |= {} if fill is None else _filled(owner, fill)
@@ -218,11 +221,11 @@ def _filled(owner: torch.nn.Module, fill: Callable[[torch.nn.Module], object]) -
     """
     table = cast("dict[str, Any]", owner._buffers)
     lacking = {name: tensor for name, tensor in table.items() if name in owner._non_persistent_buffers_set}
-    lacking = {name: tensor for name, tensor in lacking.items() if tensor is not None and _is_meta(tensor)}
+    lacking = {name: tensor for name, tensor in lacking.items() if tensor is not None and _is_bare(tensor)}
     if not lacking:
         return {}
     other = copy.copy(owner)
-    other._buffers = table | {name: torch.full_like(held, _UNSET, device="cpu") for name, held in lacking.items()}
+    other._buffers = table | {name: torch.full(held.shape, _UNSET, dtype=held.dtype) for name, held in lacking.items()}
     fill(other)
     found = {name: cast("torch.Tensor", other._buffers[name]) for name in lacking}
     return {id(lacking[name]): tensor for name, tensor in found.items() if not bool((tensor == _UNSET).any())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
 CUSTOM_KEY = "hetpart.pin"
 """Of PyTorch's own notes on FX nodes."""
 _HINT = 'write hetpart.pin(model.encoder, "cpu"), or `with hetpart.pin("cpu"):` around code'
-_pinned: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pin:
+    """One of those on a module: two on one device are two."""
+
+    device: str
+
+
+_pinned: WeakKeyDictionary[Any, list[_Pin]] = WeakKeyDictionary()
+"""The last is in force."""
 
 
 @overload
@@ -53,6 +64,11 @@ def pin(
     return PinnedModule(cast("torch.nn.Module", target), _device(device))
 
 
+def _in_force() -> list[tuple[torch.nn.Module, str]]:
+    """Every pinned module, and where it is to run."""
+    return [(module, pins[-1].device) for module, pins in _pinned.items()]
+
+
 def _device(given: object) -> str:
     """The name of a device, which may be PyTorch's."""
     text = given if isinstance(given, str) else str(given) if type(given).__name__ == "device" else ""
@@ -67,15 +83,16 @@ class PinnedModule:
 
     def __init__(self, module: torch.nn.Module, device: str) -> None:
         self._module, self.device = module, device
-        self._before = _pinned.get(module)
-        _pinned[module] = device
+        self._pin = _Pin(device)
+        _pinned.setdefault(module, []).append(self._pin)
 
     def remove(self) -> None:
-        """Let the module be as it was before."""
-        if self._before is None:
+        """Let the module be where other pins have it, if there are any."""
+        pins = _pinned.get(self._module, [])
+        if self._pin in pins:
+            pins.remove(self._pin)
+        if not pins:
             _pinned.pop(self._module, None)
-        else:
-            _pinned[self._module] = self._before
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +159,7 @@ def _annotated(device: str) -> Any:
 def pinned_weights(names: Sequence[str], weights: Sequence[torch.Tensor]) -> dict[str, str]:
     """The same of pinned modules that own some of ``weights``, which are called ``names``: by those they are known."""
     found: dict[str, str] = {}
-    for module, device in _pinned.items():
+    for module, device in _in_force():
         own = {id(tensor): name for name, tensor in _tensors(module)}
         for name, weight in zip(names, weights, strict=True):
             inside = f".{own.get(id(weight), name)}"
@@ -153,7 +170,7 @@ def pinned_weights(names: Sequence[str], weights: Sequence[torch.Tensor]) -> dic
 
 def pinned_without_weights(modules: Mapping[str, int]) -> dict[str, str]:
     """The same of pinned modules without parameters, by the identities of the ``modules`` that lie at paths."""
-    devices = {id(module): device for module, device in _pinned.items() if next(module.parameters(), None) is None}
+    devices = {id(module): device for module, device in _in_force() if next(module.parameters(), None) is None}
     return {path: devices[module] for path, module in modules.items() if module in devices}
 
 
@@ -172,14 +189,14 @@ def pinned_in(source: torch.nn.Module | torch.export.ExportedProgram | None) -> 
         return {}
     if hasattr(source, "named_modules"):
         named = cast("Iterable[tuple[str, Any]]", cast("torch.nn.Module", source).named_modules(remove_duplicate=False))
-        return {path: _pinned[module] for path, module in named if module in _pinned}
+        return {path: _pinned[module][-1].device for path, module in named if module in _pinned}
     return _pinned_in_program(cast("torch.export.ExportedProgram", source))
 
 
 def _pinned_in_program(program: torch.export.ExportedProgram) -> dict[str, str]:
     kinds = _kinds(program)
     found: dict[str, str] = {}
-    for module, device in list(_pinned.items()):
+    for module, device in _in_force():
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
         own = dict(module.named_parameters())
         paths = [path for path, known in kinds.items() if known == kind and _has(program, path, own)]

@@ -83,6 +83,12 @@ def test_a_pin_on_a_module_object_holds_until_it_is_removed() -> None:
     assert set.union(*planned().values()) == {"cuda:0"}
     kept.remove()
     assert set.union(*planned().values()) == {"cpu", "cuda:0"}
+    first, second = hetpart.pin(module, "cpu"), hetpart.pin(module, "cuda")
+    first.remove()
+    assert set.union(*planned().values()) == {"cuda:0"}
+    second.remove()
+    second.remove()
+    assert set.union(*planned().values()) == {"cpu", "cuda:0"}
 
 
 @pytest.mark.parametrize("capture", [hetpart.export, lambda module, args: torch.export.export(module, args)])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import hetpart
 from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError
@@ -46,6 +49,29 @@ def test_a_model_without_weights_is_planned_as_the_one_with_them() -> None:
         with pytest.raises(HetpartError, match=r"without the content of its weights: 'fc1\.weight'") as refused:
             use()
         assert "weights=" in refused.value.hint
+
+
+@pytest.mark.parametrize("planned_within", [True, False])
+def test_fake_tensors_stand_for_weights_that_lie_in_files(planned_within: bool, tmp_path: Path) -> None:
+    """Of a decoder with frequencies that no file keeps, which follow from its configuration."""
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    real, call = LlamaForCausalLM(config).eval(), {"input_ids": torch.arange(5)[None], "use_cache": False}
+    real.save_pretrained(tmp_path)
+    with FakeTensorMode():
+        fake = LlamaForCausalLM(config).eval()
+        given = {**call, "input_ids": torch.zeros(1, 5, dtype=torch.long)}
+        planned = _planned(fake, given, tmp_path) if planned_within else None
+    planned = planned or _planned(fake, given, tmp_path)
+    with torch.no_grad():
+        expected = real(**call).logits
+    assert_equal((planned.to_module(emulate=True)(**call).logits,), (expected,))
+
+
+def _planned(module: torch.nn.Module, call: dict[str, Any], weights: Path) -> hetpart.PartitionedModel:
+    return hetpart.partition(module, kwargs=call, weights=weights, hardware=EMULATED, placement="random:1")
 
 
 def test_weights_are_run_from_the_files_they_lie_in(tmp_path: Path) -> None:
