@@ -4,8 +4,8 @@
     python -m benchmarks.training_losses > benchmarks/results/training_losses.json
     python -m benchmarks.training_losses --only GRU
 
-The cases are those of ``benchmarks/models/trained.py``. Where every step begins at eager's state, the step after it is
-made too: its loss tells of the update, which the first one's does not.
+The cases are those of ``benchmarks/models/trained.py``. Where every step begins at eager's state, the loss does not
+tell of the update that it makes: the whole change of all parameters is compared too.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from typing import Any
 import torch
 
 from benchmarks.measure import emit, machine_facts, say
-from benchmarks.models.trained import CASES, Batch, Case, Options
+from benchmarks.models.trained import CASES, Batch, Case, Eager
 from benchmarks.table import figure, print_table
 from hetpart.training import Step
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import Running, capture, place
+from hetpart.training.step import Contents
 
 REACH = 1e-5
-THREADS = 2
+THREADS = 1
 SEED = 0
 COLUMNS = {
     "what": figure("case"),
     "where": figure("placement"),
     "steps": figure("steps"),
     "largest difference": figure("largest", "{:.1e}"),
-    "one update on": figure("after_update", "{:.1e}"),
+    "of an update": figure("update", "{:.1e}"),
     "partitions": figure("partitions"),
     "on the accelerator": figure("share", "{:.0%}"),
     "first loss": figure("first", "{:.4f}"),
@@ -51,8 +52,8 @@ class Row:
     steps: int
     largest: float
     """Of all steps, relative to eager's loss."""
-    after_update: float | None
-    """The same of the step after one that began at eager's state."""
+    update: float | None
+    """Of steps that begin at eager's state: the largest difference of a change of all parameters, relative to it."""
     partitions: int
     share: float
     """Of the ops that are on the accelerator."""
@@ -62,64 +63,61 @@ class Row:
     """Of planning, and of all steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What eager PyTorch made: its losses, and where asked for its state before each."""
-
-    batches: list[Batch]
-    losses: list[float]
-    states: list[dict[str, Any]]
-
-
-def expected(case: Case, model: torch.nn.Module) -> Expected:
-    """Of a copy of ``model``."""
-    batches = case.batches()
-    eager = case.eager(copy.deepcopy(model), case.loss)
-    losses, states = list[float](), list[dict[str, Any]]()
-    for batch in batches:
-        states += [eager.state_dict()] if case.from_eager else []
-        losses.append(eager(*batch))
-    return Expected(batches, losses, states)
-
-
 def rows_of(name: str, case: Case) -> Iterator[Row]:
     """A row for every placement."""
     torch.manual_seed(SEED)
     model = case.model()
-    wanted = expected(case, model)
-    captured = capture(model, case.loss, optimizer=case.optimizer, example_batch=wanted.batches[0])
+    batches = case.batches()
+    captured = capture(model, case.loss, optimizer=case.optimizer, example_batch=batches[0])
     for where, options in case.placements.items():
-        yield _row(name, where, captured, wanted, options)
+        began = process_time()
+        step = place(captured, running=Running(emulate=True, threads=THREADS), hardware="emulated", **options)
+        eager = case.eager(copy.deepcopy(model), case.loss)
+        compared = list((_from_eager if case.from_eager else _side_by_side)(step, eager, batches))
+        decisions = step.plan.decisions
+        yield Row(
+            name, where, len(compared), max(one.apart for one in compared),
+            max(one.update for one in compared) if case.from_eager else None, len(step.plan.partitions),
+            sum(decision.device != "cpu" for decision in decisions) / len(decisions),
+            compared[0].loss, compared[-1].loss, round(process_time() - began, 1),
+        )  # fmt: skip
+        step.close()
 
 
-def _row(name: str, where: str, captured: CapturedStep, wanted: Expected, options: Options) -> Row:
-    began = process_time()
-    step = place(captured, running=Running(emulate=True, threads=THREADS), hardware="emulated", **options)
-    after = list[float]()
-    if wanted.states:
-        largest, after = _from_eager(step, wanted)
-    else:
-        made = [step(*batch).item() for batch in wanted.batches]
-        largest = max(map(_apart, made, wanted.losses))
-    decisions = step.plan.decisions
-    row = Row(
-        name, where, len(wanted.losses), largest, max(after, default=None), len(step.plan.partitions),
-        sum(decision.device != "cpu" for decision in decisions) / len(decisions),
-        wanted.losses[0], wanted.losses[-1], round(process_time() - began, 1),
-    )  # fmt: skip
-    step.close()
-    return row
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One step of both."""
+
+    loss: float
+    """Eager's."""
+    apart: float
+    update: float = 0.0
 
 
-def _from_eager(step: Step, wanted: Expected) -> tuple[float, list[float]]:
-    """The largest difference of a step from eager's state, and the differences of the steps after those."""
-    largest, after = 0.0, list[float]()
-    for number, state in enumerate(wanted.states):
-        step.load_state_dict(state)
-        made = [step(*batch).item() for batch in wanted.batches[number : number + 2]]
-        largest = max(largest, _apart(made[0], wanted.losses[number]))
-        after += map(_apart, made[1:], wanted.losses[number + 1 : number + 2])
-    return largest, after
+def _side_by_side(step: Step, eager: Eager, batches: list[Batch]) -> Iterator[Compared]:
+    for batch in batches:
+        loss = eager(*batch)
+        yield Compared(loss, _apart(step(*batch).item(), loss))
+
+
+def _from_eager(step: Step, eager: Eager, batches: list[Batch]) -> Iterator[Compared]:
+    after = eager.state_dict()
+    for batch in batches:
+        before = after
+        loss = eager(*batch)
+        after = eager.state_dict()
+        step.load_state_dict(before)
+        apart = _apart(step(*batch).item(), loss)
+        made = step.state_dict()["tensors"]
+        yield Compared(loss, apart, _change_apart(made, before["tensors"], after["tensors"]))
+
+
+def _change_apart(made: Contents, before: Contents, after: Contents) -> float:
+    """How far the change from ``before`` to ``made`` is from that to ``after``, by the norm of all parameters."""
+    names = [name for name in before if f"optimizer/momentum/{name}" in before]
+    off = sum(float((made[name] - after[name]).double().square().sum()) for name in names)
+    whole = sum(float((after[name] - before[name]).double().square().sum()) for name in names)
+    return (off / whole) ** 0.5
 
 
 def _apart(made: float, loss: float) -> float:

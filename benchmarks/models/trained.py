@@ -22,6 +22,7 @@ DRAWN: Mapping[str, Options] = {
     "by chance, 1": {"placement": "random:1"},
     "by chance, 2": {"placement": "random:2"},
 }
+ONE: Mapping[str, Options] = {"by chance, 1": DRAWN["by chance, 1"]}
 
 
 class Eager(Protocol):
@@ -187,8 +188,9 @@ class Recurrent(nn.Module):
 
 NOISE = 8.0
 """Of the pictures of the perceptron: 100 batches do not teach it all, and a loss near nothing would have few digits."""
-_PICTURES = Pictures((3, 32, 32), 10, batch_size=4, batches=100, noise=4.0)
+_PICTURES = Pictures((3, 32, 32), 10, batch_size=4, batches=100)
 _MOMENTUM = under(torch.optim.SGD, lr=0.01, momentum=0.9)
+_SLOW = under(torch.optim.SGD, lr=1e-3, momentum=0.9)
 _ADAMW = under(torch.optim.AdamW, lr=1e-3, weight_decay=0.01)
 CASES: dict[str, Case] = {
     "MLP 784-512-512-10": Case(
@@ -204,11 +206,11 @@ CASES: dict[str, Case] = {
         lambda: Recurrent(64, 64), next_token, Tokens(64, 16, batch_size=16, batches=20), AdamW(1e-3), _ADAMW
     ),
     "ResNet-50, from eager's state": Case(
-        ResNet, classified, _PICTURES, Momentum(0.01), _MOMENTUM, from_eager=True
+        ResNet, classified, _PICTURES, Momentum(1e-3), _SLOW, from_eager=True, placements=ONE
     ),
     "ResNet-50, float64": Case(
         lambda: ResNet().double(), lambda model, x, labels: classified(model, x.double(), labels), _PICTURES,
-        Momentum(0.01), _MOMENTUM, steps=20,
+        Momentum(1e-3), _SLOW, steps=20, placements=ONE,
     ),
 }  # fmt: skip
 """By name."""

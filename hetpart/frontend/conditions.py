@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -62,6 +63,17 @@ def mixes(node: Node) -> bool:
     """Whether tensors of several floating types go in, as an autocast leaves them."""
     values = [one.meta.get("val") for one in node.all_input_nodes]
     return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
+
+
+def uses_beyond_first(node: Node) -> bool:
+    """Whether any of several results but the first is used."""
+    return any(user.args[1] for user in node.users if user.target is getitem)
+
+
+def by_vector(node: Node) -> bool:
+    """Whether a matrix, or several, are multiplied by a vector."""
+    first, second = (one.meta["val"].dim() if isinstance(one, Node) else 0 for one in node.args[:2])
+    return first > 1 and second == 1
 
 
 def lacks_one(*names: str) -> Concerned:

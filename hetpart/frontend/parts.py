@@ -101,7 +101,16 @@ def _step(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return torch.where(x == 0, values, (x > 0).to(x.dtype))
 
 
+def _times_vector(matrices: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    if matrices.dim() < 2 or vector.dim() != 1:
+        return NotImplemented
+    rows = matrices.reshape(-1, matrices.shape[-1])
+    return torch.mm(rows, vector.unsqueeze(1)).reshape(matrices.shape[:-1])
+
+
 OWN: Mapping[OpOverload, Callable[..., Any]] = {
+    aten.mv.default: _times_vector,
+    aten.matmul.default: _times_vector,
     aten.clamp.default: _clamped,
     aten.clamp.Tensor: _clamped,
     aten.clamp_min.default: _clamped,

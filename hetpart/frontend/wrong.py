@@ -23,6 +23,7 @@ from hetpart.frontend.conditions import (
     always,
     argument_of,
     both,
+    by_vector,
     corrects_too_much,
     empties,
     empty,
@@ -35,6 +36,7 @@ from hetpart.frontend.conditions import (
     pads_beyond,
     shrinks,
     single,
+    uses_beyond_first,
 )
 
 aten = torch.ops.aten
@@ -85,6 +87,9 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.linalg_vector_norm.default: has("ord", math.inf, -math.inf),
     # NaN is no number that is less than 0.
     aten.heaviside.default: makes(FLOATS),
+    # ONNX Runtime 1.31 fuses the transposition of a matrix into its product with a vector, which is wrong then.
+    aten.mv.default: always,
+    aten.matmul.default: by_vector,
     # One where it is to be zero, and the other way round.
     aten.bernoulli.default: always,
 }
@@ -107,7 +112,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
     # The mean of an empty bag ends the process.
     aten.embedding_bag.default: has("mode", MEAN_OF_BAGS),
     aten.embedding_bag.padding_idx: has("mode", MEAN_OF_BAGS),
-    aten._embedding_bag.default: has("mode", MEAN_OF_BAGS),
+    # What a backward pass is told beside the bags is left out.
+    aten._embedding_bag.default: lambda node: argument_of(node, "mode", 0) == MEAN_OF_BAGS or uses_beyond_first(node),
     aten._embedding_bag_forward_only.default: has("mode", MEAN_OF_BAGS),
     # A comparison with 0 does not see the sign of -0.
     aten.signbit.default: always,

@@ -22,10 +22,11 @@ from torch.fx import GraphModule, Interpreter, Node, traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from hetpart.errors import InvalidModelError
+from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.capture import quiet, reason_of, tied_names, without_storage
 from hetpart.frontend.example import Example
 from hetpart.training.dropout import SEED, seeded
+from hetpart.training.followed import NoHooks, require_followed, require_no_hooks
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.transposes import without_turns
@@ -49,7 +50,10 @@ class _Loss(torch.nn.Module):
         self.training = model.training
 
     def forward(self, *batch: Any) -> torch.Tensor:
-        return self._loss_fn(self.model, *batch)
+        with NoHooks():
+            loss = self._loss_fn(self.model, *batch)
+        require_followed(loss)
+        return loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +112,7 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     Raises:
         InvalidModelError: it cannot be exported.
     """
+    require_no_hooks(model)
     held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
     with _traceable():
         program = _exported(held, example, type(model).__name__)
@@ -148,6 +153,8 @@ def _traceable() -> Generator[None]:
 def _exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
     try:
         return torch.export.export(module, example.args, strict=False)
+    except HetpartError:
+        raise
     except Exception as error:  # torch.export raises what the model's own code raises
         raise InvalidModelError(
             f"torch.export refuses the loss of {name}: {reason_of(error)}",

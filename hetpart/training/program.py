@@ -97,7 +97,8 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
         for part in gradients.of(InputKind.USER_INPUT)
         if part.name not in _OWN_ARGUMENTS
     ]
-    return StepProgram(_program(gradients, kept), batch, [state for state, _ in states], rules, tables.together())
+    names = [state for state, _ in states]
+    return StepProgram(_program(gradients, kept, names), batch, names, rules, tables.together())
 
 
 def _norm(writer: Writer, tables: Tables, gradients: Gradients, slopes: Mapping[str, Node]) -> Node:
@@ -113,10 +114,10 @@ def _is_weight(part: Input, gradients: Gradients) -> bool:
     return part.kind is not InputKind.USER_INPUT and part.name not in gradients.written
 
 
-def _program(gradients: Gradients, kept: Mapping[Any, Input]) -> ExportedProgram:
-    graph = gradients.graph.graph
+def _program(gradients: Gradients, kept: Mapping[Any, Input], states: Sequence[StateName]) -> ExportedProgram:
+    graph, written = gradients.graph.graph, {state.given for state in states}
     for node in graph.find_nodes(op="placeholder"):
-        if not node.users:
+        if not node.users and node.name not in written:  # a state may have a new content and nothing that reads it
             graph.erase_node(node)
     arguments = graph.find_nodes(op="placeholder")
     specs = [

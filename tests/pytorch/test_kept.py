@@ -94,6 +94,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: functional.nll_loss(x.bfloat16(), y).float(),
         (ROWS, torch.tensor([1, 2, 3, 0])),
     ),
+    "a transposed matrix by a vector": (
+        lambda w, v: (torch.mv(w.t(), v), w.t() @ v, w.t() @ w, torch.stack([w, w]).mT @ v),
+        (ROWS, LARGE),
+    ),
     "diagonal_scatter": (torch.diagonal_scatter, (torch.zeros(4, 4), torch.ones(4))),
     "the largest of NaN": (lambda x: (x.max(), x.amin(1), x.max(0), x.min(1, keepdim=True), x.argmax(1)), (NAN,)),
     "the place of the least": (lambda x: (x.argmin(), x.argmax(0, keepdim=True), torch.sign(x)), (NAN,)),

@@ -1,0 +1,77 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Gradients that a trace would get wrong in silence: backward passes and hooks of the user's own are Python's alone.
+
+``torch.export`` records what a ``torch.autograd.Function`` computes forward, and hooks nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
+
+from hetpart.errors import InvalidModelError
+
+_ORDINARY = "write it in PyTorch's operators, whose gradients are known"
+_HINTS = {
+    "CheckpointFunction": "call torch.utils.checkpoint.checkpoint with use_reentrant=False",
+    "BackwardHookFunction": "take the backward hooks off the modules: a step calls none",
+}
+
+
+class NoHooks(TorchFunctionMode):
+    """Within it, a tensor that is given a hook on its gradient is refused."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.register_hook:
+            raise InvalidModelError(
+                "loss_fn puts a hook on the gradient of a tensor, which a step would not call",
+                hint="let the loss say it: x + (weight - 1) * (x - x.detach()) multiplies a gradient by weight",
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def require_no_hooks(model: torch.nn.Module) -> None:
+    """No parameter has a hook that is told of its gradient, or changes it.
+
+    Raises:
+        InvalidModelError: one has.
+    """
+    for name, parameter in model.named_parameters():
+        hooked: Any = parameter
+        if hooked._backward_hooks or hooked._post_accumulate_grad_hooks:
+            raise InvalidModelError(
+                f"the parameter {name!r} has a hook on its gradient, which a step would not call",
+                hint="take the hook off; what it does to the gradient belongs into loss_fn or the optimizer",
+            )
+
+
+def require_followed(loss: Any) -> None:
+    """The gradient of ``loss`` is that of the operators it was made by.
+
+    Raises:
+        InvalidModelError: a part of it has a backward pass of its own.
+    """
+    for function in _functions(getattr(loss, "grad_fn", None)):
+        if isinstance(function, BackwardCFunction):
+            name = type(function).__name__.removesuffix("Backward")
+            raise InvalidModelError(
+                f"{name} has a backward pass of its own, which torch.export does not follow",
+                hint=_HINTS.get(name, _ORDINARY),
+            )
+
+
+def _functions(last: Any) -> Iterator[Any]:
+    """All that autograd recorded before ``last``, and it."""
+    waiting, known = [last], set[Any]()
+    while waiting:
+        function = waiting.pop()
+        if function is not None and function not in known:
+            known.add(function)
+            waiting += [before for before, _ in function.next_functions]
+            yield function
