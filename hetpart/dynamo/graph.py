@@ -46,11 +46,13 @@ class CompiledGraph:
     ) -> None:
         self._halves, self._traced, self._running = halves, traced, options.running
         self._inputs = _inputs(exported.program)
-        self._axes = _open_axes(exported)
+        self._axes, self._scalars = _open_axes(exported), _scalars(traced)
         self._sets = WeightSets(Planner(exported, options, ledger), ledger, self._opened, self._pinned)
 
     def __call__(self, args: list[Any]) -> Any:
         """The graph's results for ``args``, its arguments."""
+        for place, dtype in self._scalars.items():
+            args[place] = args[place].to(dtype)
         weights = [args[place] for place in self._traced.weights]
         given = {name: args[place] for name, place in zip(self._inputs, self._traced.fed, strict=True)}
         sizes = {name: args[self._traced.fed[value]].shape[axis] for name, (value, axis) in self._axes.items()}
@@ -70,6 +72,17 @@ class CompiledGraph:
 def _inputs(program: ExportedProgram) -> list[str]:
     """Names of the arguments, in order."""
     return [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+
+
+def _scalars(traced: GraphProgram) -> dict[int, torch.dtype]:
+    """Types of the graph's arguments of one number, by place.
+
+    Dynamo traces a random number of Python's in PyTorch's default type, and calls the graph with it in float64.
+    """
+    nodes = {node.name: node for node in traced.program.graph.find_nodes(op="placeholder")}
+    values = {place: nodes[name].meta["val"] for name, place in zip(_inputs(traced.program), traced.fed, strict=True)}
+    tensors = {place: value for place, value in values.items() if isinstance(value, torch.Tensor)}
+    return {place: value.dtype for place, value in tensors.items() if not value.dim()}
 
 
 def _open_axes(exported: ExportedModel) -> dict[str, tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import subprocess
 import sys
 import tomllib
@@ -266,3 +267,26 @@ def test_tensors_are_shared_in_and_out() -> None:
         x.fill_(1)
         assert_equal(run(x), module(x))
         assert_equal(first, kept)
+
+
+def drawn(x: Tensor) -> tuple[Tensor, float]:
+    drawn = random.uniform(0, 5)
+    return x * drawn, drawn
+
+
+def scaled(x: Tensor, factor: float) -> Tensor:
+    return x * factor
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_of_python_arrive_as_they_were_traced(dtype: torch.dtype) -> None:
+    """Dynamo gives the graph in float64 what it traced in float32."""
+    x = torch.arange(6, dtype=dtype)
+    run = compiled(drawn)
+    scale = torch.compile(scaled, backend=hetpart, options=EMULATED, dynamic=True)
+    for seed in range(3):
+        random.seed(seed)
+        made = run(x)
+        random.seed(seed)
+        assert_equal(made, drawn(x))
+        assert_equal(scale(x, seed + 0.3), scaled(x, seed + 0.3))
