@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hetpart.frontend.calls import Call
     from hetpart.plan.model import Partition
     from hetpart.runtime.frame import Frame, Place, Stage
+    from hetpart.runtime.lent import Lent
 
 _NEVER = 2**63 - 1
 """When a profile begins that nobody asked for."""
@@ -40,10 +41,18 @@ class Step:
     makes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """Where the weights of a bundle are: in the files of a folder, or in the memory of whoever lent them."""
+
+    folder: Path | None
+    lent: Lent
+
+
 class CalledSession:
     """Stands where ONNX Runtime's session of a partition would, and tells what such a one tells."""
 
-    def __init__(self, partition: Partition, model: bytes, weights: Path | None, provider: str, device: str) -> None:
+    def __init__(self, partition: Partition, model: bytes, weights: Held, provider: str, device: str) -> None:
         """Read the calls of ``partition``, and bring the weights that they use to ``device``, PyTorch's name of it.
 
         Raises:
@@ -64,7 +73,8 @@ class CalledSession:
             for node in proto.graph.node
             if node.domain == CALL_DOMAIN
         ]
-        self.constants = {name: tensor.to(self.device) for name, tensor in constants(proto, weights).items()}
+        held = constants(proto, weights.folder, weights.lent)
+        self.constants = {name: tensor.to(self.device) for name, tensor in held.items()}
         self._provider = provider
         self._metadata = _metadata(proto)
 
@@ -141,9 +151,7 @@ def _require_pytorch(partition: Partition, device: str) -> None:
         )
 
 
-def called_session(
-    partition: Partition, model: bytes, weights: Path | None, provider: str, *, emulate: bool
-) -> CalledSession:
+def called_session(partition: Partition, model: bytes, weights: Held, provider: str, *, emulate: bool) -> CalledSession:
     """The session of a partition that PyTorch runs; emulated accelerators are the host's memory."""
     elsewhere = provider != Provider.CPU and not emulate
     return CalledSession(partition, model, weights, provider, partition.device if elsewhere else "cpu")

@@ -49,10 +49,16 @@ def at_address(spec: ValueSpec, address: int, memory: Memory) -> torch.Tensor:
     return raw.view(dtype).view(shape)
 
 
+def of_value(value: Any) -> torch.Tensor:
+    """The tensor that shares the memory of an OrtValue, which hands truth values on as bytes."""
+    tensor = torch.from_dlpack(value)
+    return tensor.view(torch.bool) if value.data_type() == "tensor(bool)" else tensor
+
+
 def shared(spec: ValueSpec, value: Any) -> torch.Tensor:
     """The tensor that shares the memory of an array or OrtValue."""
     if not isinstance(value, np.ndarray):
-        return torch.from_dlpack(value)
+        return of_value(value)
     if is_builtin(spec.dtype):
         return torch.from_numpy(value)
     return torch.from_numpy(value.view(f"u{value.itemsize}")).view(dtype_of(spec.dtype))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -13,21 +15,24 @@ import torch
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.types import dtype_name, nbytes_of
 from hetpart.plan.weights import reference_of
-from hetpart.runtime.called_tensors import dtype_of
+from hetpart.runtime.called_tensors import dtype_of, of_value
 from hetpart.runtime.sessions import host_session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hetpart.runtime.lent import Lent
 
-def constants(proto: onnx.ModelProto, weights: Path | None) -> dict[str, torch.Tensor]:
+
+def constants(proto: onnx.ModelProto, weights: Path | None, lent: Lent) -> dict[str, torch.Tensor]:
     """What the calls in ``proto`` read that is neither given to the partition nor made by them, by name."""
     calls = [node for node in proto.graph.node if node.domain == CALL_DOMAIN]
     given = {value.name for value in proto.graph.input} | {name for node in calls for name in node.output}
     wanted = dict.fromkeys(name for node in calls for name in node.input if name and name not in given)
     held = {tensor.name: tensor for tensor in proto.graph.initializer}
-    found = {name: _mapped(held[name], weights) for name in wanted if name in held and _is_in_file(held[name])}
-    return found | _computed(proto, [name for name in wanted if name not in found], weights)
+    apart = [name for name in wanted if name in held and _is_in_file(held[name])]
+    found = {name: of_value(lent[name]) if name in lent else _mapped(held[name], weights) for name in apart}
+    return found | _computed(proto, [name for name in wanted if name not in found], weights, lent)
 
 
 def _is_in_file(tensor: onnx.TensorProto) -> bool:
@@ -45,7 +50,7 @@ def _mapped(tensor: onnx.TensorProto, weights: Path | None) -> torch.Tensor:
     return torch.from_numpy(raw).view(dtype_of(dtype)).view(list(tensor.dims))
 
 
-def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None) -> dict[str, torch.Tensor]:
+def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None, lent: Lent) -> dict[str, torch.Tensor]:
     """Small weights, and those that ops make of weights alone."""
     if not names:
         return {}
@@ -55,5 +60,19 @@ def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None) ->
         others.graph.ClearField(field)
     others.graph.node.extend(node for node in proto.graph.node if node.domain != CALL_DOMAIN)
     others.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    made = host_session(others.SerializeToString(), weights).run_with_ort_values(names, {})
-    return {name: torch.from_dlpack(value) for name, value in zip(names, made, strict=True)}
+    # ONNX Runtime drops the rest before it would look for what is lent.
+    read = {*names, *chain.from_iterable(map(_reads, others.graph.node))}
+    held = [tensor for tensor in others.graph.initializer if tensor.name in read]
+    others.graph.ClearField("initializer")
+    others.graph.initializer.extend(held)
+    made = host_session(others.SerializeToString(), weights, lent).run_with_ort_values(names, {})
+    return {name: of_value(value) for name, value in zip(names, made, strict=True)}
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """What ``node`` and its bodies read or hand on."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in body.output)
+            yield from chain.from_iterable(map(_reads, body.node))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 from hetpart.graph.calls import is_called
-from hetpart.runtime.called import called_session
+from hetpart.runtime.called import Held, called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry
@@ -112,7 +112,8 @@ def open_sessions(
         partition, model = bundle.plan.partitions[place], bundle.models[place]
         if is_called(model):
             provider = bundle.plan.device(partition.device).provider
-            return called_session(partition, model, bundle.weights, provider, emulate=settings.emulate)
+            held = Held(bundle.weights, lent)
+            return called_session(partition, model, held, provider, emulate=settings.emulate)
         options = session_options(settings, bundle.weights, part=partition.file.removesuffix(".onnx"))
         thrifty = bundle.plan.device(partition.device).budget_bytes is not None
         lend(options, bundle.models[place], lent)

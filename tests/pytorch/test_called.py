@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import hetpart
 from hetpart.cli import main
+from hetpart.dynamo.backend import hetpart as backend
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidModelError
 from hetpart.frontend.calls import Call
 from hetpart.runtime import called
@@ -60,6 +61,27 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0])
 
 
+@torch.library.custom_op("hetpart_tests::inverted", mutates_args=())
+def inverted(x: Tensor) -> Tensor:
+    return (~x).float()
+
+
+@inverted.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty(x.shape)
+
+
+class Inverted(nn.Module):
+    """Truth values that are weights, and that are computed of weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + inverted(self.mask) + inverted(torch.zeros(3, dtype=torch.bool)) + inverted(x > 0)
+
+
 class Mixed(nn.Module):
     """A custom operator between others, on weights, on what is made of weights, and on values."""
 
@@ -101,6 +123,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "eigenvalues": (Eigenvalues, (3, 8, 8)),
     "halves": (Halves, (6, 4)),
     "half": (Half, (4, 4)),
+    "truth values": (Inverted, (4, 3)),
 }
 
 
@@ -133,6 +156,16 @@ def test_a_plan_computes_what_eager_pytorch_does(name: str, tmp_path: Path) -> N
     with hetpart.Session(bundle, emulate=True) as session:
         (again,) = session.run(None, {"x": x.numpy()})
     np.testing.assert_allclose(again, wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_model_computes_what_eager_pytorch_does(name: str) -> None:
+    """Its weights lie in the memory of the model, in no file."""
+    module, x = made(name)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend=backend, options={"hardware": EMULATED, "emulate": True})
+    with torch.no_grad():
+        assert_equal(compiled(x), expected(module, x))
 
 
 def test_sizes_follow_from_the_dimensions_that_are_bound() -> None:

@@ -52,6 +52,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: functional.cross_entropy(x, y, label_smoothing=0.2),
         (ROWS, torch.tensor([1, 2, 3, 0])),
     ),
+    "attention to nothing": (
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, attn_mask=m),
+        (ROWS.reshape(1, 2, 2, -1), torch.tensor([[True, False], [False, False]])),
+    ),
+    "attention to what is infinitely small": (
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, attn_mask=m, scale=0.3),
+        (ROWS.reshape(1, 2, 2, -1), torch.tensor([[0.5, 0.0], [-torch.inf, -torch.inf]])),
+    ),
+    "attention of heads that share keys": (
+        lambda q, k, m: functional.scaled_dot_product_attention(q, k, k, attn_mask=m, enable_gqa=True),
+        (ROWS.reshape(1, 4, 2, -1), ROWS[:2].reshape(1, 2, 2, -1), torch.tensor([[False, False], [True, True]])),
+    ),
     "cross_entropy of one": (functional.cross_entropy, (ROWS[0], torch.tensor(2))),
     "logsigmoid": (functional.logsigmoid, (LARGE,)),
     "binary_cross_entropy_with_logits": (functional.binary_cross_entropy_with_logits, (LARGE, LABELS)),
