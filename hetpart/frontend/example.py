@@ -39,13 +39,16 @@ class Example:
 
     @classmethod
     def of(cls, options: ExampleOptions) -> Example:
-        """The options as they were given."""
-        weights = options.get("weights")
+        """The options as they were given.
+
+        Raises:
+            InvalidOptionError: ``weights`` names no file or folder.
+        """
         return cls(
             _positional(options.get("args", ())),
             dict(options.get("kwargs") or {}),
             options.get("dynamic_shapes"),
-            None if weights is None else Path(weights),
+            _path(options.get("weights")),
         )
 
     @property
@@ -58,6 +61,15 @@ class Example:
 def _positional(args: Any) -> tuple[Any, ...]:
     """``args`` as a tuple; a single tensor is one argument, as it is for ``torch.onnx.export``."""
     return tuple(cast("Sequence[Any]", args)) if isinstance(args, list | tuple) else (args,)
+
+
+def _path(weights: object) -> Path | None:
+    if weights is None or isinstance(weights, str | PathLike):
+        return None if weights is None else Path(cast("str | PathLike[str]", weights))
+    raise InvalidOptionError(
+        f"weights is of type {type(weights).__name__}, and a folder or file of safetensors is named by its path",
+        hint="tensors in memory need no weights=: load them into the module, as module.load_state_dict does",
+    )
 
 
 def is_pytorch(model: object) -> bool:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.external import refuse_lfs_pointer
@@ -17,6 +17,9 @@ _INDEX = "*.safetensors.index.json"
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
+_PICKLED = (b"PK\x03\x04", b"\x80\x02\x8a\x0a")
+"""What files of ``torch.save`` begin with: a zip archive, or its magic number as a pickle (before PyTorch 1.6)."""
+_PICKLED_SUFFIXES = frozenset({".bin", ".pt", ".pth"})
 _BITS = {
     "BOOL": ("BOOL", 8), "U8": ("UINT8", 8), "I8": ("INT8", 8), "U16": ("UINT16", 16), "I16": ("INT16", 16),
     "U32": ("UINT32", 32), "I32": ("INT32", 32), "U64": ("UINT64", 64), "I64": ("INT64", 64), "F16": ("FLOAT16", 16),
@@ -57,12 +60,19 @@ def stored_weights(path: Path) -> StoredWeights:
         return StoredWeights(path.parent, _extents(path.parent, path.name))
     files = _listed(path)
     if not files:
-        what = "does not exist" if not path.exists() else f"holds no {SUFFIX} file"
-        raise InvalidModelError(f"{path} {what}", hint="name the folder that the model was downloaded to")
+        _refuse_empty(path)
     found: dict[str, Extent] = {}
     for file in files:
         found |= _extents(path, file)
     return StoredWeights(path, found)
+
+
+def _refuse_empty(folder: Path) -> NoReturn:
+    if not folder.exists():
+        raise InvalidModelError(f"{folder} does not exist", hint=_FOLDER)
+    pickled = next((file.name for file in sorted(folder.iterdir()) if file.suffix in _PICKLED_SUFFIXES), None)
+    beside = f", and {pickled}, which may be of torch.save" if pickled else ""
+    raise InvalidModelError(f"{folder} holds no {SUFFIX} file{beside}", hint=_CONVERT if pickled else _FOLDER)
 
 
 def _listed(folder: Path) -> list[str]:
@@ -90,7 +100,16 @@ def _extents(folder: Path, location: str) -> dict[str, Extent]:
             if name != "__metadata__"
         }
     except (ValueError, KeyError, TypeError, struct.error) as error:
+        if _is_pickled(path):
+            raise InvalidModelError(f"{path} is a file of torch.save, no safetensors file", hint=_CONVERT) from error
         raise InvalidModelError(f"{path} is no safetensors file: {error}", hint=_AGAIN) from error
+
+
+def _is_pickled(path: Path) -> bool:
+    """Whether ``torch.save`` wrote it."""
+    with path.open("rb") as file:
+        start = file.read(max(map(len, _PICKLED)))
+    return start.startswith(_PICKLED)
 
 
 def _header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
@@ -117,3 +136,5 @@ def _extent(location: str, start: int, entry: dict[str, Any], size: int) -> Exte
 
 
 _AGAIN = "download it again, all files of it"
+_CONVERT = "read it with torch.load, and write its tensors with safetensors.torch.save_file"
+_FOLDER = "name the folder that the model was downloaded to"

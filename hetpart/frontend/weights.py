@@ -30,6 +30,11 @@ _ALIGNMENT = 4096
 _LARGEST_INLINE = 2**26
 """Bytes of a tensor beside files that stays in the model: a buffer, which no file keeps."""
 _SHOWN = 3
+_LACKING = "build the module that the files are of; buffers that they do not keep need content of their own"
+_RENAMED = (
+    f"{_LACKING}; where transformers renames or stacks weights when it loads files, as it does experts, "
+    "write the model that it loaded with save_pretrained(FOLDER, save_original_format=False)"
+)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -109,18 +114,20 @@ def settle_weights(model: ir.Model, name: str, files: Mapping[str, Extent], tied
     held = HeldWeights(name)
     aliases = _merge_tied(model.graph, tied)
     kept_inline = _LARGEST_INLINE if files else INLINE_LIMIT
+    known: set[str] = set()
     for value in model.graph.initializers.values():
         tensor = _torch_tensor(value)
         if tensor is None:
             continue
         names = _names_of(str(value.name), aliases, tied)
+        known.update(names)
         extent = next((files[name] for name in names if name in files), None)
         if extent is not None:
             value.const_value = _in_file(value, extent)
         elif not has_content(tensor) or tensor.nbytes > kept_inline:
             value.const_value = _held(value, tensor, held)
     if files and held.nbytes:
-        _refuse_lacking(held, model)
+        _refuse_lacking(held, model, [name for name in files if name not in known])
     return held
 
 
@@ -130,15 +137,16 @@ def _names_of(name: str, aliases: Mapping[str, Sequence[str]], tied: Mapping[str
     return [name, first, *aliases.get(name, ()), *(other for other, kept in tied.items() if kept == first)]
 
 
-def _refuse_lacking(held: HeldWeights, model: ir.Model) -> None:
+def _refuse_lacking(held: HeldWeights, model: ir.Model, others: Sequence[str]) -> None:
+    """Raise; ``others`` are names that files have and the model does not."""
     lacking = [
         str(value.name)
         for value in model.graph.initializers.values()
         if isinstance(value.const_value, ir.ExternalTensor) and value.const_value.location == HELD_FILE
     ]
+    beside = f", and have others: {_few(others)}" if others else ""
     raise InvalidModelError(
-        f"the files lack weights of {held.name}: {_few(lacking)}",
-        hint="build the module that the files are of; buffers that they do not keep need content of their own",
+        f"the files lack weights of {held.name}: {_few(lacking)}{beside}", hint=_RENAMED if others else _LACKING
     )
 
 

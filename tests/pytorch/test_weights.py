@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
 import hetpart
-from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError
+from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError, InvalidOptionError
 from hetpart.frontend.safetensors import stored_weights
 from tests.pytorch.models import MLP, Case, Shared, mlp, shared
 from tests.pytorch.test_partition import assert_equal
@@ -128,20 +128,53 @@ def test_a_module_in_memory_is_run_and_saved_with_its_weights(tmp_path: Path) ->
 def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     case = without_storage(mlp())
 
-    def refusal() -> str:
+    def refusal(hint: str = "build the module") -> str:
         with pytest.raises(InvalidModelError) as refused:
             hetpart.partition(case.module, args=case.args, weights=tmp_path, hardware=EMULATED)
-        assert refused.value.hint
+        assert hint in str(refused.value.hint)
         return refused.value.message
 
     file = tmp_path / "m.safetensors"
     state = {name: tensor.contiguous() for name, tensor in MLP().state_dict().items()}
     save_file({name: tensor for name, tensor in state.items() if name != "fc2.weight"}, file)
     assert "lack weights of MLP: 'fc2.weight'" in refusal()
+    save_file({name.replace("fc2", "experts.0"): tensor for name, tensor in state.items()}, file)
+    assert "'fc2.bias', and have others: 'experts.0." in refusal("save_original_format=False")
     save_file({**state, "fc2.weight": torch.zeros(3, 3)}, file)
     assert "FLOAT[3, 3]" in refusal()
     save_file({name: tensor.half() for name, tensor in state.items()}, file)
     assert "FLOAT16" in refusal()
+
+
+def test_experts_are_read_from_files_that_have_the_module_s_own_names(tmp_path: Path) -> None:
+    """By default transformers writes every expert apart, and stacks them when it loads the files."""
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "num_local_experts": 4}
+    config = MixtralConfig(**sizes, **heads, use_cache=False)
+    loaded, call = MixtralForCausalLM(config).eval(), {"input_ids": torch.arange(5)[None]}
+    loaded.save_pretrained(tmp_path, save_original_format=False)
+    with torch.device("meta"):
+        empty = MixtralForCausalLM(config).eval()
+    planned = hetpart.partition(empty, kwargs=call, weights=tmp_path, hardware=EMULATED)
+    with torch.no_grad():
+        assert_equal(planned.to_module(emulate=True)(**call).logits, loaded(**call).logits)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_torch_save_are_refused_as_what_they_are(tmp_path: Path, zipped: bool) -> None:
+    file = tmp_path / "pytorch_model.bin"
+    torch.save({"a": torch.ones(4)}, file, _use_new_zipfile_serialization=zipped)
+    for path in (file, tmp_path):
+        with pytest.raises(InvalidModelError, match=r"of torch\.save") as refused:
+            stored_weights(path)
+        assert "safetensors.torch.save_file" in str(refused.value.hint)
+
+
+def test_weights_that_are_no_path_are_refused() -> None:
+    case = mlp()
+    for weights in (3, {"fc1.weight": torch.ones(1)}):
+        with pytest.raises(InvalidOptionError, match=f"weights is of type {type(weights).__name__}"):
+            hetpart.partition(case.module, args=case.args, weights=weights)  # pyright: ignore[reportArgumentType]
 
 
 def test_files_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
