@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.export.graph_signature import (
-    ConstantArgument,
-    ExportGraphSignature,
-    InputKind,
-    InputSpec,
-    OutputKind,
-    OutputSpec,
-)
+from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
 from torch.fx import traceback
-from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
-from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.misfits import misfits
+from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.settled import settle_names, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
@@ -47,7 +39,6 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
     from torch.onnx import ONNXProgram
 
-_GIVEN_BACK = frozenset({OutputKind.USER_OUTPUT, OutputKind.TOKEN})
 _MUTATIONS = {
     OutputKind.BUFFER_MUTATION: "buffer",
     getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
@@ -82,11 +73,11 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             PyTorch cannot run it.
     """
     called = _without_wrong(program)
-    given = _with_all_returned(called, name)
+    given = with_all_returned(called)
     made = _in_onnx(given, name)
     if called_inside(made):
         called = with_both_branches(called)
-        given = _with_all_returned(called, name)
+        given = with_all_returned(called)
         made = _in_onnx(given, name)
     changes = _decomposed(made).graph_signature
     _require_pure(changes, name)
@@ -94,7 +85,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         with quiet(), traceback.preserve_node_meta():
             called = called.run_decompositions({})  # only then does its signature say what it changes
         called = _without_wrong(called)
-        given = _with_all_returned(called, name)
+        given = with_all_returned(called)
         made = _in_onnx(given, name)
     _require_whole(made, given, name)
     return Translated(made, called, given, tell_calls(made, name))
@@ -190,46 +181,6 @@ def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.Export
         made = program.run_decompositions(parts)
     restore(made, before)
     return made
-
-
-def _with_all_returned(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
-    """``program`` as one whose outputs are all tensors of the caller's.
-
-    The exporter leaves out losses and gradients, and does not get past numbers.
-    """
-    if all(spec.kind in _GIVEN_BACK and not _is_number(spec) for spec in program.graph_signature.output_specs):
-        return program
-    if program.example_inputs is None:
-        raise InvalidModelError(
-            f"{name} has no example inputs, and more results than it returns", hint="export it again with arguments"
-        )
-    flat, _ = pytree.tree_flatten(program.example_inputs)
-    with quiet(), torch.no_grad():
-        return torch.export.export(LiftedProgram(program), tuple(flat), dynamic_shapes=_open_axes(program))
-
-
-def _open_axes(program: torch.export.ExportedProgram) -> tuple[dict[int, Any] | None, ...]:
-    """For every argument, the axes that have no number."""
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    given = [values.get(spec.arg.name) for spec in program.graph_signature.input_specs if _is_given(spec)]
-    return tuple(
-        {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(_sizes(value)) if not isinstance(size, int)}
-        if isinstance(value, torch.Tensor)
-        else None
-        for value in given
-    )
-
-
-def _sizes(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.shape)
-
-
-def _is_number(spec: OutputSpec) -> bool:
-    return isinstance(spec.arg, ConstantArgument) and spec.arg.value is not None
-
-
-def _is_given(spec: InputSpec) -> bool:
-    return spec.kind is InputKind.USER_INPUT
 
 
 def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, name: str) -> None:

@@ -117,6 +117,30 @@ def test_a_pin_that_an_exported_program_cannot_follow_is_said() -> None:
         hetpart.partition(program, hardware=EMULATED)
 
 
+class Counting(MLP):
+    def forward(self, x: torch.Tensor) -> Any:
+        x.add_(1)
+        with hetpart.pin("cuda"):
+            x = torch.sin(x)
+        return super().forward(x), x.shape[0], 3
+
+
+def test_modules_and_pins_hold_where_a_number_is_returned_and_an_argument_changed() -> None:
+    module, x = Counting(8).eval(), torch.linspace(0, 1, 24).reshape(3, 8)
+    with hetpart.pin(module.fc2, "cuda"):
+        planned = hetpart.partition(
+            module, args=(x.clone(),), hardware=EMULATED, placement="all-cpu", pin={"fc1.*": "cuda"}
+        )
+    found = devices(planned)
+    assert found == {"": {"cpu", "cuda:0"}, "fc1": {"cuda:0"}, "act": {"cpu"}, "fc2": {"cuda:0"}}
+    assert {each.device for each in planned.plan.decisions if each.op_type == "Sin"} == {"cuda:0"}
+    given, expected = x.clone(), x.clone()
+    made, wanted = planned.to_module(emulate=True)(given), module(expected)
+    assert made[1:] == wanted[1:]
+    torch.testing.assert_close(made[0], wanted[0].detach())
+    torch.testing.assert_close(given, expected)
+
+
 class Pinned(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with hetpart.pin("cuda"):
