@@ -16,6 +16,8 @@ PROGRAM_SUFFIX = ".pt2"
 _PACKAGES = ("torch", "onnxscript")
 _TORCH_MODELS = frozenset({"torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram"})
 
+_INSTANCE = "give an instance of torch.nn.Module: of a class, what it makes; around a function, a module that calls it"
+
 
 class ExampleOptions(TypedDict, total=False):
     """The keywords that say how a PyTorch model is called. They mean what they mean in ``hetpart.partition``."""
@@ -89,11 +91,13 @@ def require_onnx(model: object, example: Example) -> None:
         raise InvalidOptionError(
             f"{', '.join(example.given)} {'is' if len(example.given) == 1 else 'are'} for PyTorch models that are to be"
             f" exported, and the model is {_described(model)}",
-            hint="leave them out; shape= binds dimensions",
+            hint=_INSTANCE if callable(model) else "leave them out; shape= binds dimensions",
         )
 
 
 def _described(model: object) -> str:
+    if isinstance(model, type):
+        return f"the class {model.__name__}"
     return repr(str(cast("object", model))) if isinstance(model, str | PathLike) else f"of type {type(model).__name__}"
 
 

@@ -60,8 +60,13 @@ def pin(
     if device is None and (isinstance(target, str) or type(target).__name__ == "device"):
         return _annotated(_device(target)) if _is_compiled() else PinnedCode(_device(target))
     if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
-        raise InvalidOptionError(f"pin cannot be given {target!r}, {device!r}", hint=_HINT)
+        raise InvalidOptionError(f"pin cannot be given {_shown(target)}, {_shown(device)}", hint=_HINT)
     return PinnedModule(cast("torch.nn.Module", target), _device(device))
+
+
+def _shown(given: object) -> str:
+    """``given``, which may be a tensor or a module's method, on one line."""
+    return repr(given) if isinstance(given, str | int | float | None) else f"a value of type {type(given).__name__}"
 
 
 def _in_force() -> list[tuple[torch.nn.Module, str]]:
@@ -74,7 +79,7 @@ def _device(given: object) -> str:
     text = given if isinstance(given, str) else str(given) if type(given).__name__ == "device" else ""
     name = device_name(text)
     if not DEVICE_PATTERN.fullmatch(name):
-        raise InvalidOptionError(f"{given!r} is no device", hint=_HINT)
+        raise InvalidOptionError(f"{_shown(given)} is no device", hint=_HINT)
     return name
 
 

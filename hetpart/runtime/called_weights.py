@@ -17,6 +17,7 @@ from hetpart.graph.types import dtype_name, nbytes_of
 from hetpart.plan.weights import reference_of
 from hetpart.runtime.called_tensors import dtype_of, of_value
 from hetpart.runtime.sessions import host_session
+from hetpart.runtime.widened import in_float32, is_widened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,14 +59,18 @@ def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None, le
     others.CopyFrom(proto)
     for field in ("node", "input", "output", "value_info"):
         others.graph.ClearField(field)
+    known = {value.name: value for value in proto.graph.value_info}
+    others.graph.value_info.extend(value for name, value in known.items() if name not in names)
     others.graph.node.extend(node for node in proto.graph.node if node.domain != CALL_DOMAIN)
-    others.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    others.graph.output.extend(known.get(name, onnx.ValueInfoProto(name=name)) for name in names)
     # ONNX Runtime drops the rest before it would look for what is lent.
     read = {*names, *chain.from_iterable(map(_reads, others.graph.node))}
     held = [tensor for tensor in others.graph.initializer if tensor.name in read]
     others.graph.ClearField("initializer")
     others.graph.initializer.extend(held)
-    made = host_session(others.SerializeToString(), weights, lent).run_with_ort_values(names, {})
+    model = others.SerializeToString()
+    session = host_session(in_float32(model) if is_widened(model) else model, weights, lent)
+    made = session.run_with_ort_values(names, {})
     return {name: of_value(value) for name, value in zip(names, made, strict=True)}
 
 

@@ -177,6 +177,9 @@ def test_pins_that_mean_nothing_or_contradict_are_refused() -> None:
     no_module: Any = "fc1"
     with pytest.raises(InvalidOptionError, match="pin cannot be given 'fc1'"):
         hetpart.pin(no_module, "cpu")
+    for no_module in (case.module.forward, case.args[0]):
+        with pytest.raises(InvalidOptionError, match=f"a value of type {type(no_module).__name__}, 'cpu'\n"):
+            hetpart.pin(no_module, "cpu")
     with pytest.raises(InvalidOptionError, match="no device"):
         hetpart.pin("gpu nine")
     with hetpart.pin(case.module, "cpu"), pytest.raises(InvalidOptionError, match=r"hetpart\.pin puts"):

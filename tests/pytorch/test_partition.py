@@ -183,6 +183,15 @@ def test_example_arguments_are_for_modules_alone(known: Models, tmp_path: Path) 
         hetpart.export(proto)
 
 
+def test_a_class_and_a_function_in_the_place_of_a_module_are_refused_as_that() -> None:
+    case = mlp()
+    models: dict[str, Any] = {"the class MLP": type(case.module), "of type function": lambda x: x}
+    for what, model in models.items():
+        with pytest.raises(InvalidOptionError, match=f"the model is {what}") as refused:
+            hetpart.partition(model, args=case.args, hardware=EMULATED)
+        assert "give an instance of torch.nn.Module" in refused.value.hint
+
+
 def test_annotate_sweep_and_lint_take_modules(known: Models) -> None:
     case, exported = known("mlp")
     costs = hetpart.annotate(case.module, args=case.args, hardware=EMULATED)
