@@ -21,6 +21,7 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.frontend.caches import HINT, know_caches
 from hetpart.frontend.calls import unknown_in
 from hetpart.frontend.dimensions import export_dimensions
 from hetpart.frontend.example import Example
@@ -29,10 +30,6 @@ from hetpart.frontend.pins import CUSTOM_KEY
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
 _LONGEST_REASON = 300
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it; it needs code without data-dependent branches"
-_CACHE_HINT = (
-    "leave the cache out: kwargs={…, 'use_cache': False}; or wrap the model in a module whose forward takes and returns"
-    " the keys and values as tensors"
-)
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
 
@@ -101,6 +98,7 @@ def _loaded(path: Path) -> torch.export.ExportedProgram:
 
 
 def _exported(module: torch.nn.Module, example: Example) -> Captured:
+    know_caches()
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
@@ -143,6 +141,8 @@ def tied_names(module: torch.nn.Module) -> dict[str, str]:
 def _program(module: torch.nn.Module, example: Example, name: str) -> torch.export.ExportedProgram:
     try:
         return _traced(module, example, strict=False)
+    except InvalidModelError:
+        raise
     except Exception as error:  # torch.export raises what the model's own code raises
         with suppress(Exception):  # the other tracer reads some code that the first does not
             return _traced(module, example, strict=True)
@@ -174,7 +174,7 @@ def _refusal(name: str, example: Example, error: Exception) -> Exception:
             hint="give an example call: hetpart.partition(module, args=(tensor,), kwargs={…})",
         )
     why = reason_of(error)
-    return InvalidModelError(f"torch.export refuses {name}: {why}", hint=_CACHE_HINT if "Cache" in why else _TRACE_HINT)
+    return InvalidModelError(f"torch.export refuses {name}: {why}", hint=HINT if "Cache" in why else _TRACE_HINT)
 
 
 def reason_of(error: BaseException) -> str:
