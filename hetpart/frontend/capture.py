@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.caches import HINT, know_caches
 from hetpart.frontend.calls import unknown_in
-from hetpart.frontend.dimensions import export_dimensions
+from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
 from hetpart.frontend.pins import CUSTOM_KEY
 
@@ -46,6 +46,7 @@ class Captured:
     """Second names of weights, with the first."""
     path: Path | None = None
     notes: tuple[str, ...] = ()
+    asked: Asked = ()
 
 
 def captured(model: object, example: Example) -> Captured:
@@ -103,7 +104,8 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
     held, example = without_storage(module, _told_apart(example))
-    return Captured(_program(held, example, name), name, module, tied_names(module), notes=notes)
+    program = _program(held, example, name)
+    return Captured(program, name, module, tied_names(module), notes=notes, asked=asked_dimensions(held, example))
 
 
 def _told_apart(example: Example) -> Example:

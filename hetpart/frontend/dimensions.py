@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false, reportPrivateUsage=false
 """Dimensions that differ from call to call: as the user names them, as ``torch.export`` wants them and as it writes."""
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
 
+from hetpart.errors import InvalidOptionError
 from hetpart.graph.walk import all_graphs
 
 if TYPE_CHECKING:
@@ -18,7 +22,11 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from hetpart.frontend.example import Example
+
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
+Asked = Sequence[Mapping[int, Any]]
+"""For every argument what the user says of its axes; nothing at all where no argument is spoken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,8 @@ class Dimensions:
     names: Mapping[str, str]
     sizes: Mapping[str, int]
     """By name; those that the example does not tell are left out."""
+    ranges: Mapping[str, tuple[int, int | None]]
+    """By name, the least and the largest size of the program; ``None`` where it sets no largest."""
 
 
 def export_dimensions(given: Any) -> Any:
@@ -41,16 +51,68 @@ def export_dimensions(given: Any) -> Any:
     return given
 
 
-def dimensions_of(program: torch.export.ExportedProgram, given: Any) -> Dimensions:
-    """Names for the symbols of ``program``: the user's in ``given``, else the input's and the number of the axis."""
+def asked_dimensions(module: torch.nn.Module, example: Example) -> Asked:
+    """What the user says of the axes of every argument that is a tensor.
+
+    ``dynamic_shapes`` of ``example`` are of a form that ``torch.export`` has taken: by the arguments' names, or in the
+    order in which ``forward`` has them. The result is in the order of the call, which may be another.
+
+    Raises:
+        InvalidOptionError: a tensor lacks an axis of which it is said, or one name is of two sizes.
+    """
+    given = example.dynamic_shapes
+    if not given or not isinstance(given, Mapping | list | tuple):
+        return ()
+    arguments: dict[str, Any] = _combine_args(module, example.args, example.kwargs)
+    asked: dict[int, Mapping[int, Any]] = {}
+    sizes: dict[str, tuple[int, str]] = {}
+
+    owners = {id(leaf): name for name, value in arguments.items() for leaf in pytree.tree_leaves(value)}
+
+    def note(_path: Any, value: Any, said: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            asked[id(value)] = axes = _by_axis(said)
+            _require_axes(axes, value, owners[id(value)])
+            _require_one_size(axes, value, owners[id(value)], sizes)
+
+    ordered = arguments if isinstance(given, Mapping) else type(given)(arguments.values())
+    _tree_map_with_path(note, ordered, given, tree_name="inputs")
+    return tuple(asked.get(id(leaf), {}) for leaf in pytree.tree_leaves((example.args, dict(example.kwargs))))
+
+
+def _require_axes(axes: Mapping[int, Any], tensor: torch.Tensor, where: str) -> None:
+    lacking = [axis for axis in axes if not 0 <= axis < tensor.dim()]
+    if lacking:
+        raise InvalidOptionError(
+            f"dynamic_shapes speaks of axis {lacking[0]} of {where!r}, which has {tensor.dim()} axes:"
+            f" {list(tensor.shape)}",
+            hint="axes are counted from 0",
+        )
+
+
+def _require_one_size(
+    axes: Mapping[int, Any], tensor: torch.Tensor, where: str, sizes: dict[str, tuple[int, str]]
+) -> None:
+    for axis, said in axes.items():
+        name, size, place = _name_of(said), int(tensor.shape[axis]), f"axis {axis} of {where!r}"
+        known, first = sizes.setdefault(name, (size, place)) if name else (size, place)
+        if known != size:
+            raise InvalidOptionError(
+                f"the dimension {name!r} is {known} in {first} and {size} in {place} of the example",
+                hint="give them two names, or an example in which both are of one size",
+            )
+
+
+def dimensions_of(program: torch.export.ExportedProgram, asked: Asked) -> Dimensions:
+    """Names for the symbols of ``program``: the user's in ``asked``, else the input's and the number of the axis."""
     names: dict[str, str] = {}
     sizes: dict[str, int] = {}
     inputs = list(_inputs(program))
-    asked = _leaves(given) if given else []
+    assert not asked or len(asked) == len(inputs)
     for position, (name, tensor) in enumerate(inputs):
         if tensor is None:
             continue
-        own = _by_axis(asked[position]) if len(asked) == len(inputs) else {}
+        own = asked[position] if asked else {}
         sizes_of: tuple[Any, ...] = tuple(tensor.shape)
         for axis, size in enumerate(sizes_of):
             symbol = str(size)
@@ -59,7 +121,18 @@ def dimensions_of(program: torch.export.ExportedProgram, given: Any) -> Dimensio
             names[symbol] = _name_of(own.get(axis)) or f"{name}_dim{axis}"
             if size.node.hint is not None:
                 sizes.setdefault(names[symbol], int(size.node.hint))
-    return Dimensions(names, sizes)
+    return Dimensions(names, sizes, _ranges(program, names))
+
+
+def _ranges(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> dict[str, tuple[int, int | None]]:
+    found: dict[str, tuple[int, int | None]] = {}
+    for symbol, span in program.range_constraints.items():
+        name = names.get(str(symbol))
+        if name is not None:
+            # A least of 2 is what `torch.export` writes for any size; the programs that it makes take 0 and 1 too.
+            least = int(span.lower) if span.lower > 2 else 0
+            found[name] = least, None if span.upper == int_oo else int(span.upper)
+    return found
 
 
 def _inputs(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.Tensor | None]]:
@@ -69,25 +142,6 @@ def _inputs(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.
         if spec.kind is InputKind.USER_INPUT:
             value = values.get(spec.arg.name)
             yield spec.arg.name, value if isinstance(value, torch.Tensor) else None
-
-
-def _leaves(given: Any) -> list[Any]:
-    """What is said of each tensor, in the order of the arguments."""
-    if _is_leaf(given):
-        return [given]
-    parts: Sequence[Any] = list(given.values()) if isinstance(given, Mapping) else list(given)
-    return [leaf for part in parts for leaf in _leaves(part)]
-
-
-def _is_leaf(given: Any) -> bool:
-    """Whether it speaks of one tensor: nothing, numbered axes, or a dimension for each."""
-    if isinstance(given, Mapping):
-        return all(isinstance(key, int) for key in given)
-    return not isinstance(given, list | tuple) or (bool(given) and not any(map(_holds_more, given)))
-
-
-def _holds_more(part: Any) -> bool:
-    return isinstance(part, Mapping | list | tuple)
 
 
 def _by_axis(leaf: Any) -> Mapping[int, Any]:

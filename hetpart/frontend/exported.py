@@ -48,7 +48,7 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     stored = None if example.weights is None else stored_weights(example.weights)
     held = settle_weights(made.model, found.name, {} if stored is None else stored.extents, found.tied)
     _note(made.model)
-    known = dimensions_of(done.given, example.dynamic_shapes)
+    known = dimensions_of(done.given, found.asked)
     found = replace(found, notes=(*found.notes, *done.notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
@@ -85,6 +85,7 @@ def _loaded(
         folder=None if stored is None else stored.folder,
         weights_apart=bool(held.nbytes),
         sizes={name: size for name, size in known.sizes.items() if name in unbound},
+        ranges=known.ranges,
         notes=found.notes,
     )
 

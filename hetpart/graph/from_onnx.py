@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from hetpart.errors import InvalidOptionError
 from hetpart.graph import rewrite
 from hetpart.graph.build import GraphBuilder
 from hetpart.graph.calls import CALL_DOMAIN
@@ -22,6 +23,7 @@ from hetpart.graph.load import LoadedModel, load
 from hetpart.graph.shapes import bind_dimensions, bind_results
 from hetpart.graph.types import shape_of
 from hetpart.graph.unsequence import unsequence
+from hetpart.units import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,10 +70,12 @@ def import_onnx(
     Raises:
         InvalidModelError: it cannot be read or breaks a rule of ONNX.
         UnboundDimensionsError: ``dimensions`` leaves an input dimension without a number.
-        InvalidOptionError: ``dimensions`` names one that the model does not have.
+        InvalidOptionError: ``dimensions`` names one that the model does not have, or gives one a size that it cannot
+            have.
     """
     loaded, nodes, notes = _legal(load(model))
     notes += loaded.notes
+    _require_in_range(loaded, dimensions or {})
     bound = bind_dimensions(loaded.proto, {**loaded.sizes, **(dimensions or {})})
     called = {name for node in loaded.proto.graph.node if node.domain == CALL_DOMAIN for name in node.output}
     bind_results(loaded.proto, called, bound)
@@ -99,6 +103,17 @@ def import_onnx(
     graph = replace(graph, dimensions=bound)
     graph = replace(graph, index_ranges=index_ranges(graph))
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
+
+
+def _require_in_range(loaded: LoadedModel, dimensions: Mapping[str, int]) -> None:
+    for name, size in dimensions.items():
+        least, most = loaded.ranges.get(name, (0, None))
+        if size != OPEN and not least <= size <= (size if most is None else most):
+            wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise InvalidOptionError(
+                f"the dimension {name!r} cannot be {size}: {loaded.name} was exported for sizes {wanted}",
+                hint="give such a size, or another torch.export.Dim in dynamic_shapes",
+            )
 
 
 def _example_sizes(loaded: LoadedModel, dimensions: Mapping[str, int]) -> list[str]:

@@ -46,6 +46,8 @@ class LoadedModel:
     """Whether external weights are in no file as yet, so that only their sizes are known."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Numbers that symbolic dimensions have where the user gives none."""
+    ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict[str, tuple[int, int | None]])
+    """The least and the largest number that each may have; ``None`` for no largest."""
     notes: tuple[str, ...] = ()
 
 

@@ -112,6 +112,42 @@ def test_a_dimension_without_a_name_is_called_by_its_argument() -> None:
     assert named.dimensions == {"rows": 3}
 
 
+class TwoTables(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return a.sum() * b
+
+
+A, B = torch.ones(3, 4), torch.ones(5, 6)
+
+
+@pytest.mark.parametrize("shapes", [{"b": {0: "m"}, "a": {0: "n"}}, {"a": ("n", None), "b": {0: "m"}}])
+@pytest.mark.parametrize("call", [{"args": (A, B)}, {"kwargs": {"b": B, "a": A}}, {"args": (A,), "kwargs": {"b": B}}])
+def test_dimensions_go_by_the_arguments_names(call: Any, shapes: Any) -> None:
+    graph = hetpart.load(TwoTables(), **call, dynamic_shapes=shapes, shape={"n": 10, "m": 20})
+    inputs = [graph.values[each] for each in graph.inputs]
+    assert {value.name: value.shape for value in inputs} == {"a": (10, 4), "b": (20, 6)}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes", "said"),
+    [
+        ({"a": {0: "n"}, "b": {0: "n"}}, {}, r"'n' is 3 in axis 0 of 'a' and 5 in axis 0 of 'b'"),
+        ({"a": {4: "n"}, "b": None}, {}, r"axis 4 of 'a', which has 2 axes: \[3, 4\]"),
+        ({"a": {0: torch.export.Dim("n", min=3, max=8)}, "b": None}, {"n": 99}, r"'n' cannot be 99.* from 3 to 8"),
+        ({"a": {0: torch.export.Dim("n", min=3, max=8)}, "b": None}, {"n": 1}, r"'n' cannot be 1.* from 3 to 8"),
+    ],
+)
+def test_dimensions_that_cannot_be_are_refused(shapes: Any, sizes: Any, said: str) -> None:
+    with pytest.raises(InvalidOptionError, match=said):
+        hetpart.load(TwoTables(), args=(A, B), dynamic_shapes=shapes, shape=sizes)
+
+
+def test_a_program_of_any_size_takes_one_row() -> None:
+    program = torch.export.export(TwoTables(), (A, B), dynamic_shapes={"a": {0: torch.export.Dim.DYNAMIC}, "b": None})
+    planned = hetpart.partition(program, hardware=EMULATED, shape={"a_dim0": 1})
+    assert_equal(planned.to_module(emulate=True)(A[:1], B), program.module()(A[:1], B))
+
+
 def test_a_call_that_differs_from_the_example_is_refused(known: Models) -> None:
     case, module = known.case("styles"), known.planned("styles", "optimal").to_module(emulate=True)
     x, _ = case.args
