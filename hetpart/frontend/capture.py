@@ -25,11 +25,14 @@ from hetpart.frontend.caches import HINT, know_caches
 from hetpart.frontend.calls import unknown_in
 from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
+from hetpart.frontend.mistakes import hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
 
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
 _LONGEST_REASON = 300
-_TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it; it needs code without data-dependent branches"
+_TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
+_HINTS = {"Cache": HINT, "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches"}
+"""By what PyTorch's reason speaks of."""
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
 
@@ -148,7 +151,7 @@ def _program(module: torch.nn.Module, example: Example, name: str) -> torch.expo
     except Exception as error:  # torch.export raises what the model's own code raises
         with suppress(Exception):  # the other tracer reads some code that the first does not
             return _traced(module, example, strict=True)
-        raise _refusal(name, example, error) from error
+        raise _refusal(module, name, example, error) from error
 
 
 def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
@@ -169,14 +172,15 @@ def _forget_others(program: torch.export.ExportedProgram) -> None:
                 node.meta["custom"] = {CUSTOM_KEY: notes[CUSTOM_KEY]}
 
 
-def _refusal(name: str, example: Example, error: Exception) -> Exception:
+def _refusal(module: torch.nn.Module, name: str, example: Example, error: Exception) -> Exception:
     if not example.args and not example.kwargs:
         return InvalidOptionError(
             f"{name} cannot be traced without arguments: {reason_of(error)}",
             hint="give an example call: hetpart.partition(module, args=(tensor,), kwargs={…})",
         )
     why = reason_of(error)
-    return InvalidModelError(f"torch.export refuses {name}: {why}", hint=HINT if "Cache" in why else _TRACE_HINT)
+    hint = hint_of_call(module, example) or next((hint for part, hint in _HINTS.items() if part in why), _TRACE_HINT)
+    return InvalidModelError(f"torch.export refuses {name}: {why}", hint=hint)
 
 
 def reason_of(error: BaseException) -> str:

@@ -200,6 +200,27 @@ def test_what_cannot_be_exported_is_refused_with_a_reason() -> None:
         hetpart.partition(Counts(), args=(x,))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_call_that_is_none_of_the_module_is_told_from_code_that_cannot_be_traced() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+            return x * by
+
+    def hint(*args: Any, module: torch.nn.Module | None = None, **options: Any) -> str:
+        with pytest.raises(InvalidModelError, match=r"torch\.export refuses") as refused:
+            hetpart.partition(module or Scaled(), args=args, **options)
+        return refused.value.hint
+
+    x = torch.ones(4)
+    assert hint(x) == "give in args= and kwargs= what the module takes: x, by"
+    assert "what the module takes" in hint(x, kwargs={"other": x})
+    assert "torch.from_numpy" in hint(x.numpy(), x)
+    assert "every argument of the call, 'x', 'by'" in hint(x, x, dynamic_shapes={"x": {0: "n"}})
+    assert "before torch.jit" in hint(x, module=torch.jit.trace(torch.nn.ReLU(), x))
+    assert "data-dependent" in hint(x, module=Breaks())
+    assert "data-dependent" not in hint(x, torch.ones(3))
+
+
 def test_example_arguments_are_for_modules_alone(known: Models, tmp_path: Path) -> None:
     proto = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (float[4] x) => (float[4] y) { y = Neg(x) }'

@@ -1,0 +1,40 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Why ``torch.export`` refuses a call that is no call of the module: what can be told without its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import BoundArguments, Parameter, signature
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from hetpart.frontend.example import Example
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def hint_of_call(module: torch.nn.Module, example: Example) -> str:
+    """What to change in the example call, or in the kind of module; ``""`` where nothing is wrong with them."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "give the module as it was before torch.jit"
+    if any(isinstance(leaf, np.ndarray | np.generic) for leaf in pytree.tree_leaves((example.args, example.kwargs))):
+        return "give tensors in the place of NumPy's arrays: torch.from_numpy(array)"
+    takes = signature(module.forward)
+    try:
+        bound = takes.bind(*example.args, **example.kwargs)
+    except TypeError:
+        return f"give in args= and kwargs= what the module takes: {', '.join(takes.parameters)}"
+    return _hint_of_shapes(bound, example)
+
+
+def _hint_of_shapes(bound: BoundArguments, example: Example) -> str:
+    shapes, taken = example.dynamic_shapes, bound.signature.parameters
+    variadic = any(taken[name].kind in _VARIADIC for name in bound.arguments)
+    if variadic or not isinstance(shapes, Mapping) or set(shapes) == set(bound.arguments):
+        return ""
+    names = ", ".join(map(repr, bound.arguments))
+    return f"dynamic_shapes names every argument of the call, {names}: None for one whose sizes stay"
