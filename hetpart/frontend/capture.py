@@ -239,7 +239,7 @@ def _filled(owner: torch.nn.Module, fill: Callable[[torch.nn.Module], object]) -
 
 def _weight_on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     made = _on_host(tensor, mode)
-    return torch.nn.Parameter(made, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else made
+    return torch.nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else made
 
 
 def _on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetpart.training.compiled import compile  # noqa: A004 - `hetpart.training.compile`
+    from hetpart.training.compiled import compile, plan  # noqa: A004 - `hetpart.training.compile`
     from hetpart.training.optimizers import (
         FTRL,
         SGD,
@@ -41,6 +41,7 @@ _HOMES = {
     **dict.fromkeys(_OPTIMIZERS, "hetpart.training.optimizers"),
     "Step": "hetpart.training.step",
     "compile": "hetpart.training.compiled",
+    "plan": "hetpart.training.compiled",
 }
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "SparseSGD",
     "Step",
     "compile",
+    "plan",
 ]
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
 from hetpart.compiler import partition
 from hetpart.config import parse_pins
 from hetpart.cost_model.machines import load_machine
 from hetpart.devices import HOST
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
@@ -30,6 +31,7 @@ from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, tabl
 from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel
     from hetpart.frontend.model import ExportedModel
     from hetpart.training.capture import Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
@@ -149,13 +151,18 @@ def place(
     running: Running = ON_DEVICES,
     **planning: Any,
 ) -> Step:
-    """A step that runs; ``planning`` are options of ``hetpart.partition``."""
-    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
-    pins += _targets(captured.targets, planning.get("hardware"))
-    planning = {"overlap": bool(running.overlap), **planning}
-    planned = partition(
-        captured.exported, state=captured.states, pin=pins, colocate=_together(captured, planning), **planning
-    )
+    """A step that runs; ``planning`` are options of ``hetpart.partition``.
+
+    Raises:
+        InvalidModelError: The model has parameters without content.
+    """
+    empty = [name for name, content in captured.contents.items() if isinstance(content, FakeTensor)]
+    if empty:
+        raise InvalidModelError(
+            f"{empty[0]!r} has a form and no content, as {len(empty)} of the step's {len(captured.contents)} tensors",
+            hint="hetpart.training.plan(…) places such a step; to run it, make the model with its parameters",
+        )
+    planned = planned_step(captured, **{"overlap": bool(running.overlap), **planning})
     session = planned.session(
         emulate=running.emulate,
         emulate_link=running.emulate_link,
@@ -163,6 +170,35 @@ def place(
         overlap=running.overlap,
     )
     return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule, seed)
+
+
+def plan(  # noqa: PLR0913 - the options are what users type
+    model: torch.nn.Module,
+    loss_fn: LossFunction,
+    *,
+    optimizer: Optimizer | Groups,
+    example_batch: Sequence[Any],
+    precision: str | None = None,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
+    **planning: Any,
+) -> PartitionedModel:
+    """The placement of a training step, with its report; nothing runs.
+
+    ``model`` may be on the meta device, or of fake tensors: a model larger than memory is planned before it exists.
+    All else is as for ``compile``.
+    """
+    rules = Rules(precision, None, accumulate, clip_norm)
+    captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
+    return planned_step(captured, **planning)
+
+
+def planned_step(captured: CapturedStep, **planning: Any) -> PartitionedModel:
+    """A step with its placement; ``planning`` are options of ``hetpart.partition``."""
+    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
+    pins += _targets(captured.targets, planning.get("hardware"))
+    together = _together(captured, planning)
+    return partition(captured.exported, state=captured.states, pin=pins, colocate=together, **planning)
 
 
 def _require_no_tables(tables: AbstractSet[str], rules: Rules) -> None:

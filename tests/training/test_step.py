@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+import hetpart
+import hetpart.training
 from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
 from hetpart.training.compiled import CapturedStep, Running, capture, place
@@ -262,3 +264,17 @@ def test_compile_is_a_function_however_often_it_is_asked_for() -> None:
     import hetpart
 
     assert [hetpart.training.compile for _ in range(2)] == [compile_step] * 2
+
+
+def test_a_step_is_planned_before_its_parameters_exist() -> None:
+    """And as the one of the same model that has them."""
+    task = task_of("mlp")
+    given: dict[str, Any] = {"optimizer": AdamW(lr=1e-2), "example_batch": task.batches[0]}
+    empty = copy.deepcopy(task.model).to("meta")
+    options: dict[str, Any] = {"hardware": "emulated", "placement": "random:1"}
+    ours, theirs = (hetpart.training.plan(one, task.loss, **given, **options) for one in (empty, task.model))
+    assert ours.plan.decisions == theirs.plan.decisions
+    assert ours.plan.devices == theirs.plan.devices
+    with pytest.raises(InvalidModelError, match="has a form and no content") as refused:
+        hetpart.training.compile(empty, task.loss, emulate=True, **given, **options)
+    assert "hetpart.training.plan" in refused.value.hint
