@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,7 @@ import torch
 
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.types import dtype_name, nbytes_of
+from hetpart.graph.walk import all_graphs, replace_items
 from hetpart.plan.weights import reference_of
 from hetpart.runtime.called_tensors import dtype_of, of_value
 from hetpart.runtime.sessions import host_session
@@ -64,20 +63,11 @@ def _computed(proto: onnx.ModelProto, names: list[str], weights: Path | None, le
     others.graph.node.extend(node for node in proto.graph.node if node.domain != CALL_DOMAIN)
     others.graph.output.extend(known.get(name, onnx.ValueInfoProto(name=name)) for name in names)
     # ONNX Runtime drops the rest before it would look for what is lent.
-    read = {*names, *chain.from_iterable(map(_reads, others.graph.node))}
-    held = [tensor for tensor in others.graph.initializer if tensor.name in read]
-    others.graph.ClearField("initializer")
-    others.graph.initializer.extend(held)
+    graphs = list(all_graphs(others.graph))
+    read = {value.name for graph in graphs for value in graph.output}
+    read |= {name for graph in graphs for node in graph.node for name in node.input}
+    replace_items(others.graph.initializer, [held for held in others.graph.initializer if held.name in read])
     model = others.SerializeToString()
     session = host_session(in_float32(model) if is_widened(model) else model, weights, lent)
     made = session.run_with_ort_values(names, {})
     return {name: of_value(value) for name, value in zip(names, made, strict=True)}
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """What ``node`` and its bodies read or hand on."""
-    yield from node.input
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in body.output)
-            yield from chain.from_iterable(map(_reads, body.node))

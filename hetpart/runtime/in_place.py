@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetpart.graph.calls import CALL_DOMAIN, OVERWRITES
+from hetpart.graph.walk import all_nodes
 from hetpart.plan.states import LOOKS, UPDATES
 
 if TYPE_CHECKING:
@@ -51,11 +52,8 @@ def _replaces(node: onnx.NodeProto, given: str, returned: str) -> bool:
 
 def _read(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads, its subgraphs included."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _read(inner)
+    for inner in all_nodes([node]):
+        yield from inner.input
 
 
 def _ancestors(graph: onnx.GraphProto, node: onnx.NodeProto) -> set[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from hetpart.devices import Provider
 from hetpart.errors import InvalidBundleError
+from hetpart.graph.walk import all_nodes
 from hetpart.graph.wire import INLINE_LIMIT
 from hetpart.runtime.device_weights import DeviceWeights
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
@@ -161,7 +162,7 @@ def _wanted(proto: onnx.ModelProto, shared: set[str]) -> Iterator[tuple[onnx.Ten
     """Weights in files that are shared or read by row, and whether they are that."""
     from hetpart.plan.weights import external_tensors
 
-    nodes = list(_nodes(proto.graph))
+    nodes = list(all_nodes(proto.graph.node))
     for tensor in external_tensors([proto]):
         by_row = _nbytes(tensor) >= _LEAST_TABLE and _is_table(tensor.name, nodes)
         if tensor.name and (by_row or tensor.name in shared):
@@ -191,15 +192,6 @@ def _is_table(name: str, nodes: Sequence[onnx.NodeProto]) -> bool:
     return bool(readers) and all(
         node.op_type in _ROW_READERS and node.input[0] == name and name not in node.input[1:] for node in readers
     )
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Subgraphs' nodes included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _nodes(body)
 
 
 def mapped_bytes(bundle: Bundle, given: Sequence[Mapping[str, Any]]) -> dict[str, int]:
