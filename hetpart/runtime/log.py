@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.profiles import nodes_of
 from hetpart.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ def log_run(tasks: Iterable[TaskTimes], nodes: Mapping[int, Sequence[dict[str, A
     for task in tasks:
         times = f"{format_seconds(task.seconds)}, predicted {format_seconds(task.predicted)}"
         LOGGER.info("%s on %s: %s, %s", task.name, task.lane, _what(task), times)
-        for event in () if task.is_copy else nodes.get(task.index, ()):
-            if 1e6 * task.begin <= event["ts"] and event["ts"] + event["dur"] <= 1e6 * task.end:
-                name, told = event["name"].removesuffix("_kernel_time"), event["args"]
-                seconds = format_seconds(event["dur"] / 1e6)
-                LOGGER.debug("  %s (%s) on %s: %s", name, told.get("op_name"), told.get("provider"), seconds)
+        for event in nodes_of(task, nodes):
+            name, told = event["name"].removesuffix("_kernel_time"), event["args"]
+            seconds = format_seconds(event["dur"] / 1e6)
+            LOGGER.debug("  %s (%s) on %s: %s", name, told.get("op_name"), told.get("provider"), seconds)
 
 
 def _what(task: TaskTimes) -> str:

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 from hetpart.runtime.sessions import require_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnxruntime
 
     from hetpart.plan.model import Partition, Plan
+    from hetpart.runtime.record import TaskTimes
     from hetpart.runtime.sessions import PartSession
+
+_RUN = "model_run"
+"""ONNX Runtime's event of a whole run of a session."""
+_TRUNCATED = 1
+"""A begin and a duration are whole microseconds, rounded down: an end may lie so much later than their sum."""
 
 
 def profiling_options(folder: Path) -> onnxruntime.SessionOptions:
@@ -62,9 +68,10 @@ def _renumbered(partition: Partition, events: list[dict[str, Any]], later: float
 
 
 def node_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any]]]:
-    """End the profiles of ``sessions``: the events of nodes by the session's place, in ``perf_counter``'s microseconds.
+    """End the profiles of ``sessions``: the events of nodes and of runs by the session's place.
 
-    Their files are removed. Where no profile was asked for there are none.
+    Their times are microseconds of ``perf_counter``, as well as two clocks can be compared. Their files are removed.
+    Where no profile was asked for there are none.
     """
     found: dict[int, list[dict[str, Any]]] = {}
     for place, session in enumerate(sessions):
@@ -72,8 +79,26 @@ def node_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any
         if name:
             events = json.loads(Path(name).read_text())
             Path(name).unlink()
-            found[place] = [event | {"ts": event["ts"] + start / 1000} for event in events if event["cat"] == "Node"]
+            wanted = (event for event in events if event["cat"] == "Node" or event["name"] == _RUN)
+            found[place] = [event | {"ts": event["ts"] + start / 1000} for event in wanted]
     return found
+
+
+def nodes_of(task: TaskTimes, events: Mapping[int, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The events of nodes that ran in ``task``, their times moved into it.
+
+    ONNX Runtime profiles by the time of day, which is set now and then, and read apart from ``perf_counter``. So the
+    run of the session that lies nearest is the task's, and its nodes lie where they do in that run.
+    """
+    told = () if task.is_copy else events.get(task.index, ())
+    begin, end = 1e6 * task.begin, 1e6 * task.end
+    runs = [(event["ts"], event["ts"] + event["dur"] + _TRUNCATED) for event in told if event["name"] == _RUN]
+    if not runs:
+        return []
+    first, last = min(runs, key=lambda run: abs(sum(run) - begin - end))
+    later = max(begin - first, min(0.0, end - last))
+    nodes = (event for event in told if event["cat"] == "Node" and first <= event["ts"] <= last)
+    return [event | {"ts": event["ts"] + later} for event in nodes]
 
 
 def _on_our_clock(start: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.plan.model import ResidencyState
 from hetpart.plan.trace_events import Event, named, slice_event
+from hetpart.runtime.profiles import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,14 +86,10 @@ def _arrows(tasks: Sequence[TaskTimes], threads: Mapping[str, int], start: float
 def _nodes(
     tasks: Iterable[TaskTimes], threads: Mapping[str, int], nodes: Mapping[int, Sequence[Event]], start: float
 ) -> Iterator[Event]:
-    """ONNX Runtime's own events, each under the partition whose slice it lies in."""
+    """ONNX Runtime's own events, each under the partition that ran it."""
     for task in tasks:
-        if task.is_copy:
-            continue
-        for event in nodes.get(task.index, ()):
-            if 1e6 * task.begin <= event["ts"] and event["ts"] + event["dur"] <= 1e6 * task.end:
-                place = {"pid": _MEASURED, "tid": threads[task.lane], "ts": event["ts"] - 1e6 * start}
-                yield event | place
+        for event in nodes_of(task, nodes):
+            yield event | {"pid": _MEASURED, "tid": threads[task.lane], "ts": event["ts"] - 1e6 * start}
 
 
 def _counters(layout: Layout, tasks: Sequence[TaskTimes], start: float) -> Iterator[Event]:

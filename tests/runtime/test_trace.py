@@ -193,3 +193,24 @@ def test_a_trace_of_nothing_is_refused(tmp_path: Path, accelerated: tuple[str, .
             session.write_trace(tmp_path / "other.json")
     assert "record=True" in refused.value.hint
     assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, -1e-4, 1e-4, 3600.0], ids=["hour back", "back", "on", "hour on"])
+def test_nodes_are_found_though_the_time_of_day_was_set(tmp_path: Path, seconds: float) -> None:
+    """ONNX Runtime's profile goes by the time of day, a run by a clock that nobody sets."""
+    settings = onnxruntime.SessionOptions()
+    settings.enable_profiling, settings.profile_file_prefix = True, str(tmp_path / "p")
+    with cut(CHAIN, ("b",), record=True, sess_options=settings) as session:
+        session.run(None, FEED)
+        told = session.end_node_profiles()
+        moved = {place: [e | {"ts": e["ts"] + 1e6 * seconds} for e in events] for place, events in told.items()}
+        session.write_trace(tmp_path / "trace.json", moved)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    parts = {e["name"]: e for e in _slices(events, 1, "partition")}
+    nodes = {e["name"]: e for e in _slices(events, 1, "Node")}
+    assert sorted(nodes) == [f"{op}_kernel_time" for op in "abcd"]
+    for partition in session.plan.partitions:
+        around = parts[f"partition {partition.id}"]
+        for inside in (nodes[f"{op}_kernel_time"] for op in partition.ops):
+            assert around["ts"] <= inside["ts"]
+            assert inside["ts"] + inside["dur"] <= around["ts"] + around["dur"] + 1e-3
