@@ -21,7 +21,8 @@ from torch import nn
 from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
 from hetpart.training import FTRL, AdamW
 from hetpart.training.compiled import CapturedStep, Running, capture, place
-from hetpart.training.step import PlannedStep, Step
+from hetpart.training.kept import PlannedStep
+from hetpart.training.step import Step
 
 REACH, ROUNDS, WARM = 0.75, 25, 3
 WIDTH, LAYERS = 1024, 8
@@ -109,7 +110,7 @@ def _steps(step: CapturedStep, hardware: Path) -> tuple[Step, Step, Step]:
         for overlap in (True, False)
     )
     session = lanes.planned.session(emulate=True, threads=1, overlap=False)
-    return lanes, Step(PlannedStep(lanes.planned, session, step.program), step.contents, None), uncut
+    return lanes, Step(PlannedStep(lanes.planned, session, step.program, step.rest), step.contents, None), uncut
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.training.capture import exported_loss, gradients_of
+from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.rules import NO_RULES, Rules
-from hetpart.training.step import Contents, PlannedStep, Step
+from hetpart.training.step import Step
 from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
 from hetpart.training.updates import UPDATE_OP
 
@@ -53,6 +54,7 @@ class CapturedStep:
     """Arguments that are states, and the results that replace them."""
     targets: Mapping[str, str]
     """By parameter, the kind of device that its update is pinned to."""
+    rest: Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def capture(
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
-    return CapturedStep(exported, program, contents, _name_ops(exported, program), targets)
+    states = _name_ops(exported, program)
+    return CapturedStep(exported, program, contents, states, targets, Rest.of(model, contents))
 
 
 def place(
@@ -169,7 +172,8 @@ def place(
         threads=running.threads,
         overlap=running.overlap,
     )
-    return Step(PlannedStep(planned, session, captured.program), captured.contents, schedule, seed)
+    step = PlannedStep(planned, session, captured.program, captured.rest)
+    return Step(step, captured.contents, schedule, seed)
 
 
 def plan(  # noqa: PLR0913 - the options are what users type

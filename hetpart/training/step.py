@@ -4,41 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import torch
 
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import InvalidFeedError, InvalidOptionError
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
-from hetpart.training.embedding import file_of
+from hetpart.training.kept import Kept
+from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
 from hetpart.training.program import PROGRESS
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from hetpart.compiler import PartitionedModel
     from hetpart.plan.model import Plan
-    from hetpart.runtime.session import Session
-    from hetpart.training.program import StepProgram
+    from hetpart.training.checkpoint import Part
+    from hetpart.training.kept import Contents, PlannedStep
 
-Contents = dict[str, torch.Tensor]
-"""Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlannedStep:
-    """A step that was placed, and the session that runs it."""
-
-    planned: PartitionedModel
-    session: Session
-    program: StepProgram
+_TELLING = 8
+"""The smallest tensors, which tell one content from another: any update changes biases."""
 
 
 class Step:
@@ -66,11 +57,10 @@ class Step:
         rules = self._program.rules
         self._parts, self._part = rules.accumulate, 0
         self._scaling = scaling_of(rules.loss_scale, rules.precision)
-        self._given = {state.name: state.given for state in self._program.states if not state.rounds}
-        self._rounded = {state.given: state.rounds for state in self._program.states if state.rounds}
+        self._kept, self._rest = Kept(planned), planned.rest
         self._wanted = [spec.name for spec in self.plan.outputs][: self._program.numbers]
         self._arguments = {spec.name for spec in self.plan.inputs}
-        self._begin(contents)
+        self._kept.begin(contents)
 
     @property
     def plan(self) -> Plan:
@@ -132,92 +122,119 @@ class Step:
 
         ``{"step": 3, "tensors": {"fc.weight": …, "optimizer/exp_avg/fc.weight": …}}``
         """
-        states = self.session.state()
-        return {
-            "step": self.steps,
-            **self._progress(),
-            "tensors": {name: tensor_of(states[given]) for name, given in self._given.items()},
-        }
+        return {"step": self.steps, **self._progress(), "tensors": self._kept.copies()}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave.
 
         Raises:
-            InvalidFeedError: tensors are missing, or unknown.
+            InvalidFeedError: tensors are missing, unknown or of another form. Nothing has been taken over then.
         """
-        tensors: Mapping[str, torch.Tensor] = content["tensors"]
-        if tensors.keys() != self._given.keys():
-            odd = sorted(tensors.keys() ^ self._given.keys())
-            raise InvalidFeedError(
-                f"the content is of another step: {odd[0]!r} is in one of them alone, of {len(odd)} such",
-                hint="compile the same model with the same optimizers",
-            )
-        self._load(tensors)
+        self._kept.load(content["tensors"])
         self.steps = int(content["step"])
         self._part = int(content.get("part", 0))
+        self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
             self._scaling.scale, self._scaling.since = float(content["scale"]), int(content["since"])
 
-    def save_checkpoint(self, folder: str | PathLike[str], *, keep_max: int | None = None) -> Path:
-        """Write all that the step keeps as a checkpoint in ``folder``; returns the checkpoint's own folder.
+    def save_checkpoint(
+        self,
+        folder: str | PathLike[str],
+        *,
+        keep_max: int | None = None,
+        integrated: bool = True,
+        part: Part | None = None,
+    ) -> Path:
+        """Write all that the step keeps, and what else the model has, as a checkpoint in ``folder``.
 
-        It is whole or not there; with ``keep_max`` the oldest go.
+        Args:
+            folder: Of all checkpoints.
+            keep_max: How many there may be; the oldest go.
+            integrated: One file of everything; ``False`` writes a part for every device that something lies on.
+            part: This part of several of about as many bytes, which other processes that keep the same write.
+
+        Returns:
+            The folder of this checkpoint. It is whole or not there; ``checkpoint.merge`` makes one file of parts.
+
+        Raises:
+            InvalidOptionError: ``keep_max`` is below 1, or ``part`` is given beside ``integrated=False``.
         """
-        from hetpart.training.checkpoint import save
+        from hetpart.training.checkpoint import Part, save
 
-        states = self.session.state()
-        tensors = {name: tensor_of(states.view(given)) for name, given in self._given.items()}
-        return save(Path(folder), self.steps, tensors, self._progress(), keep_max=keep_max)
+        if not integrated and part is not None:
+            raise InvalidOptionError(
+                "part= says which part this process writes, and integrated=False that it writes one for every device",
+                hint="leave out one of them",
+            )
+        shares = {part or Part(): self._kept.names if part is None else self._kept.share(part)}
+        if not integrated:
+            places = self._kept.by_device()
+            shares = {Part(number, len(places)): names for number, names in enumerate(places, 1)}
+        told = self._progress() | ({} if part is None else {"content": self._digest()})
+        homes = [
+            save(Path(folder), self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
+            for one, names in shares.items()
+        ]
+        return homes[-1]
+
+    def _stored(self, names: list[str], part: Part) -> Contents:
+        """What one part of a checkpoint holds; what no step changes is in the first."""
+        held = self._kept.views(names)
+        held.update(self._rest.frozen if part.index == 1 else {})
+        return held | {name: held[own] for name, own in self._rest.tied.items() if own in held}
+
+    def _digest(self) -> int:
+        """Tells parts of this content from those of another at the same number of updates, as a killed save leaves."""
+        tensors = self._kept.views(self._kept.smallest(_TELLING))
+        return crc32(b"".join(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors.values()))
 
     def load_checkpoint(self, folder: str | PathLike[str], step: int | None = None) -> None:
         """Go on from a checkpoint in ``folder``: that of ``step``, or the newest.
 
         Raises:
             InvalidCheckpointError: there is no whole one.
-            InvalidFeedError: it is of another step.
+            InvalidFeedError: it is of another step, or of a model whose frozen parts are others.
         """
         from hetpart.training.checkpoint import load
 
         found = load(Path(folder), step)
-        tensors = {name: found.tensor(name) for name in found.names}
+        for name, tensor in self._rest.frozen.items():
+            if name in found.files and not torch.equal(found.tensor(name), tensor):
+                raise InvalidFeedError(
+                    f"{name!r}, which no step changes, is another in the checkpoint of step {found.step}",
+                    hint="compile the model that the checkpoint was made from",
+                )
+        names = [name for name in found.names if name not in self._rest.frozen and name not in self._rest.tied]
+        tensors = {name: found.tensor(name) for name in names}
         self.load_state_dict({**found.metadata, "step": found.step, "tensors": tensors})
 
     def _progress(self) -> dict[str, Any]:
         """Numbers that a step goes on from, beside the number of the update."""
-        scaling = self._scaling
-        scale = {} if scaling is None else {"scale": scaling.scale, "since": scaling.since}
-        return {"part": self._part, **scale} if self._parts > 1 else scale
-
-    def _begin(self, contents: Mapping[str, torch.Tensor]) -> None:
-        """Take over what is there before the first step: files themselves, copies of the rest."""
-        states = self.session.state()
-        for name, given in self._given.items():
-            if name in contents and file_of(contents[name]) is not None and states.lies_on_host(given):
-                states.adopt(given, contents[name].numpy())
-            elif name in contents:
-                states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
-        self._round(contents)
-
-    def _load(self, contents: Mapping[str, torch.Tensor]) -> None:
-        states = self.session.state()
-        for name, given in self._given.items():
-            states[given] = shared(contents[name])  # pyright: ignore[reportArgumentType]
-        self._round(contents)
-
-    def _round(self, contents: Mapping[str, torch.Tensor]) -> None:
-        """Let parameters that are used in half precision be their masters rounded."""
-        states = self.session.state()
-        for given, name in self._rounded.items():
-            states[given] = shared(contents[name].to(self._program.rules.half))  # pyright: ignore[reportArgumentType]
+        scaling, found = self._scaling, dict[str, Any]()
+        if self._parts > 1:
+            found["part"] = self._part
+        if SEED in self._arguments:
+            found["seed"] = self._seed
+        return found if scaling is None else found | {"scale": scaling.scale, "since": scaling.since}
 
     def sync_to(self, model: torch.nn.Module) -> None:
-        """Copy the parameters and buffers into ``model``, which was compiled or is like it."""
-        states = self.session.state()
-        held: dict[str, torch.Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        """Copy the parameters and buffers into ``model``, which was compiled or is like it.
+
+        Raises:
+            InvalidFeedError: it has others; nothing has been copied then.
+        """
+        held: Contents = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        copies = {name: tensor for name, tensor in self._kept.copies().items() if not name.startswith(STATE)}
+        for name, tensor in copies.items():
+            if name not in held or held[name].shape != tensor.shape:
+                what = f"it is {list(held[name].shape)} there" if name in held else "there is none there"
+                raise InvalidFeedError(
+                    f"{name!r} of the step is {list(tensor.shape)}, and {what}, in {type(model).__name__}",
+                    hint="give the model that was compiled, or one made like it",
+                )
         with torch.no_grad():
-            for name, given in self._given.items():
-                if name in held:
-                    held[name].copy_(tensor_of(states[given]))
+            for name, tensor in copies.items():
+                held[name].copy_(tensor)
 
     def close(self) -> None:
         """Free the sessions and all that the step keeps."""

@@ -17,9 +17,7 @@ from torch import Tensor
 from hetpart.errors import InvalidCheckpointError
 from hetpart.training.checkpoint.layout import Part, Stored, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
-
-STATE = "optimizer/"
-"""Names of optimizer state begin with it: ``optimizer/exp_avg/encoder.weight``. Others are the module's own."""
+from hetpart.training.optimizers.protocol import STATE
 
 
 @dataclass(frozen=True, slots=True)

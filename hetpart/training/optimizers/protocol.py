@@ -6,6 +6,8 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
 
+STATE = "optimizer/"
+"""Names of optimizer state begin with it: ``optimizer/exp_avg/encoder.weight``. Others are the module's own."""
 State: TypeAlias = dict[str, Tensor]
 """One tensor per name of ``state_names``, each of the parameter's shape."""
 

@@ -1,0 +1,145 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""What a step keeps from call to call, by the model's names, where the session has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from hetpart.devices import HOST
+from hetpart.errors import InvalidFeedError
+from hetpart.pytorch.call import shared, tensor_of
+from hetpart.training.embedding import file_of
+
+if TYPE_CHECKING:
+    from hetpart.compiler import PartitionedModel
+    from hetpart.runtime.session import Session
+    from hetpart.training.checkpoint import Part
+    from hetpart.training.program import StepProgram
+
+Contents = dict[str, torch.Tensor]
+"""Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
+_SAME = "compile the same model with the same optimizers"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rest:
+    """What else the model's ``state_dict`` has."""
+
+    frozen: Mapping[str, torch.Tensor]
+    """What no step changes."""
+    tied: Mapping[str, str]
+    """Second names of parameters and buffers, with the first."""
+
+    @classmethod
+    def of(cls, model: torch.nn.Module, kept: Iterable[str]) -> Rest:
+        """Of a model, of which a step keeps the tensors called ``kept``."""
+        known, first = set(kept), dict[int, str]()
+        frozen, tied = dict[str, torch.Tensor](), dict[str, str]()
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            own = first.setdefault(id(tensor), name)
+            if own != name:
+                tied[name] = own
+            elif name not in known and isinstance(tensor, torch.Tensor):
+                frozen[name] = tensor.detach()
+        return cls(frozen, tied)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedStep:
+    """A step that was placed, and the session that runs it."""
+
+    planned: PartitionedModel
+    session: Session
+    program: StepProgram
+    rest: Rest
+
+
+class Kept:
+    """The states of a step. Those that are a parameter in half precision are not among them: their masters are."""
+
+    def __init__(self, step: PlannedStep) -> None:
+        self._states, plan = step.session.state(), step.planned.plan
+        self._half = step.program.rules.half
+        self._given = {state.name: state.given for state in step.program.states if not state.rounds}
+        self._rounded = {state.given: state.rounds for state in step.program.states if state.rounds}
+        specs = {spec.name: spec for spec in plan.inputs}
+        self._specs = {name: specs[given] for name, given in self._given.items()}
+        self._order = [device.device for device in plan.devices]
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        return list(self._given)
+
+    def by_device(self) -> list[list[str]]:
+        """The names of every device that has any, the host's first."""
+        places = {name: self._order.index(self._states.devices[given]) for name, given in self._given.items()}
+        used = sorted(set(places.values())) or [HOST]
+        return [[name for name, place in places.items() if place == device] for device in used]
+
+    def share(self, part: Part) -> list[str]:
+        """The names of one part of several of about as many bytes: the largest first, each to the lightest part."""
+        parts: list[list[str]] = [[] for _ in range(part.count)]
+        held = [0] * part.count
+        for name in sorted(self._specs, key=lambda name: (-self._specs[name].nbytes, name)):
+            lightest = held.index(min(held))
+            parts[lightest].append(name)
+            held[lightest] += self._specs[name].nbytes
+        return parts[part.index - 1]
+
+    def smallest(self, count: int) -> list[str]:
+        """The names of so many of the smallest."""
+        return sorted(self._specs, key=lambda name: (self._specs[name].nbytes, name))[:count]
+
+    def copies(self) -> Contents:
+        """All of them, on the host."""
+        return {name: tensor_of(self._states[given]) for name, given in self._given.items()}
+
+    def views(self, names: Iterable[str]) -> Contents:
+        """These, where they lie if that is the host's memory, else copies there."""
+        return {name: tensor_of(self._states.view(self._given[name])) for name in names}
+
+    def begin(self, contents: Mapping[str, torch.Tensor]) -> None:
+        """Take over what is there before the first step: files themselves, copies of the rest; zeros without any."""
+        for name, given in self._given.items():
+            if name in contents and file_of(contents[name]) is not None and self._states.lies_on_host(given):
+                self._states.adopt(given, contents[name].numpy())
+            elif name in contents:
+                self._states[given] = shared(contents[name])
+        self._round(contents)
+
+    def load(self, contents: Mapping[str, torch.Tensor]) -> None:
+        """Go on from other contents.
+
+        Raises:
+            InvalidFeedError: they are not those of this step; nothing has been taken over then.
+        """
+        self._require_same(contents)
+        for name, given in self._given.items():
+            self._states[given] = shared(contents[name])
+        self._round(contents)
+
+    def _require_same(self, contents: Mapping[str, torch.Tensor]) -> None:
+        odd = sorted(contents.keys() ^ self._given.keys())
+        if odd:
+            raise InvalidFeedError(
+                f"the content is of another step: {odd[0]!r} is in one of them alone, of {len(odd)} such", hint=_SAME
+            )
+        for name, spec in self._specs.items():
+            found = shared(contents[name])
+            form = str(found.dtype).removeprefix("torch."), tuple(found.shape)
+            if form != (spec.dtype, spec.shape):
+                raise InvalidFeedError(
+                    f"the content is of another step: {name!r} is {form[0]}{list(form[1])}, and here "
+                    f"{spec.dtype}{list(spec.shape or ())}",
+                    hint=_SAME,
+                )
+
+    def _round(self, contents: Mapping[str, torch.Tensor]) -> None:
+        """Let parameters that are used in half precision be their masters rounded."""
+        for given, name in self._rounded.items():
+            self._states[given] = shared(contents[name].to(self._half))
