@@ -8,6 +8,7 @@ from itertools import chain
 
 import onnx
 import onnx_ir as ir
+import torch
 
 from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
@@ -46,12 +47,22 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     made = done.made
     assert made.exported_program is not None
     stored = None if example.weights is None else stored_weights(example.weights)
-    held = settle_weights(made.model, found.name, {} if stored is None else stored.extents, found.tied)
+    held = settle_weights(made.model, found.name, None if stored is None else stored.extents, _state(found), found.tied)
     _note(made.model)
     known = dimensions_of(done.given, found.asked)
     found = replace(found, notes=(*found.notes, *done.notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
+
+
+def _state(found: Captured) -> set[str]:
+    """Names that files of the model have.
+
+    Of a GraphModule those of its parameters alone: tracing makes buffers of constants, and persistent ones of all.
+    """
+    if isinstance(found.source, torch.fx.GraphModule):
+        return {name for name, _ in found.source.named_parameters(remove_duplicate=False)}
+    return set(found.program.state_dict)
 
 
 def marked(exported: ExportedModel, *, again: bool) -> ExportedModel:

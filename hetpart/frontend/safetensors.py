@@ -7,13 +7,17 @@ import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from hetpart.errors import InvalidModelError
 from hetpart.graph.external import refuse_lfs_pointer
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SUFFIX = ".safetensors"
-_INDEX = "*.safetensors.index.json"
+_WHOLE = "model.safetensors"
+_INDEX = ".safetensors.index.json"
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
@@ -51,20 +55,37 @@ class StoredWeights:
 
 
 def stored_weights(path: Path) -> StoredWeights:
-    """What the safetensors file ``path`` holds, or the files of the folder ``path``: those its index names, else all.
+    """What the safetensors file ``path`` holds, or the files of the folder ``path``, chosen as `transformers` does.
+
+    That is ``model.safetensors``; else what an index names, each tensor from the file that the index names for it; else
+    all files.
 
     Raises:
-        InvalidModelError: there is none, or one is cut short or no such file.
+        InvalidModelError: there is none, one is cut short or no such file, or they do not say which tensor is meant.
     """
     if path.is_file():
         return StoredWeights(path.parent, _extents(path.parent, path.name))
-    files = _listed(path)
+    if (path / _WHOLE).is_file():
+        return StoredWeights(path, _extents(path, _WHOLE))
+    index = _index_of(path)
+    if index is not None:
+        return StoredWeights(path, _indexed(path, index))
+    files = sorted(file.name for file in path.glob(f"*{SUFFIX}"))
     if not files:
         _refuse_empty(path)
     found: dict[str, Extent] = {}
     for file in files:
-        found |= _extents(path, file)
+        extents = _extents(path, file)
+        _require_once(found, extents, path)
+        found |= extents
     return StoredWeights(path, found)
+
+
+def _require_once(found: Mapping[str, Extent], extents: Mapping[str, Extent], folder: Path) -> None:
+    twice = sorted(found.keys() & extents.keys())
+    if twice:
+        files = f"{found[twice[0]].location} and {extents[twice[0]].location}"
+        raise InvalidModelError(f"{files} in {folder} both hold {twice[0]!r}", hint=_ONE)
 
 
 def _refuse_empty(folder: Path) -> NoReturn:
@@ -75,16 +96,28 @@ def _refuse_empty(folder: Path) -> NoReturn:
     raise InvalidModelError(f"{folder} holds no {SUFFIX} file{beside}", hint=_CONVERT if pickled else _FOLDER)
 
 
-def _listed(folder: Path) -> list[str]:
-    """The files that the folder's index names, or all where it has none."""
-    indices = sorted(folder.glob(_INDEX))
-    if not indices:
-        return sorted(file.name for file in folder.glob(f"*{SUFFIX}"))
+def _index_of(folder: Path) -> Path | None:
+    """The index of the folder's files; the one that `transformers` reads where there are more."""
+    found = sorted(folder.glob(f"*{_INDEX}"))
+    named = folder / f"model{_INDEX}"
+    if len(found) > 1 and named not in found:
+        raise InvalidModelError(f"{found[0].name} and {found[1].name} are both an index of {folder}", hint=_APART)
+    return named if named in found else next(iter(found), None)
+
+
+def _indexed(folder: Path, index: Path) -> dict[str, Extent]:
+    """Every tensor that ``index`` names, where it says that it lies."""
     try:
-        mapped = json.loads(indices[0].read_bytes())["weight_map"].values()
-        return sorted({str(name) for name in mapped})
+        places = {str(name): str(file) for name, file in json.loads(index.read_bytes())["weight_map"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidModelError(f"{indices[0]} is no index of safetensors files: {error}", hint=_AGAIN) from error
+        raise InvalidModelError(f"{index} is no index of safetensors files: {error}", hint=_AGAIN) from error
+    files = {file: _extents(folder, file) for file in sorted(set(places.values()))}
+    lacking = next((name for name, file in places.items() if name not in files[file]), None)
+    if lacking is not None:
+        raise InvalidModelError(
+            f"{index.name} says that {lacking!r} lies in {places[lacking]}, which lacks it", hint=_AGAIN
+        )
+    return {name: files[file][name] for name, file in places.items()}
 
 
 def _extents(folder: Path, location: str) -> dict[str, Extent]:
@@ -138,3 +171,5 @@ def _extent(location: str, start: int, entry: dict[str, Any], size: int) -> Exte
 _AGAIN = "download it again, all files of it"
 _CONVERT = "read it with torch.load, and write its tensors with safetensors.torch.save_file"
 _FOLDER = "name the folder that the model was downloaded to"
+_ONE = "name the one file that is meant, weights=FOLDER/FILE, or keep the others elsewhere"
+_APART = "keep what belongs to one of them in a folder of its own"

@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import onnx_ir as ir
 import torch
@@ -103,31 +103,40 @@ def has_content(tensor: torch.Tensor) -> bool:
     return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
 
 
-def settle_weights(model: ir.Model, name: str, files: Mapping[str, Extent], tied: Mapping[str, str]) -> HeldWeights:
+def settle_weights(
+    model: ir.Model, name: str, files: Mapping[str, Extent] | None, state: set[str], tied: Mapping[str, str]
+) -> HeldWeights:
     """Let every initializer of ``model`` lie in one of ``files``, be held, or stay where it is small.
 
-    Beside files nothing is held: what they lack stays in the model.
+    Beside files nothing is held: of what they lack stays in the model what is not in ``state``, the names that files of
+    the module have.
 
     Raises:
-        InvalidModelError: a file has one in another shape or type, or they lack some that have no content.
+        InvalidModelError: a file has one in another shape or type, or they lack some of ``state`` or without content.
     """
     held = HeldWeights(name)
     aliases = _merge_tied(model.graph, tied)
-    kept_inline = _LARGEST_INLINE if files else INLINE_LIMIT
+    beside_files = files is not None
+    kept_inline = _LARGEST_INLINE if beside_files else INLINE_LIMIT
+    files = files or {}
     known: set[str] = set()
+    lacking: list[str] = []
     for value in model.graph.initializers.values():
         tensor = _torch_tensor(value)
         if tensor is None:
             continue
         names = _names_of(str(value.name), aliases, tied)
         known.update(names)
+        stays = has_content(tensor) and tensor.nbytes <= kept_inline
         extent = next((files[name] for name in names if name in files), None)
         if extent is not None:
             value.const_value = _in_file(value, extent)
-        elif not has_content(tensor) or tensor.nbytes > kept_inline:
+        elif beside_files and not (stays and state.isdisjoint(names)):
+            lacking.append(str(value.name))
+        elif not stays:
             value.const_value = _held(value, tensor, held)
-    if files and held.nbytes:
-        _refuse_lacking(held, model, [name for name in files if name not in known])
+    if lacking:
+        _refuse_lacking(name, lacking, [name for name in files if name not in known])
     return held
 
 
@@ -137,16 +146,11 @@ def _names_of(name: str, aliases: Mapping[str, Sequence[str]], tied: Mapping[str
     return [name, first, *aliases.get(name, ()), *(other for other, kept in tied.items() if kept == first)]
 
 
-def _refuse_lacking(held: HeldWeights, model: ir.Model, others: Sequence[str]) -> None:
-    """Raise; ``others`` are names that files have and the model does not."""
-    lacking = [
-        str(value.name)
-        for value in model.graph.initializers.values()
-        if isinstance(value.const_value, ir.ExternalTensor) and value.const_value.location == HELD_FILE
-    ]
+def _refuse_lacking(name: str, lacking: Sequence[str], others: Sequence[str]) -> NoReturn:
+    """``others`` are names that files have and the model does not."""
     beside = f", and have others: {_few(others)}" if others else ""
     raise InvalidModelError(
-        f"the files lack weights of {held.name}: {_few(lacking)}{beside}", hint=_RENAMED if others else _LACKING
+        f"the files lack weights of {name}: {_few(lacking)}{beside}", hint=_RENAMED if others else _LACKING
     )
 
 

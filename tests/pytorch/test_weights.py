@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
@@ -144,6 +146,105 @@ def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     assert "FLOAT[3, 3]" in refusal()
     save_file({name: tensor.half() for name, tensor in state.items()}, file)
     assert "FLOAT16" in refusal()
+
+
+class Scaled(torch.nn.Module):
+    """A parameter, buffers of both kinds, and a constant, each of which is in the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 4)
+        self.register_buffer("scale", torch.tensor(3.0))
+        self.register_buffer("offset", torch.full((4,), 2.0), persistent=False)
+        self.constant = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x) * self.scale + self.offset + self.constant
+
+
+FILES_THAT_LACK: dict[str, Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]] = {
+    "prefixed": lambda state: {f"model.{name}": tensor for name, tensor in state.items()},
+    "another model's": lambda _: {"z": torch.ones(3)},
+    "no tensor": lambda _: {},
+    "a parameter less": lambda state: {name: state[name] for name in state if name != "fc.weight"},
+    "a buffer less": lambda state: {name: state[name] for name in state if name != "scale"},
+}
+
+
+@pytest.mark.parametrize("kind", FILES_THAT_LACK)
+def test_what_files_lack_is_not_taken_from_the_module(kind: str, tmp_path: Path) -> None:
+    """As ``load_state_dict`` refuses them."""
+    module = Scaled().eval()
+    stored = FILES_THAT_LACK[kind](dict(module.state_dict()))
+    with pytest.raises(RuntimeError, match="Missing key"):
+        Scaled().load_state_dict(stored)
+    save_file(stored, tmp_path / "m.safetensors")
+    with pytest.raises(InvalidModelError, match="the files lack weights of Scaled: '"):
+        hetpart.partition(module, args=(torch.ones(2, 3),), weights=tmp_path, hardware=EMULATED)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_module_keeps_what_files_never_hold(traced: bool, tmp_path: Path) -> None:
+    loaded, x = Scaled().eval(), torch.randn(2, 3)
+    save_file(loaded.state_dict(), tmp_path / "m.safetensors")
+    module = torch.fx.symbolic_trace(Scaled().eval()) if traced else Scaled().eval()
+    planned = hetpart.partition(module, args=(x,), weights=tmp_path, hardware=EMULATED)
+    with torch.no_grad():
+        assert_equal(planned.to_module(emulate=True)(x), loaded(x))
+
+
+def test_a_folder_is_read_as_transformers_reads_it(tmp_path: Path) -> None:
+    """Of every tensor there is an older one: in another file, in the same file as another one, under another index."""
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    config = LlamaConfig(**sizes, num_attention_heads=2, use_cache=False)
+    module, call = LlamaForCausalLM(config).eval(), {"input_ids": torch.arange(5)[None]}
+    older = {name: tensor + 1 for name, tensor in module.state_dict().items()}
+    whole, sharded = tmp_path / "whole", tmp_path / "sharded"
+    module.save_pretrained(whole)
+    save_file(older, whole / "z.safetensors")
+    module.save_pretrained(sharded, max_shard_size="20KB")
+    save_file(older, sharded / "consolidated.safetensors")
+    index = {"weight_map": dict.fromkeys(older, "consolidated.safetensors")}
+    (sharded / "a.safetensors.index.json").write_text(json.dumps(index))
+    assert len(list(sharded.glob("model-*.safetensors"))) > 1
+    for folder in (whole, sharded):
+        loaded = LlamaForCausalLM.from_pretrained(folder).eval()
+        planned = _planned(LlamaForCausalLM(config).eval(), call, folder)
+        with torch.no_grad():
+            assert_equal(planned.to_module(emulate=True)(**call).logits, loaded(**call).logits)
+
+
+def test_every_tensor_is_read_where_the_index_says(tmp_path: Path) -> None:
+    new, old = {"a": torch.ones(2), "b": torch.ones(3)}, {"a": torch.zeros(2), "b": torch.zeros(3)}
+    for number, name in enumerate("ab"):
+        save_file({**old, name: new[name]}, tmp_path / f"m-{number}.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    for files in ({"a": "m-0.safetensors", "b": "m-1.safetensors"}, {"a": "m-1.safetensors", "b": "m-0.safetensors"}):
+        index.write_text(json.dumps({"weight_map": files}))
+        extents = stored_weights(tmp_path).extents
+        assert {name: extent.location for name, extent in extents.items()} == files
+        for name, extent in extents.items():
+            with safe_open(tmp_path / files[name], "pt") as file:
+                expected = file.get_tensor(name).numpy().tobytes()
+            assert (tmp_path / extent.location).read_bytes()[extent.offset :][: extent.nbytes] == expected
+
+
+def test_files_that_do_not_say_which_tensor_is_meant_are_refused(tmp_path: Path) -> None:
+    def refusal() -> str:
+        with pytest.raises(InvalidModelError) as refused:
+            stored_weights(tmp_path)
+        assert refused.value.hint
+        return refused.value.message
+
+    for name in ("m", "n"):
+        save_file({"a": torch.ones(2), name: torch.ones(1)}, tmp_path / f"{name}.safetensors")
+    assert "m.safetensors and n.safetensors" in refusal()
+    for name in ("m", "n"):
+        index = {"weight_map": {"a": "m.safetensors", "n": "m.safetensors"}}
+        (tmp_path / f"{name}.safetensors.index.json").write_text(json.dumps(index))
+    assert "m.safetensors.index.json and n.safetensors.index.json" in refusal()
+    (tmp_path / "n.safetensors.index.json").unlink()
+    assert "says that 'n' lies in m.safetensors, which lacks it" in refusal()
 
 
 def test_experts_are_read_from_files_that_have_the_module_s_own_names(tmp_path: Path) -> None:
