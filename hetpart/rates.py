@@ -95,9 +95,11 @@ class KernelRates:
     """The same where they lie in the core's own caches, as in models that are small."""
     weights_table: RateTable
     """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
-    cold_table: RateTable
-    """Seconds of starting any node, beyond that, by bytes that passed since one of its kind ran: they push its code and
-    what the session keeps of it out of the caches. From the table's last bytes on, nothing of it is left in any."""
+    cool_start_seconds: float
+    """Of starting any node whose code, and what the session keeps of it, other data pushed out of the core's own
+    caches, beyond that."""
+    cold_start_seconds: float
+    """The same where it pushed them out of all caches, for the share that ``weights_table`` tells."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
     hop_seconds: float
@@ -140,7 +142,8 @@ class KernelRates:
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
-            cold_table=self.cold_table.times(1 / factor),
+            cool_start_seconds=self.cool_start_seconds / factor,
+            cold_start_seconds=self.cold_start_seconds / factor,
             bandwidth=self.bandwidth * factor,
             lone_bandwidth=self.lone_bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetpart.calibration.families import Family, Sizes
 from hetpart.rates import RateTable
+
+_Grid = NDArray[np.float64]
 
 LEAST_SECONDS = 2e-7
 """No kernel takes less: what remains after overheads were taken off may be noise around nothing."""
@@ -32,9 +35,24 @@ def table(family: Family, seconds: Mapping[Sizes, float]) -> RateTable:
 def _table(family: Family, axes: tuple[tuple[float, ...], ...], seconds: Sequence[float]) -> RateTable:
     """With no call that takes longer than a larger one, where the family's calls grow."""
     grid = np.maximum(LEAST_SECONDS, seconds).reshape([len(axis) for axis in axes])
-    for axis in range(len(axes) if family.grows else 0):
-        grid = np.flip(np.minimum.accumulate(np.flip(grid, axis), axis), axis)
+    if family.grows:
+        grid = _growing(_with_little_ones(_growing(grid), axes[0]))
     return RateTable(axes, tuple(grid.ravel().tolist()))
+
+
+def _growing(grid: _Grid) -> _Grid:
+    for axis in range(grid.ndim):
+        grid = np.flip(np.minimum.accumulate(np.flip(grid, axis), axis), axis)
+    return grid
+
+
+def _with_little_ones(grid: _Grid, sizes: tuple[float, ...]) -> _Grid:
+    """With calls that are too short to be measured beside a run: they start, and take their part of the next larger."""
+    filled = grid.copy()
+    for place in reversed(range(len(sizes) - 1)):
+        part = LEAST_SECONDS + (filled[place + 1] - LEAST_SECONDS) * sizes[place] / sizes[place + 1]
+        filled[place] = np.where(filled[place] > LEAST_SECONDS, filled[place], part)
+    return filled
 
 
 def scaled(whole: RateTable, family: Family, seconds: Mapping[Sizes, float]) -> RateTable:

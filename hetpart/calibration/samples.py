@@ -13,7 +13,6 @@ from hetpart.calibration.families import TABLE_BYTES
 from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TWIN, Key
 from hetpart.calibration.readings import Readings
-from hetpart.calibration.timing import EVICTING_BYTES
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
 from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREAMED
@@ -102,7 +101,8 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cold_table=self._starting_cold(),
+            cool_start_seconds=self._started_after("cool"),
+            cold_start_seconds=self._started_after("far"),
             **streamed.bandwidths(tables, TABLE_BYTES),
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
             peak_flops=warm.peaks(),
@@ -112,13 +112,11 @@ class Samples:
             error=float(np.mean(cool.errors(tables))),
         )
 
-    def _starting_cold(self) -> RateTable:
+    def _started_after(self, state: str) -> float:
         """What each of many kernels takes longer after other data passed than when repeated."""
         mixed, one = self.probes[named(MIXED)], self.probes[named(TWIN)]
-        repeated = mixed.warm - one.warm
-        found = ((mixed.cool - one.cool) - repeated, (mixed.far - one.far) - repeated)
-        passed = (float(EVICTING_BYTES), max(cache_bytes(3) / 2, 2.0 * EVICTING_BYTES))
-        return RateTable((passed,), tuple(max(LEAST_SECONDS, seconds / (len(MIXTURE) - 1)) for seconds in found))
+        longer = (getattr(mixed, state) - getattr(one, state)) - (mixed.warm - one.warm)
+        return max(LEAST_SECONDS, longer / (len(MIXTURE) - 1))
 
     def _scaled(self, single: Samples) -> _States:
         """With the tables of one thread where these probes are fewer.

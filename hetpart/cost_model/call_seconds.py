@@ -87,7 +87,7 @@ def read_anew(weights: float, own: float, table: RateTable) -> float:
     """The part of a product's weights that come from main memory, beyond what do where it alone is repeated.
 
     Args:
-        weights: Bytes that a run reads of all weights.
+        weights: Bytes that are read between one use of them and the next: of all weights of a run.
         own: Bytes that the product reads of them.
         table: ``KernelRates.weights_table``.
     """
@@ -99,6 +99,14 @@ def read_anew(weights: float, own: float, table: RateTable) -> float:
     if most - least <= LEAST_LONGER * least:
         return 0.0
     return min(1.0, max(0.0, (found - least) / (most - least)))
+
+
+def start_seconds(rates: KernelRates, around: Surroundings) -> float:
+    """Of a node of a run, beyond what one takes that is repeated: caches lose its code as they lose weights."""
+    if around.since <= rates.core_cache_bytes:
+        return 0.0
+    lost = read_anew(around.since, rates.core_cache_bytes, rates.weights_table)
+    return rates.cool_start_seconds + lost * max(0.0, rates.cold_start_seconds - rates.cool_start_seconds)
 
 
 def _written(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.caches import LOOKUPS, streamed_weights
-from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
+from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, start_seconds
 from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
@@ -134,9 +134,8 @@ def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, aroun
     """With what passing the nodes takes: those without a kernel, and all where less of them stays in a cache."""
     if seconds is None:
         return None
-    (passed,) = rates.cold_table.axes
-    cold = rates.cold_table.at((min(around.since, passed[-1]),)) if around.since > rates.core_cache_bytes else 0.0
-    return seconds + cold + kernel.views * (rates.visit_seconds + cold)
+    start = start_seconds(rates, around)
+    return seconds + start + kernel.views * (rates.visit_seconds + start)
 
 
 def _kernel_seconds(

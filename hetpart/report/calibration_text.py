@@ -108,7 +108,7 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "random_bandwidth": rates.random_bandwidth,
         "launch_seconds": rates.launch_seconds,
         "visit_seconds": rates.visit_seconds,
-        "cold_seconds": rates.cold_table.seconds[-1],
+        "cold_seconds": rates.cold_start_seconds,
         "hop_seconds": rates.hop_seconds,
         "session_seconds": rates.session_seconds,
         "error": rates.error,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hetpart.cost_model.call_seconds import Surroundings, call_seconds, read_anew
+from hetpart.cost_model.call_seconds import Surroundings, call_seconds, read_anew, start_seconds
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.rates import RateTable
 from tests.calibration.test_from_profile import made_up_rates
@@ -74,3 +74,18 @@ def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
     )
     assert alone == pytest.approx(1000 * 3 * 4 / 1e9)
     assert shared < alone
+
+
+def test_caches_lose_the_code_of_kernels_as_they_lose_weights():
+    """Half of the second rate above the first at 16 MB, all of it at 64."""
+    rates = replace(
+        made_up_rates(),
+        weights_table=KEPT,
+        core_cache_bytes=MEGABYTE,
+        cool_start_seconds=1e-6,
+        cold_start_seconds=5e-6,
+    )
+    passed = {0.5 * MEGABYTE: 0.0, 2 * MEGABYTE: 1e-6, 16 * MEGABYTE: 3e-6, 64 * MEGABYTE: 5e-6, 1e12: 5e-6}
+    for since, seconds in passed.items():
+        around = Surroundings(distance=0, touched=0, weights=0, since=int(since))
+        assert start_seconds(rates, around) == pytest.approx(seconds)
