@@ -15,6 +15,8 @@ import torch
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
+WIDENED = (aten.softmax.int, aten.log_softmax.int, aten.mean.dim)
+"""Operators whose translation casts what it made to the type that is asked for: of whole numbers the mean is whole."""
 
 
 def _clamped(x: torch.Tensor, least: Any = None, most: Any = None, **named: Any) -> torch.Tensor:
@@ -81,10 +83,31 @@ def _summed(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: A
     return made if dtype is None else made.to(dtype)
 
 
-def _softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
-    if dtype in (None, x.dtype):
+def _widened_first(target: OpOverload) -> Callable[..., Any]:
+    """``target`` of what is in the type that its argument ``dtype`` asks of the result."""
+    place = [argument.name for argument in target._schema.arguments].index("dtype")
+
+    def made(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        dtype = args[place - 1] if len(args) >= place else kwargs.get("dtype")
+        if dtype in (None, x.dtype):
+            return NotImplemented
+        return target(x.to(dtype), *args[: place - 1], **{**kwargs, "dtype": None})
+
+    return made
+
+
+def _angle(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
         return NotImplemented
-    return torch.softmax(x.to(dtype), dim)
+    return torch.where(x.isnan(), x, torch.where(x < 0, x.new_full((), math.pi), x.new_zeros(())))
+
+
+def _geometric(x: torch.Tensor, p: float, *, generator: Any = None) -> torch.Tensor:
+    """Of whole numbers, which cannot be drawn evenly between 0 and 1."""
+    if x.is_floating_point() or generator is not None:
+        return NotImplemented
+    drawn = torch.rand_like(x, dtype=torch.float32)
+    return (torch.floor(torch.log1p(-drawn) / math.log1p(-p)) + 1).to(x.dtype)
 
 
 def _largest_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's
@@ -154,7 +177,10 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.sum.default: _summed,
     aten.sum.dim_IntList: _summed,
     aten.heaviside.default: _step,
-    aten.softmax.int: _softmax,
+    **{target: _widened_first(target) for target in WIDENED},
     aten.linalg_vector_norm.default: _largest_norm,
+    aten.angle.default: _angle,
+    aten.geometric.default: _geometric,
+    aten.geometric_.default: _geometric,
 }
 """By operator."""

@@ -6,6 +6,7 @@ What is largest or smallest is NaN where there is one, as it is to PyTorch: ONNX
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,16 @@ def _sign(x: ir.Value) -> ir.Value:
     return op.Where(op.IsNaN(x), _like(x, 0), made) if _may_be_nan(x) else made
 
 
+def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:  # noqa: A002 - PyTorch's
+    """NaN is more than every number."""
+    number = _constant([k]) if isinstance(k, int) else op.Reshape(k, _constant([-1]))
+    how = {"axis": dim, "largest": int(largest), "sorted": int(sorted)}
+    if not _may_be_nan(x):
+        return op.TopK(x, number, **how)
+    _, places = op.TopK(op.Where(op.IsNaN(x), _like(x, math.inf), x), number, **how)
+    return op.GatherElements(x, places, axis=dim), places
+
+
 def _rank(x: ir.Value) -> int:
     assert x.shape is not None
     return len(x.shape)
@@ -89,5 +100,6 @@ TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.max.dim: _extreme_and_place(op.ReduceMax, op.ArgMax),
     aten.min.dim: _extreme_and_place(op.ReduceMin, op.ArgMin),
     aten.sign.default: _sign,
+    aten.topk.default: _topmost,
 }
 """By operator, as ``torch.onnx.export`` takes them."""

@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 
 from hetpart.frontend.conditions import (
+    BOOLEANS,
     FLOATS,
     INTEGERS,
     MEAN_OF_BAGS,
@@ -25,6 +26,7 @@ from hetpart.frontend.conditions import (
     both,
     by_vector,
     corrects_too_much,
+    either,
     empties,
     empty,
     given,
@@ -38,6 +40,7 @@ from hetpart.frontend.conditions import (
     single,
     uses_beyond_first,
 )
+from hetpart.frontend.parts import WIDENED
 
 aten = torch.ops.aten
 DIVIDED: Mapping[OpOverload, Concerned] = {
@@ -82,11 +85,14 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.sum.default: adds_large,
     aten.sum.dim_IntList: adds_large,
     # What is widened is made first.
-    aten.softmax.int: lambda node: argument_of(node, "dtype", None) is not None,
-    # The largest number beside NaN.
-    aten.linalg_vector_norm.default: has("ord", math.inf, -math.inf),
+    **dict.fromkeys(WIDENED, given("dtype", None)),
     # NaN is no number that is less than 0.
     aten.heaviside.default: makes(FLOATS),
+    aten.angle.default: makes(FLOATS),
+    # Whole numbers drawn between 0 and 1.
+    **dict.fromkeys((aten.geometric.default, aten.geometric_.default), makes(INTEGERS)),
+    # The largest number beside NaN.
+    aten.linalg_vector_norm.default: has("ord", math.inf, -math.inf),
     # ONNX Runtime 1.31 fuses the transposition of a matrix into its product with a vector, which is wrong then.
     aten.mv.default: always,
     aten.matmul.default: by_vector,
@@ -104,8 +110,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.special_erfcx.default: always,
     aten.special_log_ndtr.default: always,
     aten.logcumsumexp.default: always,
-    # A sum, or a mean that counts the wrong elements.
-    aten.scatter_reduce.two: has("reduce", "mean"),
+    # A sum, or a mean that counts the wrong elements; no kernel has truth values.
+    aten.scatter_reduce.two: either(has("reduce", "mean"), makes(BOOLEANS)),
     # The divisor is left out.
     aten.avg_pool2d.default: given("divisor_override", None),
     aten.avg_pool3d.default: given("divisor_override", None),
@@ -164,6 +170,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
         ),
         pads_beyond,
     ),
+    # All NaN are one number.
+    **dict.fromkeys((aten._unique2.default, aten.unique_dim.default), makes(FLOATS)),
     # Numbers in the order of what is no number.
     **dict.fromkeys((aten.sort.default, aten.sort.stable), lambda node: single(node) or makes(FLOATS)(node)),
     # The product of no columns is left out, and what is added is whole.

@@ -31,6 +31,20 @@ class _CudaBytes:
         return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3, "stream": None}
 
 
+@dataclass(frozen=True, slots=True)
+class _AsBytes:
+    """Truth values as ONNX Runtime takes them: it asks for the type by its name, and reads bytes."""
+
+    held: torch.Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.held.dtype
+
+    def __dlpack__(self) -> Any:
+        return self.held.view(torch.uint8).__dlpack__()
+
+
 def dtype_of(name: str) -> torch.dtype:
     """PyTorch's type for a dtype's name: its names are those of the plan but for the underscores of 8-bit floats."""
     return getattr(torch, name.replace("float8e", "float8_e"))
@@ -70,4 +84,5 @@ def lent(made: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Any:
 
     others = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     owned = made.clone() if made.untyped_storage().data_ptr() in others else made
-    return onnxruntime.OrtValue.from_dlpack(owned.contiguous())
+    held = owned.contiguous()
+    return onnxruntime.OrtValue.from_dlpack(_AsBytes(held) if held.dtype is torch.bool else held)

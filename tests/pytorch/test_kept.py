@@ -115,6 +115,26 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "the place of the least": (lambda x: (x.argmin(), x.argmax(0, keepdim=True), torch.sign(x)), (NAN,)),
     "the largest of whole numbers": (lambda x: (x.max(), x.min(0), x.argmax(), x.amax((0, 1))), (WHOLE,)),
     "sort of NaN": (torch.sort, (NAN,)),
+    "the topmost of NaN": (
+        lambda x: (x.topk(2), x.topk(3, 0, largest=False), (x * 9).long().topk(2)),
+        (torch.tensor([[1.0, math.nan, -2.0, 3.0], [math.inf, 2.0, 4.0, 5.0], [-1.0, 0.0, 7.0, math.nan]]),),
+    ),
+    "unique of NaN": (torch.unique, (NAN[[0, 0]],)),
+    "unique of booleans": (lambda x: (torch.unique(x), x.masked_select(x)), (WHOLE > 2,)),
+    "angle of NaN": (torch.angle, (NAN,)),
+    "means of whole numbers": (
+        lambda x: (
+            x.mean(1, dtype=torch.float32),
+            (x > 2).mean(0, dtype=torch.float32),
+            x.half().mean(1, dtype=torch.float32),
+        ),
+        (torch.tensor([[1, 2], [3, 60000]]),),
+    ),
+    "log_softmax in another type": (lambda x: functional.log_softmax(x.half(), -1, dtype=torch.float64), (ROWS,)),
+    "the least of booleans": (
+        lambda x: torch.ones(2, 2, dtype=torch.bool).scatter_reduce(0, torch.zeros(2, 2, dtype=torch.int64), x, "amin"),
+        (WHOLE > 2,),
+    ),
     "norms of NaN": (lambda x: (torch.linalg.vector_norm(x, math.inf, 1), x[0].norm(keepdim=True)), (NAN,)),
     "sums of whole numbers": (
         lambda x: (x.sum(), x.sum(0), x.sum(1, keepdim=True), x.sum((0, 1)), x.sum(dtype=torch.float32), (x > 2).sum()),
@@ -256,12 +276,17 @@ def test_what_one_call_is_taken_apart_for_leaves_the_others_whole() -> None:
 
 
 def test_random_calls_have_their_distribution() -> None:
-    def drawn(x: Tensor) -> tuple[Tensor, Tensor]:
+    def drawn(x: Tensor) -> tuple[Tensor, ...]:
         kept = functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
-        return torch.bernoulli(torch.full((4000,), 0.25)), kept
+        tries = torch.zeros(4000, dtype=torch.int64).geometric_(0.25)
+        return torch.bernoulli(torch.full((4000,), 0.25)), kept, tries
 
     given = (torch.ones(1, 64, 8),)
     with torch.no_grad():
-        ones, kept = hetpart.partition(Called(drawn), args=given, hardware=EMULATED).to_module(emulate=True)(*given)
+        planned = hetpart.partition(Called(drawn), args=given, hardware=EMULATED)
+        ones, kept, tries = planned.to_module(emulate=True)(*given)
     assert 0.2 < ones.mean() < 0.3
     assert kept.std() > 0.01
+    assert tries.dtype is torch.int64
+    assert tries.min() == 1
+    assert 3.5 < tries.float().mean() < 4.5
