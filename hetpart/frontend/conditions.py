@@ -17,7 +17,6 @@ Concerned = Callable[[Node], bool]
 """Whether a call is one of those that go wrong."""
 INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-BOOLEANS = frozenset({torch.bool})
 _INT64 = frozenset({torch.int64})
 NO_KERNEL = frozenset({torch.bfloat16, torch.float64})
 """What the processor's recurrent kernels do not compute in."""
@@ -141,11 +140,6 @@ def _given_to(node: Node, name: str) -> Any:
 def both(*conditions: Concerned) -> Concerned:
     """Whether all of ``conditions`` hold."""
     return lambda node: all(condition(node) for condition in conditions)
-
-
-def either(*conditions: Concerned) -> Concerned:
-    """Whether one of ``conditions`` holds."""
-    return lambda node: any(condition(node) for condition in conditions)
 
 
 def shrinks(node: Node) -> bool:

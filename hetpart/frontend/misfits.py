@@ -23,6 +23,14 @@ _NAMES = {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}
 """Where kernels have another name for a type."""
 _WRITTEN = {ir.DataType.FLOAT: "float", ir.DataType.DOUBLE: "double"}
 """The same for schemas."""
+_HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+_REDUCED = {
+    "add": _HALVES,
+    "mul": _HALVES,
+    "min": _HALVES | {ir.DataType.BOOL},
+    "max": _HALVES | {ir.DataType.BOOL},
+}
+"""Types that ONNX Runtime's kernels of ScatterND and ScatterElements take, and refuse in a run when they reduce."""
 Types = dict[ir.Value, ir.DataType | None]
 
 
@@ -118,7 +126,13 @@ def _has_kernel(node: ir.Node, given: Sequence[ir.DataType | None], made: Sequen
     facts = kernel_facts(node.domain, node.op_type, node.version or 1)
     if facts is None or node.op_type == "Constant":
         return True
-    return _suited((*facts.cpu, *facts.expands), given, made)
+    return not _refuses(node, given) and _suited((*facts.cpu, *facts.expands), given, made)
+
+
+def _refuses(node: ir.Node, given: Sequence[ir.DataType | None]) -> bool:
+    """Whether a kernel refuses what it is registered for."""
+    reduction = node.attributes.get("reduction") if node.op_type.startswith("Scatter") else None
+    return reduction is not None and given[0] in _REDUCED.get(reduction.as_string(), ())
 
 
 def _suited(kernels: Kernels, given: Sequence[ir.DataType | None], made: Sequence[ir.DataType | None]) -> bool:

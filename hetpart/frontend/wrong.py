@@ -14,7 +14,6 @@ import torch
 from torch._ops import OpOverload
 
 from hetpart.frontend.conditions import (
-    BOOLEANS,
     FLOATS,
     INTEGERS,
     MEAN_OF_BAGS,
@@ -26,7 +25,6 @@ from hetpart.frontend.conditions import (
     both,
     by_vector,
     corrects_too_much,
-    either,
     empties,
     empty,
     given,
@@ -110,8 +108,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.special_erfcx.default: always,
     aten.special_log_ndtr.default: always,
     aten.logcumsumexp.default: always,
-    # A sum, or a mean that counts the wrong elements; no kernel has truth values.
-    aten.scatter_reduce.two: either(has("reduce", "mean"), makes(BOOLEANS)),
+    # A sum, or a mean that counts the wrong elements.
+    aten.scatter_reduce.two: has("reduce", "mean"),
     # The divisor is left out.
     aten.avg_pool2d.default: given("divisor_override", None),
     aten.avg_pool3d.default: given("divisor_override", None),

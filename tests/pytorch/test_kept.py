@@ -135,6 +135,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: torch.ones(2, 2, dtype=torch.bool).scatter_reduce(0, torch.zeros(2, 2, dtype=torch.int64), x, "amin"),
         (WHOLE > 2,),
     ),
+    "places added to in half precision": (
+        lambda x: (
+            x.half().scatter_add(0, torch.zeros(1, 8, dtype=torch.int64), x.half()),
+            x.bfloat16().index_add(0, torch.tensor([1, 1, 2, 0]), x.bfloat16()),
+            x.half().index_put((torch.tensor([2, 2]),), x[:2].half(), accumulate=True),
+        ),
+        (ROWS,),
+    ),
     "norms of NaN": (lambda x: (torch.linalg.vector_norm(x, math.inf, 1), x[0].norm(keepdim=True)), (NAN,)),
     "sums of whole numbers": (
         lambda x: (x.sum(), x.sum(0), x.sum(1, keepdim=True), x.sum((0, 1)), x.sum(dtype=torch.float32), (x > 2).sum()),
