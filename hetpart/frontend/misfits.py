@@ -142,6 +142,7 @@ def _suited(kernels: Kernels, given: Sequence[ir.DataType | None], made: Sequenc
         if dtype is None:
             return True
         name: str = _NAMES.get(dtype) or str(dtype.name).lower()
-        return not operand.dtypes.isdisjoint((name, CASTS["CPU"].get(name, name)))
+        cast = CASTS["CPU"].get(name, name) if dtype in given else name  # where none goes in, none is cast
+        return not operand.dtypes.isdisjoint((name, cast))
 
     return any(all(suits(operand) for operand in kernel) for kernel in kernels)

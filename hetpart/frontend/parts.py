@@ -15,7 +15,7 @@ import torch
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
-WIDENED = (aten.softmax.int, aten.log_softmax.int, aten.mean.dim)
+WIDENED = (aten.softmax.int, aten.mean.dim)
 """Operators whose translation casts what it made to the type that is asked for: of whole numbers the mean is whole."""
 
 
@@ -94,6 +94,15 @@ def _widened_first(target: OpOverload) -> Callable[..., Any]:
         return target(x.to(dtype), *args[: place - 1], **{**kwargs, "dtype": None})
 
     return made
+
+
+def _log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
+    if not isinstance(dtype, bool) and dtype not in (None, x.dtype):
+        return torch.log_softmax(x.to(dtype), dim)
+    if x.dtype is not torch.float64:
+        return NotImplemented
+    size = x - x.amax(dim, keepdim=True)
+    return size - size.exp().sum(dim, keepdim=True).log()
 
 
 def _angle(x: torch.Tensor) -> torch.Tensor:
@@ -178,6 +187,8 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.sum.dim_IntList: _summed,
     aten.heaviside.default: _step,
     **{target: _widened_first(target) for target in WIDENED},
+    aten.log_softmax.int: _log_softmax,
+    aten._log_softmax.default: _log_softmax,
     aten.linalg_vector_norm.default: _largest_norm,
     aten.angle.default: _angle,
     aten.geometric.default: _geometric,

@@ -14,10 +14,12 @@ import torch
 from torch._ops import OpOverload
 
 from hetpart.frontend.conditions import (
+    DOUBLES,
     FLOATS,
     INTEGERS,
     MEAN_OF_BAGS,
     NO_KERNEL,
+    SINGLES,
     Concerned,
     adds_large,
     always,
@@ -58,9 +60,9 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # The exponential of large numbers.
     aten.logaddexp.default: always,
     aten.logaddexp2.default: always,
-    # One type is expected of all.
+    # One type is expected of all, and the means are in float32.
     aten.layer_norm.default: mixes,
-    aten.native_layer_norm.default: mixes,
+    aten.native_layer_norm.default: lambda node: mixes(node) or (uses_beyond_first(node) and not makes(SINGLES)(node)),
     aten.native_group_norm.default: mixes,
     # Of a Clip with one bound the other is the largest finite number.
     aten.clamp.default: lacks_one("min", "max"),
@@ -84,6 +86,9 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.sum.dim_IntList: adds_large,
     # What is widened is made first.
     **dict.fromkeys(WIDENED, given("dtype", None)),
+    # NaN is left out of a sum in float64.
+    aten.log_softmax.int: lambda node: argument_of(node, "dtype", None) is not None or makes(DOUBLES)(node),
+    aten._log_softmax.default: makes(DOUBLES),
     # NaN is no number that is less than 0.
     aten.heaviside.default: makes(FLOATS),
     aten.angle.default: makes(FLOATS),

@@ -131,6 +131,23 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (torch.tensor([[1, 2], [3, 60000]]),),
     ),
     "log_softmax in another type": (lambda x: functional.log_softmax(x.half(), -1, dtype=torch.float64), (ROWS,)),
+    "log_softmax of NaN": (
+        lambda x: (x.double().log_softmax(1), functional.cross_entropy(x.double(), torch.tensor([0, 1]))),
+        (NAN,),
+    ),
+    "means of a norm": (
+        lambda x: (
+            torch.native_layer_norm(x.double(), [8], None, None, 1e-5),
+            torch.native_layer_norm(x.half(), [8], None, None, 1e-5),
+        ),
+        (ROWS,),
+    ),
+    "random numbers in half precision": (
+        lambda x: (
+            torch.randn(4, 8, dtype=torch.float16).isfinite() & torch.randn(4, 8, dtype=torch.bfloat16).isfinite() & x
+        ),
+        (ROWS > 0,),
+    ),
     "the least of booleans": (
         lambda x: torch.ones(2, 2, dtype=torch.bool).scatter_reduce(0, torch.zeros(2, 2, dtype=torch.int64), x, "amin"),
         (WHOLE > 2,),
