@@ -17,6 +17,7 @@ Concerned = Callable[[Node], bool]
 """Whether a call is one of those that go wrong."""
 INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+BFLOATS = frozenset({torch.bfloat16})
 SINGLES = frozenset({torch.float32})
 DOUBLES = frozenset({torch.float64})
 _INT64 = frozenset({torch.int64})

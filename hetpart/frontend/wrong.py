@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 
 from hetpart.frontend.conditions import (
+    BFLOATS,
     DOUBLES,
     FLOATS,
     INTEGERS,
@@ -60,6 +61,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # The exponential of large numbers.
     aten.logaddexp.default: always,
     aten.logaddexp2.default: always,
+    aten.logsumexp.default: makes(BFLOATS),
     # One type is expected of all, and the means are in float32.
     aten.layer_norm.default: mixes,
     aten.native_layer_norm.default: lambda node: mixes(node) or (uses_beyond_first(node) and not makes(SINGLES)(node)),

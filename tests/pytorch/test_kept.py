@@ -131,6 +131,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (torch.tensor([[1, 2], [3, 60000]]),),
     ),
     "log_softmax in another type": (lambda x: functional.log_softmax(x.half(), -1, dtype=torch.float64), (ROWS,)),
+    "logsumexp in bfloat16": (lambda x: torch.logsumexp(x.bfloat16(), 0), (LARGE,)),
     "log_softmax of NaN": (
         lambda x: (x.double().log_softmax(1), functional.cross_entropy(x.double(), torch.tensor([0, 1]))),
         (NAN,),
