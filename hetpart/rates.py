@@ -100,6 +100,8 @@ class KernelRates:
     caches, beyond that."""
     cold_start_seconds: float
     """The same where it pushed them out of all caches, for the share that ``weights_table`` tells."""
+    constant_seconds: float
+    """Of reading a small constant that no cache holds."""
     session_seconds: float
     """Of one run of a session beside its kernels."""
     hop_seconds: float
@@ -144,6 +146,7 @@ class KernelRates:
             launch_seconds=self.launch_seconds / factor,
             cool_start_seconds=self.cool_start_seconds / factor,
             cold_start_seconds=self.cold_start_seconds / factor,
+            constant_seconds=self.constant_seconds / factor,
             bandwidth=self.bandwidth * factor,
             lone_bandwidth=self.lone_bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,

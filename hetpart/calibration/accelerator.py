@@ -82,6 +82,7 @@ def _rates(readings: Readings) -> KernelRates:
         operand_seconds=readings.operand,
         cool_start_seconds=0.0,
         cold_start_seconds=0.0,
+        constant_seconds=0.0,
         **readings.bandwidths(tables, TABLE_BYTES),
         lone_bandwidth=readings.bandwidth,
         peak_flops=readings.peaks(),

@@ -32,7 +32,7 @@ from hetpart.calibration.probes import (
     WIDE,
     Key,
 )
-from hetpart.cost_model.moving_calls import GATHER_SHARED
+from hetpart.cost_model.moving_calls import GATHER, GATHER_SHARED
 from hetpart.rates import RateTable
 
 LARGE = 20
@@ -78,6 +78,12 @@ class Readings:
     @property
     def visit(self) -> float:
         return max(0.0, (self.runs[VIEWS] - self.runs[LONG]) / LONG_CHAIN)
+
+    @property
+    def far_row(self) -> float:
+        """Of finding one row in a table that no cache holds, beyond one that lies in a cache."""
+        near, far = FAMILIES[GATHER].axes[2][0], FAMILIES[GATHER].axes[2][-1]
+        return max(0.0, self.call((GATHER, (1, _SHORT_ROW, far))) - self.call((GATHER, (1, _SHORT_ROW, near))))
 
     def call(self, key: Key) -> float:
         """Seconds of one call of the kernel that ``key`` names."""

@@ -103,6 +103,7 @@ class Samples:
             operand_seconds=cool.operand,
             cool_start_seconds=self._started_after("cool"),
             cold_start_seconds=self._started_after("far"),
+            constant_seconds=(single or self)._readings().warm.far_row,
             **streamed.bandwidths(tables, TABLE_BYTES),
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
             peak_flops=warm.peaks(),

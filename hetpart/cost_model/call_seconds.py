@@ -42,6 +42,10 @@ class Surroundings:
     """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
     overwritten: int = 0
     """That it writes over what it reads, instead of elsewhere."""
+    whole: int = 0
+    """That a run passes."""
+    constants: int = 0
+    """How many constants it reads."""
 
 
 def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
@@ -105,8 +109,13 @@ def start_seconds(rates: KernelRates, around: Surroundings) -> float:
     """Of a node of a run, beyond what one takes that is repeated: caches lose its code as they lose weights."""
     if around.since <= rates.core_cache_bytes:
         return 0.0
-    lost = read_anew(around.since, rates.core_cache_bytes, rates.weights_table)
+    lost = read_anew(around.since, rates.cache_bytes, rates.weights_table)
     return rates.cool_start_seconds + lost * max(0.0, rates.cold_start_seconds - rates.cool_start_seconds)
+
+
+def constants_seconds(rates: KernelRates, around: Surroundings) -> float:
+    """Of reading what a kernel reads once a run, such as a scale or a shape, beyond what one takes that is repeated."""
+    return around.constants * rates.constant_seconds * read_anew(around.whole, rates.cache_bytes, rates.weights_table)
 
 
 def _written(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:

@@ -8,7 +8,17 @@ from math import prod
 
 from hetpart.cost_model.formulas.along_axes import kept_behind
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.moving_calls import KernelCall, copied, gather, joined, scatter, transpose, transposes, update
+from hetpart.cost_model.moving_calls import (
+    KernelCall,
+    copied,
+    gather,
+    joined,
+    scatter,
+    transpose,
+    transposes,
+    update,
+    words,
+)
 from hetpart.graph.ir import Graph, Op
 
 DTYPE = "float32"
@@ -146,6 +156,11 @@ def _each_element(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, o.output_numel()),))
 
 
+def _compared(o: Operands, family: str) -> KernelCall | None:
+    """Of operands of any type."""
+    return KernelCall(family, (max(1.0, o.output_numel() * words(o)),))
+
+
 def _two_sided(o: Operands, family: str) -> KernelCall | None:
     """An operand that is much smaller than the result is read again and again from a cache."""
     numel = max(1, o.output_numel())
@@ -214,7 +229,7 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
 
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
-MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, scatter, update})
+MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, scatter, update, _compared})
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "FusedMatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
@@ -223,6 +238,7 @@ _COPIES = ("DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "S
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round"), ("relu", _each_element)),
     **dict.fromkeys(("Add", "Max", "Min", "Mul", "Sub", "Sum"), ("add", _two_sided)),
+    **dict.fromkeys(("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or"), ("add", _compared)),
     **dict.fromkeys(("Div", "Reciprocal", "Sqrt"), ("div", _two_sided)),
     **dict.fromkeys(("Exp",), ("exp", _each_element)),
     **dict.fromkeys(("HardSigmoid", "HardSwish", "Sigmoid", "Swish"), ("sigmoid", _each_element)),

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.caches import LOOKUPS, streamed_weights
-from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, start_seconds
+from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, constants_seconds, start_seconds
 from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
     BATCHED,
     HEADS,
+    HEAVY,
     REORDER,
     KernelCall,
     kernel_call,
@@ -94,7 +95,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
         if any(_looks_up_weights(graph.ops[op], graph) for op in kernel.ops):
             distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
         spared = sum(made.nbytes for made in kernel.makes if made.value in over)
-        found.append(Surroundings(distance, nbytes, weights, passed - ended.get(kind, passed - whole), spared))
+        since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
+        found.append(Surroundings(distance, nbytes, weights, since, spared, whole, constants))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
         if kind in COPIERS:
@@ -120,6 +122,13 @@ def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
     return flowing + sum(graph.values[v].nbytes for v in weights) + sum(made.nbytes for made in kernel.makes)
 
 
+def _constants(kernel: Kernel, graph: Graph) -> int:
+    """How many a kernel reads, but for weights of products, and tables that rows are looked up in."""
+    ops = [graph.ops[op] for op in kernel.ops if graph.ops[op].op_type not in HEAVY]
+    tables = {op.inputs[0] for op in ops if op.op_type in LOOKUPS}
+    return len({value for op in ops for value in op.uses if graph.values[value].is_constant} - tables)
+
+
 def _looks_up_weights(op: Op, graph: Graph) -> bool:
     table = op.inputs[0] if op.op_type in LOOKUPS else None
     return table is not None and graph.values[table].is_constant
@@ -135,7 +144,7 @@ def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, aroun
     if seconds is None:
         return None
     start = start_seconds(rates, around)
-    return seconds + start + kernel.views * (rates.visit_seconds + start)
+    return seconds + constants_seconds(rates, around) + start + kernel.views * (rates.visit_seconds + start)
 
 
 def _kernel_seconds(

@@ -20,6 +20,7 @@ FEWEST_GATHERED = 256
 """Elements: of shorter slices, finding them takes longer than copying them."""
 MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
+GATHER = "gather"
 GATHER_SHARED = "gather_shared"
 """The family of lookups that several threads share; those of fewer bytes are one thread's."""
 FAR_LOOKUPS = "gather_far"
@@ -63,14 +64,14 @@ def _permuted(o: Operands, perm: Sequence[int], family: str) -> KernelCall:
     """
     shape = o.shape(0)
     axes = [axis for axis in perm if axis < len(shape) and shape[axis] != 1]
-    run = _words(o)
+    run = words(o)
     if axes == sorted(axes):
         return KernelCall(COPY, (max(1.0, o.numel(0) * run),))
     for axis, place in zip(reversed(axes), sorted(axes, reverse=True), strict=True):
         if axis != place:
             break
         run *= shape[axis]
-    return KernelCall(family, (max(1.0, o.numel(0) * _words(o)), max(1.0, min(run, LONGEST_RUN))))
+    return KernelCall(family, (max(1.0, o.numel(0) * words(o)), max(1.0, min(run, LONGEST_RUN))))
 
 
 def gather(o: Operands, family: str) -> KernelCall | None:
@@ -81,13 +82,13 @@ def gather(o: Operands, family: str) -> KernelCall | None:
     rows = max(1, o.output_numel() // width)
     # Indices address one block after the other.
     block = o.nbytes(0) // max(1, prod(shape[:axis]))
-    elements, table = max(1.0, width * _words(o)), max(1, min(MOST_TABLE_BYTES, block))
+    elements, table = max(1.0, width * words(o)), max(1, min(MOST_TABLE_BYTES, block))
     if rows * elements >= LEAST_SHARED:
         return KernelCall(GATHER_SHARED, (rows * elements, min(elements, WIDEST_SHARED), table))
     return KernelCall(family, (rows, elements, table))
 
 
-def _words(o: Operands) -> float:
+def words(o: Operands) -> float:
     """Of four bytes, in an element: what is only moved takes as long whatever it means."""
     value = o.input(0)
     return 1.0 if value is None else element_bytes(value) / 4
@@ -99,7 +100,7 @@ def joined(o: Operands, family: str) -> KernelCall | None:
     whole = o.output_shape() if o.op.op_type == "Concat" else o.shape(0)
     axis = o.integer("axis", 0) % max(1, len(whole))
     copies = max(1, prod(whole[:axis]) * len(pieces))
-    numel = max(1.0, prod(whole) * _words(o))
+    numel = max(1.0, prod(whole) * words(o))
     run = max(1.0, min(LONGEST_PIECE, numel / copies))
     return KernelCall(family, (numel, run, max(FEWEST_PIECES, len(pieces))))
 
@@ -111,18 +112,18 @@ def copied(o: Operands, family: str) -> KernelCall | None:
     """
     if is_strided(o) or (o.op.op_type == "GatherND" and slice_elements(o) < FEWEST_GATHERED):
         return None
-    run = _words(o)
+    run = words(o)
     for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
         run *= max(1, min(size, made))
         if size != made:
             break
     run = max(1.0, min(run, LONGEST_RUN))
-    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), run, FEWEST_PIECES))
+    return KernelCall(family, (max(1.0, o.output_numel() * words(o)), run, FEWEST_PIECES))
 
 
 def scatter(o: Operands, family: str) -> KernelCall | None:
     """All of the data is copied, then each update written."""
-    return KernelCall(family, (max(1.0, o.output_numel() * _words(o)), max(1, o.numel(1))))
+    return KernelCall(family, (max(1.0, o.output_numel() * words(o)), max(1, o.numel(1))))
 
 
 def update(o: Operands, family: str) -> KernelCall | None:

@@ -44,6 +44,7 @@ def made_up_rates() -> KernelRates:
         visit_seconds=1e-7,
         cool_start_seconds=0.0,
         cold_start_seconds=0.0,
+        constant_seconds=0.0,
         hop_seconds=0.0,
         operand_seconds=1e-7,
         bandwidth=1e10,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hetpart.cost_model.call_seconds import Surroundings, call_seconds, read_anew, start_seconds
+from hetpart.cost_model.call_seconds import Surroundings, call_seconds, constants_seconds, read_anew, start_seconds
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.rates import RateTable
 from tests.calibration.test_from_profile import made_up_rates
@@ -82,6 +82,8 @@ def test_caches_lose_the_code_of_kernels_as_they_lose_weights():
         made_up_rates(),
         weights_table=KEPT,
         core_cache_bytes=MEGABYTE,
+        cache_bytes=MEGABYTE,
+        constant_seconds=1e-7,
         cool_start_seconds=1e-6,
         cold_start_seconds=5e-6,
     )
@@ -89,3 +91,5 @@ def test_caches_lose_the_code_of_kernels_as_they_lose_weights():
     for since, seconds in passed.items():
         around = Surroundings(distance=0, touched=0, weights=0, since=int(since))
         assert start_seconds(rates, around) == pytest.approx(seconds)
+        read = constants_seconds(rates, replace(around, since=0, whole=int(since), constants=2))
+        assert read == pytest.approx(2e-7 * max(0.0, seconds - 1e-6) / 4e-6)
