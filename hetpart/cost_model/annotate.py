@@ -195,7 +195,8 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
     """What bounds the op on ``device``; the seconds are those that were measured there, if any were."""
     visit = 0.0 if device.provider in fusions.absorbed[op.id] else VISIT_SECONDS
     left = fused_work(work, op, graph, fusions, device.provider)
-    found = estimate(left, device, compute_dtype(op, graph, fusions, device.provider), visit)
+    dtype = compute_dtype(op, graph, fusions, device.provider)
+    found = estimate(left, device, dtype, visit, called=op.domain == CALL_DOMAIN)
     return found if measured is None else replace(found, seconds=measured)
 
 

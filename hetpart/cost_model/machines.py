@@ -220,14 +220,14 @@ def _assemble(processor: Profile, accelerators: list[tuple[Profile, Profile]], t
     devices = [host]
     links: list[Link] = []
     for position, (accelerator, link) in enumerate(accelerators):
-        devices.append(device_of(_rated(accelerator, processor), f"cuda:{position}"))
+        devices.append(device_of(_rated(accelerator, working), f"cuda:{position}"))
         links.extend(links_of(link, host.name, devices[-1].name))
     name = "+".join([accelerators[0][0].name, processor.name, accelerators[0][1].name])
     return Machine(name, tuple(devices), tuple(links), origin)
 
 
 def _rated(accelerator: Profile, processor: Profile) -> Profile:
-    """An accelerator whose rates are stated as the host's times a factor, with those rates filled in."""
+    """An accelerator whose rates are stated as the host's at work times a factor, with those rates filled in."""
     factor = accelerator.figures.get(SPEED_FACTOR)
     if factor is None:
         return accelerator

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
@@ -149,6 +149,16 @@ class Call:
     target: OpOverload
     args: list[Any]
     kwargs: dict[str, Any]
+    over: tuple[int, ...] = field(init=False)
+    """For every result, the number of the input that it may be written over; none where none may."""
+    _over_it: OpOverload | None = field(init=False)
+    _into: OpOverload | None = field(init=False)
+    """What writes over its inputs, and what fills given memory. Schemas take long to read: once, not in every run."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "over", overwritten(self.target, self.args))
+        object.__setattr__(self, "_over_it", in_place(self.target))
+        object.__setattr__(self, "_into", filling(self.target))
 
     @classmethod
     def read(cls, text: str) -> Call:
@@ -180,29 +190,22 @@ class Call:
         return cls(target, args, kwargs)
 
     @property
-    def over(self) -> tuple[int, ...]:
-        """For every result, the number of the input that it may be written over; none where none may."""
-        return overwritten(self.target, self.args)
-
-    @property
     def writes(self) -> bool:
         """Whether it can write its results to given memory."""
-        return bool(self.over) or filling(self.target) is not None
+        return bool(self.over) or self._into is not None
 
     def write(self, inputs: Sequence[torch.Tensor], into: Sequence[torch.Tensor], device: torch.device) -> None:
         """Write the results ``into`` these, each the input itself that it replaces or other memory of its form."""
-        filled = filling(self.target)
-        if filled is not None:
-            self._made(filled, inputs, device, dict(zip(_outs(filled), into, strict=True)))
+        if self._into is not None:
+            self._made(self._into, inputs, device, dict(zip(_outs(self._into), into, strict=True)))
             return
         given = list(inputs)
         for number, place in zip(self.over, into, strict=True):
             if place.data_ptr() != given[number].data_ptr():
                 place.copy_(given[number])
             given[number] = place
-        target = in_place(self.target)
-        assert target is not None
-        self._made(target, given, device)
+        assert self._over_it is not None
+        self._made(self._over_it, given, device)
 
     def __call__(self, inputs: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
         """What the operator returns, tensor by tensor; complex ones as pairs of real numbers, as ONNX has them."""

@@ -46,15 +46,15 @@ class Desk(Generic[_Item]):
 
     def put_beside(self, item: _Item) -> None:
         """The same, by a thread that goes on working: the other wakes on another core than this one's."""
-        cores = _cores(self._thread) if self._thread else set[int]()
+        cores = cores_of(self._thread) if self._thread else set[int]()
         others = cores - {_core()}
         if others and others != cores and _confine(self._thread, others):
             self._before = cores
         self._queue.put(item)
 
 
-def _cores(thread: int) -> set[int]:
-    """Those that ``thread`` may run on; none where the system does not tell."""
+def cores_of(thread: int) -> set[int]:
+    """Those that ``thread`` may run on, 0 the calling one; none where the system does not tell."""
     with suppress(OSError, AttributeError):
         return os.sched_getaffinity(thread)
     return set()

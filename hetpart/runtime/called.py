@@ -18,7 +18,7 @@ from hetpart.plan.model import ValueForm
 from hetpart.runtime.description import ModelMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import onnx
@@ -78,6 +78,8 @@ class CalledSession:
         self._provider = provider
         self._metadata = _metadata(proto)
 
+        self.views: dict[Place, tuple[int, Any]] = {}
+        """Addresses of places, and the tensors there that the last run made."""
         self.writing = frozenset(name for step in self.steps if step.call.writes for name in step.makes)
         """What calls write to the place that is meant for it."""
 
@@ -165,14 +167,14 @@ def run_called(frame: Frame, stage: Stage, session: CalledSession) -> None:
         Exception: PyTorch's own.
     """
     layout, partition = frame.layout, stage.partition
-    inputs = {name: _tensor(frame, layout.place(partition, name)) for name in partition.inputs}
+    inputs = {name: _tensor(frame, layout.place(partition, name), session) for name in partition.inputs}
     wanted = {name: layout.place(partition, name) for name in partition.outputs if name in session.writing}
-    places = {name: _target(frame, place) for name, place in wanted.items() if layout.is_sized(place)}
+    places = {name: _target(frame, place, session) for name, place in wanted.items() if layout.is_sized(place)}
     made = session.results(inputs, places)
     _wait(session)
     for name in partition.outputs:
         if made[name] is not places.get(name):
-            _keep(frame, layout.place(partition, name), made[name], list(inputs.values()))
+            _keep(frame, layout.place(partition, name), made[name], inputs, session)
     _wait(session)
 
 
@@ -184,16 +186,27 @@ def _wait(session: CalledSession) -> None:
         torch.cuda.current_stream(session.device).synchronize()
 
 
-def _tensor(frame: Frame, place: Place) -> Any:
-    from hetpart.runtime.called_tensors import at_address, shared
+def _tensor(frame: Frame, place: Place, session: CalledSession) -> Any:
+    from hetpart.runtime.called_tensors import shared
 
     spec = frame.layout.specs[place[0]]
     if spec.form is ValueForm.STATIC:
-        return at_address(spec, frame.address(place), frame.layout.memories[place[1]])
+        return _view(frame, place, frame.address(place), session)
     return shared(spec, frame.arrays[place])
 
 
-def _keep(frame: Frame, place: Place, made: Any, inputs: Sequence[Any]) -> None:
+def _view(frame: Frame, place: Place, address: int, session: CalledSession) -> Any:
+    """The tensor that lies at ``address``: most places have one address in all runs."""
+    from hetpart.runtime.called_tensors import at_address
+
+    known = session.views.get(place)
+    if known is None or known[0] != address:
+        known = address, at_address(frame.layout.specs[place[0]], address, frame.layout.memories[place[1]])
+        session.views[place] = known
+    return known[1]
+
+
+def _keep(frame: Frame, place: Place, made: Any, inputs: Mapping[str, Any], session: CalledSession) -> None:
     from hetpart.runtime.called_tensors import dtype_of, lent
 
     spec = frame.layout.specs[place[0]]
@@ -204,16 +217,12 @@ def _keep(frame: Frame, place: Place, made: Any, inputs: Sequence[Any]) -> None:
             hint="the operator's fake implementation and its kernel differ; mend it where it is registered",
         )
     if spec.form is not ValueForm.STATIC:
-        frame.arrays[place] = lent(made, inputs)
+        frame.arrays[place] = lent(made, list(inputs.values()))
         return
-    _target(frame, place).copy_(made)
+    _target(frame, place, session).copy_(made)
 
 
-def _target(frame: Frame, place: Place) -> Any:
+def _target(frame: Frame, place: Place, session: CalledSession) -> Any:
     """The tensor that a result of known size belongs in."""
-    from hetpart.runtime.called_tensors import at_address
-
     address = frame.addresses.get(place)
-    if address is None:
-        address = frame.new_address(place)
-    return at_address(frame.layout.specs[place[0]], address, frame.layout.memories[place[1]])
+    return _view(frame, place, frame.new_address(place) if address is None else address, session)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.plan.timeline import LEAST_GAIN
 from hetpart.runtime.ahead import Streams
+from hetpart.runtime.apart import cores_of
 from hetpart.runtime.frame import NO_PLACES, Frame, Layout
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.lanes import Lanes, Run
@@ -55,7 +56,7 @@ class Executor:
         self._places = tuple(loose_places(layout))
         self._fed = {spec.name: layout.home(spec.name) for spec in layout.plan.inputs}
         self._streams = Streams.of(layout, self._graph)
-        self._lanes = Lanes(self._graph) if _overlaps(self._graph, overlap) else None
+        self._lanes = Lanes(self._graph, _most_at_once(layout)) if _overlaps(self._graph, overlap) else None
         self._states = states
         self._options = self._own_options()
         """Of runs in the caller's thread."""
@@ -199,6 +200,16 @@ def _overlaps(graph: TaskGraph, wanted: bool | None) -> bool:
     if wanted is not None:
         return wanted and len(graph.lanes) > 1
     return sum(task.seconds for task in graph.tasks) - makespan(graph) >= LEAST_GAIN
+
+
+def _most_at_once(layout: Layout) -> int | None:
+    """Cores, where one of them is at work on every task; ``None`` where a device or a link works by itself.
+
+    With more threads than cores two would share one: a lane that was handed its task while both cores of a machine
+    were busy waited for 1.5 ms after one of them was free.
+    """
+    on_cores = layout.link is None and all(memory.device_type == "cpu" for memory in layout.memories.values())
+    return len(cores_of(0)) or None if on_cores else None
 
 
 def _gone(graph: TaskGraph) -> list[list[int]]:

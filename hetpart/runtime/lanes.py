@@ -1,4 +1,4 @@
-"""Threads that do the tasks of a run, as many at once as there are lanes.
+"""Threads that do the tasks of a run, as many at once as there are lanes, or cores where those do all the work.
 
 Whoever ends a task tells the scheduler, does what may start now, and hands to other threads only what can go on beside
 it: a chain of tasks stays in one thread, whichever lanes it is on. The caller waits and does nothing else, so Ctrl-C
@@ -8,6 +8,7 @@ caller's, whatever made it leave, and ``Lanes.close`` ends theirs.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from weakref import finalize
@@ -51,7 +52,7 @@ class Run:
     """
 
     __slots__ = ("_active", "_begun", "_cancelled", "_do", "_idle", "_mutex", "_over", "_release", "_scheduler",
-                 "_stop", "ended", "error", "graph", "under_way")  # fmt: skip
+                 "_stop", "_waiting", "ended", "error", "graph", "under_way")  # fmt: skip
 
     def __init__(
         self, graph: TaskGraph, do: Callable[[int], None], release: Callable[[int], None], stop: Callable[[], None]
@@ -69,14 +70,17 @@ class Run:
         self._active = 0
         """Threads in this run, those that are about to enter it included."""
         self._idle: list[Jobs] = []
-        """Where the others look for jobs. There is one for every task that starts: they are as many as lanes."""
+        """Where the others look for jobs."""
+        self._waiting: list[tuple[int, int]] = []
+        """A heap of (rank, task) that may start and have no thread yet; none where threads are as many as lanes."""
         self._begun = False
         self._cancelled = False
 
     def cancel(self) -> None:
         """Start nothing more, and end soon what is under way. Interrupted, it can be called again."""
         if not self._cancelled:
-            self.under_way = self._scheduler.running
+            waiting = {task for _, task in self._waiting}
+            self.under_way = [task for task in self._scheduler.running if task not in waiting]
         self._cancelled = True
         self._stop()
 
@@ -135,17 +139,18 @@ class Run:
 
     def _step(self, event: Event, own: Jobs) -> int:
         """Tell the scheduler; a task to do in this thread, which has left the run where there is none."""
-        mine = _NOTHING
         with self._mutex:
             for action in self._answer(event):
                 if isinstance(action, (StartCopy, RunPartition)):
-                    if mine != _NOTHING:
-                        self._hand_on(mine)
-                    mine = action.task
+                    heappush(self._waiting, (self.graph.tasks[action.task].rank, action.task))
                 elif isinstance(action, ReleaseBuffer):
                     self._release(action.value)
-            if mine == _NOTHING:
+            if not self._waiting:
                 self._leave(own)
+                return _NOTHING
+            mine = heappop(self._waiting)[1]
+            while self._waiting and self._idle:
+                self._hand_on(heappop(self._waiting)[1])
         return mine
 
     def _hand_on(self, task: int) -> None:
@@ -168,18 +173,20 @@ class Run:
 
 
 class Lanes:
-    """Threads that wait for runs, as many as ``graph`` has lanes.
+    """Threads that wait for runs, as many as ``graph`` has lanes, and ``most``.
 
     They live until ``close``, or until nothing refers to this.
     """
 
-    def __init__(self, graph: TaskGraph) -> None:
+    def __init__(self, graph: TaskGraph, most: int | None = None) -> None:
         self.graph = graph
+        lanes = max(1, len(graph.lanes))
+        self._hands = lanes if most is None else max(1, min(lanes, most))
         self._last: Run | None = None
         self._hire()
 
     def _hire(self) -> None:
-        crew: list[Jobs] = [Desk() for _ in self.graph.lanes] or [Desk()]
+        crew: list[Jobs] = [Desk() for _ in range(self._hands)]
         self._first = crew[0]
         """Of the thread that begins runs."""
         self._threads = [

@@ -110,8 +110,12 @@ def test_threads_take_their_share_of_the_processor():
     assert full.threads == 0
 
 
-def test_threads_leave_the_emulated_accelerator_alone():
-    assert load_machine("emulated", threads=1).accelerators == load_machine("emulated").accelerators
+def test_the_emulated_accelerator_has_the_threads_of_the_host():
+    """Its sessions run on as many."""
+    host, emulated = load_machine("emulated+epyc", threads=4).devices
+    assert emulated.peak_flops["float32"] == pytest.approx(4 * host.peak_flops["float32"])
+    assert emulated.bandwidth == pytest.approx(4 * host.bandwidth)
+    assert emulated.cores == host.cores == 4
 
 
 FILE = """

@@ -50,8 +50,8 @@ class Work:
 
 
 @contextmanager
-def lanes_of(graph: TaskGraph) -> Iterator[Lanes]:
-    lanes = Lanes(graph)
+def lanes_of(graph: TaskGraph, most: int | None = None) -> Iterator[Lanes]:
+    lanes = Lanes(graph, most)
     try:
         yield lanes
     finally:
@@ -77,9 +77,9 @@ def branches(lanes: int, length: int = 1) -> TaskGraph:
 
 
 @settings(max_examples=60, deadline=None)
-@given(graph=graphs())
-def test_every_task_is_done_once_and_every_value_released(graph: TaskGraph) -> None:
-    with lanes_of(graph) as lanes:
+@given(graph=graphs(), most=st.sampled_from([None, 1, 2]))
+def test_every_task_is_done_once_and_every_value_released(graph: TaskGraph, most: int | None) -> None:
+    with lanes_of(graph, most) as lanes:
         for _ in range(3):
             work = Work()
             lanes.run(work.run(graph))
@@ -126,6 +126,33 @@ def test_lanes_work_at_the_same_time() -> None:
 
 def _wait_at(barrier: threading.Barrier) -> None:
     barrier.wait(SOON)
+
+
+def test_with_fewer_threads_than_lanes_tasks_wait_for_one_by_rank() -> None:
+    """Two threads for five lanes: never three tasks at once, and whichever fails, all end."""
+    order = [3, 1, 4, 0, 2]
+    tasks = tuple(Task(is_copy=False, index=0, lane=lane, rank=rank) for lane, rank in enumerate(order))
+    graph = TaskGraph(tasks, tuple(map(str, range(5))))
+    running, most, begun, lock = [0], [0], list[int](), threading.Lock()
+
+    def deed(task: int) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+            begun.append(task)
+        sleep(0.002)
+        with lock:
+            running[0] -= 1
+
+    with lanes_of(graph, 2) as lanes:
+        lanes.run(Work(deed).run(graph))
+        assert most[0] == 2
+        assert {order[task] for task in begun[:2]} == {0, 1}
+        assert [order[task] for task in begun[2:4]] in ([2, 3], [3, 2])
+        failing = Work(lambda task: 1 // 0 if task == 1 else None)
+        with pytest.raises(ZeroDivisionError):
+            lanes.run(failing.run(graph))
+        lanes.run(Work().run(graph))
 
 
 def test_a_chain_stays_in_one_thread() -> None:

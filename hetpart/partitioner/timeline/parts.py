@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,21 +24,26 @@ _URGENT = 6
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A partition in two parts."""
+    """Partitions in two parts each."""
 
-    partition: int
-    first: Ops
-    """The ops of the first part: none of them needs one of the second."""
+    firsts: tuple[tuple[int, Ops], ...]
+    """Partitions, ascending, each with the ops of its first part: none of them needs one of the second."""
     saving: float
     """Seconds; while all lanes keep their orders the run cannot get shorter by more."""
 
     def of(self, cut: Cut) -> Cut:
-        """``cut`` with the second part in a partition of its own, right after the first."""
-        first = np.zeros(len(cut.partition), np.bool_)
-        first[list(self.first)] = True
-        later = (cut.partition > self.partition) | ((cut.partition == self.partition) & ~first)
-        devices = np.insert(cut.devices, self.partition, cut.devices[self.partition])
-        return Cut((cut.partition + later).astype(np.int32), devices)
+        """``cut`` with every second part in a partition of its own, right after the first."""
+        for partition, ops in reversed(self.firsts):
+            cut = _parted(cut, partition, ops)
+        return cut
+
+
+def _parted(cut: Cut, partition: int, ops: Ops) -> Cut:
+    first = np.zeros(len(cut.partition), np.bool_)
+    first[list(ops)] = True
+    later = (cut.partition > partition) | ((cut.partition == partition) & ~first)
+    devices = np.insert(cut.devices, partition, cut.devices[partition])
+    return Cut((cut.partition + later).astype(np.int32), devices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,18 +58,39 @@ class Parting:
         """Of the partitions that the end of the run waits for: those that could save most first."""
         partition_of = {task: index for index, task in enumerate(timed.found.of_partition.tolist())}
         before = before_in_lane(timed.found.tasks, timed.schedule.order)
-        found: dict[tuple[int, Ops], float] = {}
+        found: dict[tuple[tuple[int, Ops], ...], float] = {}
         for task in critical_tasks(timed.found.tasks, timed.schedule):
             if task not in partition_of:
                 continue
             idle_from = timed.schedule.end[before[task]] if before[task] != NO_TASK else 0.0
-            halves = _Halves(self, timed, partition_of[task], task)
-            tried = [*halves.early_copies(), *halves.early_starts(idle_from)]
-            for first, saving in tried:
-                key = partition_of[task], first
-                found[key] = max(found.get(key, 0.0), saving)
-        ranked = sorted(found.items(), key=lambda item: (-item[1], item[0][0], sorted(item[0][1])))
-        return [Split(*key, saving) for key, saving in ranked if saving > 0]
+            own = partition_of[task]
+            halves = _Halves(self, timed, own, task)
+            early = [(((own, first),), saving) for first, saving in halves.early_copies()]
+            early += [(self._followed(timed.cut, own, first), saving) for ((_, first),), saving in early]
+            early += [(((own, first),), saving) for first, saving in halves.early_starts(idle_from)]
+            for firsts, saving in early:
+                found[firsts] = max(found.get(firsts, 0.0), saving)
+        ranked = sorted(found.items(), key=lambda item: (-item[1], [(one, sorted(ops)) for one, ops in item[0]]))
+        return [Split(*item) for item in ranked if item[1] > 0]
+
+    def _followed(self, cut: Cut, partition: int, first: Ops) -> tuple[tuple[int, Ops], ...]:
+        """``first`` of ``partition``, and of those that get values of both its parts what needs none of the second."""
+        of = cut.partition
+        mine = of == partition
+        early = np.zeros(len(of), np.bool_)
+        early[list(first)] = True
+        users = self.order.users
+        after_first = np.unique(of[users[early[self.order.producers]]])
+        late_edges = (mine & ~early)[self.order.producers]
+        found = [(partition, first)]
+        for other in np.intersect1d(after_first, of[users[late_edges]]).tolist():
+            if other == partition or cut.devices[other] == cut.devices[partition]:
+                continue
+            ops = np.flatnonzero(of == other)
+            waiting = users[late_edges & (of[users] == other)].tolist()
+            ready = frozenset(ops.tolist()) - self.order.among(ops).since(waiting)
+            found += [(other, ready)] if ready else []
+        return tuple(sorted(found, key=lambda one: one[0]))
 
 
 class _Halves:
@@ -81,24 +108,27 @@ class _Halves:
     def early_copies(self) -> Iterator[tuple[Ops, float]]:
         """First what the values need that are waited for most urgently."""
         urgency = self._timed.urgency[self._task]
-        makers = [int(self._problem.value_producer[value]) for value in _ranked(urgency)]
+        makers = [int(self._problem.value_producer[value]) for value in _ranked(urgency)[:_URGENT]]
         for number in range(1, len(makers) + 1):
             first = self._order.up_to(makers[:number])
             if len(first) < len(self._ops):
                 yield first, self._spent(self._ops - first)
 
     def early_starts(self, idle_from: float) -> Iterator[tuple[Ops, float]]:
-        """First what needs none of the values that arrive last, from when its lane is idle."""
+        """First what needs none of the values that arrive last, from when its lane is idle: the best of all moments."""
+        found = sorted(self._starts(idle_from), key=lambda start: -start[1])
+        yield from found[:_URGENT]
+
+    def _starts(self, idle_from: float) -> Iterator[tuple[Ops, float]]:
         arrivals = self._timed.arrivals[self._task]
-        late: set[int] = set()
-        for value in _ranked(arrivals):
-            late |= self._order.since(self._readers(value))
-            first = self._ops - late
-            if not first:
-                return
+        first, begin = self._ops, self._timed.schedule.start[self._task]
+        for _, together in groupby(_ranked(arrivals), key=arrivals.__getitem__):
+            late = [self._readers(value) for value in together]
+            first -= self._order.since(frozenset[int]().union(*late))
             there = max((when for other, when in arrivals.items() if first & self._readers(other)), default=0.0)
-            waited = self._timed.schedule.start[self._task] - max(there, idle_from)
-            yield first, min(self._spent(first), waited)
+            if not first or begin <= idle_from:
+                return
+            yield first, min(self._spent(first), begin - max(there, idle_from))
 
     def _spent(self, ops: Ops) -> float:
         return sum(self._seconds[op] for op in sorted(ops))
@@ -109,4 +139,4 @@ class _Halves:
 
 
 def _ranked(values: Values) -> list[int]:
-    return sorted(values, key=lambda value: (-values[value], value))[:_URGENT]
+    return sorted(values, key=lambda value: (-values[value], value))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _HALFWAY = 4
 """Splits not worth it alone that are tried with another."""
-_TRIED = 12
+_TRIED = 30
 """Splits that are timed before one is taken."""
-_VISITS = 60_000
+_VISITS = 200_000
 """Tasks in all that are timed: with it the time is bounded, and alike on every machine."""
 _LEAST_SHARE = 1e-3
 """Of the latency, that a split must save whatever it costs."""

@@ -25,7 +25,7 @@ class Timed:
     found: CutTasks
     schedule: Schedule
     urgency: tuple[Values, ...]
-    """Per task: the values that it hands on, and the longest chain of tasks that waits for each."""
+    """Per task: the values that it hands on to other lanes, and the longest chain of tasks that waits for each."""
     arrivals: tuple[Values, ...]
     """Per task: the values that it waits for, and when each is there."""
 
@@ -48,6 +48,7 @@ def _handed_on(found: CutTasks, schedule: Schedule) -> tuple[tuple[Values, ...],
     for value, writer, users in zip(found.held.value.tolist(), found.writer, found.users, strict=True):
         for user in (user for user in users if NO_TASK != writer != user):
             chain = tasks.seconds[user] + tasks.tails[user]
-            urgency[writer][value] = max(urgency[writer].get(value, 0.0), chain)
+            if tasks.lanes[user] != tasks.lanes[writer]:  # its own lane would wait for the rest of it all the same
+                urgency[writer][value] = max(urgency[writer].get(value, 0.0), chain)
             arrivals[user][value] = schedule.end[writer]
     return urgency, arrivals

@@ -113,6 +113,23 @@ def test_a_pipeline_through_many_values() -> None:
     assert chain[-1].seconds < 0.7 * chain[0].seconds
 
 
+def test_many_values_that_arrive_last_hide_no_early_start() -> None:
+    """Gradients of eight biases come at the end: the large updates need none of them."""
+    edges = [(0, 2), (1, 3), *((1, user) for user in range(4, 12)), (0, 1)]
+    devices, seconds = "aa" + "h" * 10, [4.0, 4.0, 4.0, *[0.1] * 9]
+    made = found(problem(devices, seconds, edges, copy=0.1))
+    # 4, copy, 4 of the host beside 4 of the accelerator; then the rest.
+    assert made[-1].seconds < made[0].seconds - 3.0
+
+
+def test_two_lanes_are_split_together() -> None:
+    """Four gradients in one partition, their updates in another: to part one of them alone saves nothing."""
+    edges = [(0, 1), (1, 2), (2, 3), *((maker, maker + 4) for maker in range(4))]
+    made = found(problem("aaaahhhh", [2.0] * 8, edges, copy=0.1))
+    assert made[0].seconds == pytest.approx(8 + 4 * 0.1 + 8)
+    assert made[-1].seconds == pytest.approx(8 + 0.1 + 2)
+
+
 def test_no_cut_is_faster_than_the_finest_bound() -> None:
     """Of cuts into runs of neighbouring ops all, the one into the fewest partitions, and what that is split into."""
     for seed in range(150):
@@ -154,7 +171,7 @@ def test_every_split_is_legal_and_faster() -> None:
             for before, after in pairwise(steps):
                 made += 1
                 assert after.seconds < before.seconds
-                assert 1 <= after.cut.partitions - before.cut.partitions <= 2
+                assert after.cut.partitions > before.cut.partitions
                 verdict = check(asked, placement, after.cut)
                 assert verdict.legal
                 assert verdict.fits or not fits
