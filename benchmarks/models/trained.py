@@ -210,7 +210,7 @@ CASES: dict[str, Case] = {
     ),
     "ResNet-50, float64": Case(
         lambda: ResNet().double(), lambda model, x, labels: classified(model, x.double(), labels), _PICTURES,
-        Momentum(1e-3), _SLOW, steps=20, placements=ONE,
+        Momentum(1e-3), _SLOW, steps=20, from_eager=True, placements=ONE,
     ),
 }  # fmt: skip
 """By name."""

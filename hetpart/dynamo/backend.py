@@ -24,6 +24,7 @@ from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.example import require_pytorch
 from hetpart.frontend.exported import exported_from
+from hetpart.frontend.mutating import write_copies
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -57,6 +58,7 @@ def hetpart(
     called = _Called(_sources(graph_module, example_inputs, names), names)
     name = f"graph {graph_module.meta.get('dynamo_compile_id', '')}".strip()
     compiler = partial(_compiled, name=name, called=called, options=asked, ledger=ledger_of(options))
+    write_copies(graph_module, name)
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
     with sdpa_kernel(SDPBackend.MATH):  # in products and a softmax: its kernels have no ONNX operator of their own

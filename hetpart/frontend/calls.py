@@ -4,6 +4,7 @@
 A call is JSON: ``{"op": "aten::_linalg_eigh", "args": [{"input": 0}, "L", true], "kwargs": {}}``. What is no JSON is an
 object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; or a
 type, device, layout or memory format by its name. Reading one runs nothing but operators that PyTorch knows by name.
+One that writes to its arguments is called with copies of them, and those are results of the call too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from hetpart.errors import ExecutionError, InvalidBundleError
+from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
 
 _KINDS = ("cpu", "cuda")
 _OF_STEPS = "hetpart.training.row_operators"
@@ -63,6 +65,7 @@ def unknown_in(path: Path) -> list[str]:
 
 def runs_on(target: OpOverload) -> tuple[str, ...]:
     """The kinds of device that ``target`` has a kernel for; of PyTorch's own operators it is assumed to have all."""
+    target = called_by(target)
     if target.namespace in _SHIPPED or any(_has_kernel(target, key) for key in _FUNCTIONAL):
         return _KINDS
     return tuple(kind for kind in _KINDS if _has_kernel(target, kind.upper())) or _KINDS
@@ -112,10 +115,11 @@ def written(node: Node) -> str:
         TypeError: an argument is of a kind that has no text.
     """
     assert isinstance(node.target, OpOverload)
+    target = called_by(node.target)
     numbers = iter(range(2**31))
     args = [_written(argument, numbers) for argument in node.args]
     kwargs = {name: _written(argument, numbers) for name, argument in node.kwargs.items()}
-    return json.dumps({"op": node.target.name(), "args": args, "kwargs": kwargs})
+    return json.dumps({"op": target.name(), "args": args, "kwargs": kwargs})
 
 
 def _written(argument: Any, numbers: Iterator[int]) -> Any:
@@ -230,6 +234,8 @@ class Call:
 
         args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
         with torch.no_grad():
+            if target is self.target and written_arguments(target):
+                return call_on_copies(target, args, kwargs)
             return target(*args, **kwargs, **outs)
 
 

@@ -53,10 +53,11 @@ def argument_of(node: Node, name: str, default: Any) -> Any:
 
 def makes(dtypes: frozenset[torch.dtype]) -> Concerned:
     """Whether the result, or the first of several, has one of ``dtypes``."""
-    return lambda node: next(_dtypes(node.meta.get("val")), None) in dtypes
+    return lambda node: next(dtypes_of(node.meta.get("val")), None) in dtypes
 
 
-def _dtypes(value: Any) -> Iterator[torch.dtype]:
+def dtypes_of(value: Any) -> Iterator[torch.dtype]:
+    """Those of the tensors in what the trace knows of a node."""
     for one in value if isinstance(value, list | tuple) else (value,):
         if isinstance(one, torch.Tensor):
             yield one.dtype
@@ -114,7 +115,7 @@ def adds_large(node: Node) -> bool:
 
 
 def _made_of(argument: Any) -> torch.dtype | None:
-    return next(_dtypes(argument.meta.get("val")), None) if isinstance(argument, Node) else None
+    return next(dtypes_of(argument.meta.get("val")), None) if isinstance(argument, Node) else None
 
 
 def corrects_too_much(node: Node) -> bool:
@@ -143,6 +144,11 @@ def _given_to(node: Node, name: str) -> Any:
 def both(*conditions: Concerned) -> Concerned:
     """Whether all of ``conditions`` hold."""
     return lambda node: all(condition(node) for condition in conditions)
+
+
+def either(*conditions: Concerned) -> Concerned:
+    """Whether any of ``conditions`` holds."""
+    return lambda node: any(condition(node) for condition in conditions)
 
 
 def shrinks(node: Node) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -31,14 +32,44 @@ _REDUCED = {
     "max": _HALVES | {ir.DataType.BOOL},
 }
 """Types that ONNX Runtime's kernels of ScatterND and ScatterElements take, and refuse in a run when they reduce."""
+_NUMBERS = {
+    "value_float": ir.DataType.FLOAT,
+    "value_floats": ir.DataType.FLOAT,
+    "value_int": ir.DataType.INT64,
+    "value_ints": ir.DataType.INT64,
+}
+"""Attributes that say the content of a constant, and with it its type."""
+_DOUBLE = ir.DataType.DOUBLE
 Types = dict[ir.Value, ir.DataType | None]
 
 
 def misfits(model: ir.Model) -> set[str]:
-    """Names of the program's nodes whose translations do not load."""
+    """Names of the program's nodes whose translations do not load, or lose digits of float64."""
     types: Types = {}
-    found = [node for node in model.graph if not _fits(node, types)]
+    found = [node for node in model.graph if not _fits(node, types) or _rounds(node, types)]
     return {_traced(node) for node in found} - {""}
+
+
+def types_of(graph: ir.Graph) -> Types:
+    """The types of what the nodes of ``graph`` make, and those in its branches and loops."""
+    types: Types = {}
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        _fits(node, types)
+    return types
+
+
+def _rounds(node: ir.Node, types: Types) -> bool:
+    """Whether float64 goes through float32: a cast within a translation, or an attribute, which is always float32."""
+    if _DOUBLE not in {_type_of(value, types) for value in node.inputs} or node.op_type in _RANDOM:
+        return False
+    if node.op_type in ("Cast", "CastLike"):
+        (made,) = node.outputs
+        return _is_inner(made) and types.get(made) is ir.DataType.FLOAT
+    numbers = (one.as_float() for one in node.attributes.values() if one.type is ir.AttributeType.FLOAT)
+    return any(number != float(np.float32(number)) for number in numbers)
+
+
+_RANDOM = frozenset({"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike"})
 
 
 def _traced(node: ir.Node) -> str:
@@ -102,6 +133,8 @@ def _made(node: ir.Node, kind: str, bound: dict[str, ir.DataType]) -> ir.DataTyp
     for name in _SAID_BY:
         if name in node.attributes:
             return ir.DataType(node.attributes[name].as_int())
+    for name in _NUMBERS.keys() & node.attributes.keys():
+        return _NUMBERS[name]
     value = node.attributes.get("value")
     if value is not None and value.type is ir.AttributeType.TENSOR:
         return value.as_tensor().dtype

@@ -165,7 +165,16 @@ def _times_vector(matrices: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     return torch.mm(rows, vector.unsqueeze(1)).reshape(matrices.shape[:-1])
 
 
+def _normalised(x: torch.Tensor, *given: Any) -> torch.Tensor:
+    """With what it has learned: what learns changes it."""
+    weight, bias, mean, var, training, momentum, eps, *_ = given
+    if training or mean is None or x.dtype is not torch.float64:
+        return NotImplemented
+    return aten._native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)[0]
+
+
 OWN: Mapping[OpOverload, Callable[..., Any]] = {
+    aten.batch_norm.default: _normalised,
     aten.mv.default: _times_vector,
     aten.matmul.default: _times_vector,
     aten.scaled_dot_product_attention.default: _attended,

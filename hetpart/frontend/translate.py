@@ -7,6 +7,7 @@ nothing, and an optimiser's step then divides by zero.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ from torch.fx import traceback
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
+from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import misfits
+from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.settled import settle_names, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
@@ -72,7 +75,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         InvalidModelError: the program changes its own weights or buffers, or an operator without translation is where
             PyTorch cannot run it.
     """
-    called = _without_wrong(program)
+    called = _without_wrong(without_mutating(program, name))
     given = with_all_returned(called)
     made = _in_onnx(given, name)
     if called_inside(made):
@@ -120,12 +123,13 @@ def _left(targets: Iterable[OpOverload], program: torch.export.ExportedProgram) 
 
 
 def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:
+    numbers = exact_numbers if has_doubles(program) else nullcontext
     while True:
         _forget_pending(program)
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
-            with quiet(), traceback.preserve_node_meta(), torch.no_grad(), complex_too(left):
+            with quiet(), traceback.preserve_node_meta(), torch.no_grad(), complex_too(left), numbers():
                 made = torch.onnx.export(
                     program,
                     dynamo=True,
@@ -140,6 +144,8 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
             left[target] = left_to_pytorch(target, program)
         else:
             assert made is not None
+            if numbers is exact_numbers:
+                widen(made.model)
             return made
 
 

@@ -16,6 +16,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import Call, runs_on, written
+from hetpart.frontend.copying import NAMESPACE, called_by
 from hetpart.frontend.kept import original_of
 from hetpart.graph.calls import CALL, CALL_DOMAIN, OVERWRITES, RUNS_ON
 
@@ -27,6 +28,7 @@ _AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+
 """How the exporter says at which node it failed."""
 OWN_NAMESPACE = "hetpart"
 """Of operators that hetpart registers."""
+_OWN = (OWN_NAMESPACE, NAMESPACE)
 Translations = dict[Any, Callable[..., Any]]
 """By operator, as ``torch.onnx.export`` takes them."""
 
@@ -42,9 +44,9 @@ def failed_at(causes: Sequence[BaseException]) -> OpOverload | None:
 
 
 def own_operators(program: torch.export.ExportedProgram) -> set[OpOverload]:
-    """The operators in ``program`` that are hetpart's own, as those of a training step."""
+    """The operators in ``program`` that are hetpart's own, as those of a training step, or that write to copies."""
     called = (node.target for node in program.graph.nodes)
-    return {target for target in called if isinstance(target, OpOverload) and target.namespace == OWN_NAMESPACE}
+    return {target for target in called if isinstance(target, OpOverload) and target.namespace in _OWN}
 
 
 def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -> Callable[..., Any]:
@@ -54,7 +56,7 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
 
     def leave(*args: Any, **kwargs: Any) -> Any:
         given = list(_values([*args, *kwargs.values()]))
-        node = ir.Node(CALL_DOMAIN, str(original_of(target)), given, num_outputs=number, version=1)
+        node = ir.Node(CALL_DOMAIN, str(called_by(original_of(target))), given, num_outputs=number, version=1)
         recorder: Any = evaluator.default()
         recorder.nodes.append(node)
         return list(node.outputs) if is_list or number > 1 else node.outputs[0]

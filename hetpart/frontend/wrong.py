@@ -28,6 +28,7 @@ from hetpart.frontend.conditions import (
     both,
     by_vector,
     corrects_too_much,
+    either,
     empties,
     empty,
     given,
@@ -63,9 +64,21 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.logaddexp2.default: always,
     aten.logsumexp.default: makes(BFLOATS),
     # One type is expected of all, and the means are in float32.
-    aten.layer_norm.default: mixes,
-    aten.native_layer_norm.default: lambda node: mixes(node) or (uses_beyond_first(node) and not makes(SINGLES)(node)),
-    aten.native_group_norm.default: mixes,
+    aten.layer_norm.default: either(mixes, makes(DOUBLES)),
+    aten.native_layer_norm.default: either(
+        mixes, makes(DOUBLES), lambda node: uses_beyond_first(node) and not makes(SINGLES)(node)
+    ),
+    aten.native_group_norm.default: either(mixes, makes(DOUBLES)),
+    # A number that is an attribute is float32.
+    **dict.fromkeys(
+        (
+            aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default, aten.group_norm.default,
+            aten.instance_norm.default, aten.leaky_relu.default, aten.elu.default, aten.celu.default,
+            aten.selu.default, aten.hardsigmoid.default, aten.hardswish.default,
+        ),
+        makes(DOUBLES),
+    ),
+    aten.addmm.default: both(makes(DOUBLES), either(given("alpha", 1), given("beta", 1))),
     # Of a Clip with one bound the other is the largest finite number.
     aten.clamp.default: lacks_one("min", "max"),
     aten.clamp_min.default: always,
@@ -105,7 +118,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.scaled_dot_product_attention.default: both(given("attn_mask", None), has("dropout_p", None, 0.0)),
     # One where it is to be zero, and the other way round.
     aten.bernoulli.default: always,
-}
+}  # fmt: skip
 """Operators that go in parts."""
 KEPT: Mapping[OpOverload, Concerned] = {
     # Margins of NaN are 0 to PyTorch.

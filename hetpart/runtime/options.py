@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetpart.errors import InvalidBundleError, InvalidOptionError
+from hetpart.graph.provenance import EXACT
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -36,6 +37,11 @@ _ENTRIES = (
     "session.use_device_allocator_for_initializers", "session.use_env_allocators",
 )  # fmt: skip
 """Configuration entries that mean the same in a session of a part. They can be asked for by name alone."""
+_LEFT_OUT = "optimization.disable_specified_optimizers"
+_ROUNDING = (
+    "LayerNormFusionL1", "LayerNormFusionL2", "MatMulScaleFusion", "QuickGeluFusion", "SimplifiedLayerNormFusion",
+)  # fmt: skip
+"""ONNX Runtime's names of what makes scales and epsilons attributes, which are float32."""
 
 
 def refuse_providers(
@@ -83,6 +89,13 @@ def _named(path: str, part: str) -> str:
     if not path or "/" in suffix or not dot:
         return f"{path}{part}_" if path else path
     return f"{stem}.{part}.{suffix}"
+
+
+def keep_digits(options: onnxruntime.SessionOptions, model: bytes | str) -> None:
+    """Leave out the optimisations that write a number of float64 as an attribute, where ``model`` needs all digits."""
+    if isinstance(model, bytes) and EXACT.encode() in model:
+        others = entry(options, _LEFT_OUT)
+        options.add_session_config_entry(_LEFT_OUT, ";".join([*([others] if others else []), *_ROUNDING]))
 
 
 def entry(given: onnxruntime.SessionOptions, key: str) -> str | None:

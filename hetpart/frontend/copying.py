@@ -1,0 +1,68 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Operators that write to copies of their arguments, and return those, for custom ones that write to the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+NAMESPACE = "hetpart_copying"
+_ALIASED = re.compile(r"\(\w+!?\)")
+"""What a schema says of a tensor that is written to: ``Tensor(a0!) x``."""
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_original: dict[OpOverload, OpOverload] = {}
+_made: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
+
+
+def written_arguments(target: OpOverload) -> list[str]:
+    """Names of the arguments that ``target`` writes to."""
+    known = target._schema.arguments
+    return [one.name for one in known if one.alias_info and one.alias_info.is_write and not one.is_out]
+
+
+def plain_returns(target: OpOverload) -> list[int]:
+    """Which of what ``target`` returns are no arguments that it wrote to."""
+    return [place for place, one in enumerate(target._schema.returns) if not one.alias_info]
+
+
+def copying(target: OpOverload, names: Sequence[str]) -> OpOverload:
+    """The operator that returns what ``target`` returns and then what it wrote to copies of the arguments ``names``."""
+    key = target, tuple(names)
+    if key not in _made:
+        name = re.sub(r"\W", "_", "_".join([str(target), *names]))
+        schema = str(target._schema)
+        given = _ALIASED.sub("", schema[schema.index("(") : schema.rindex(" -> ")])
+        types = [str(target._schema.returns[place].type) for place in plain_returns(target)] + ["Tensor"] * len(names)
+        _library.define(f"{name}{given} -> {types[0] if len(types) == 1 else '(' + ', '.join(types) + ')'}")
+        _library.impl(name, partial(_called, target), "CompositeExplicitAutograd")
+        _library._register_fake(name, partial(_called, target))
+        _made[key] = getattr(getattr(torch.ops, NAMESPACE), name).default
+        _original[_made[key]] = target
+    return _made[key]
+
+
+def called_by(target: OpOverload) -> OpOverload:
+    """What an operator that was made here calls; another one as it is."""
+    return _original.get(target, target)
+
+
+def _called(target: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    made = call_on_copies(target, args, kwargs)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def call_on_copies(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """What ``target`` returns that is no argument of it, and then what it wrote to copies of its arguments."""
+    schema = target._schema
+    given = dict(zip((one.name for one in schema.arguments), args, strict=False)) | dict(kwargs)
+    copies = {name: given[name].clone() for name in written_arguments(target) if given.get(name) is not None}
+    given |= copies
+    placed = [given[one.name] for one in schema.arguments[: len(args)]]
+    made = target(*placed, **{name: given[name] for name in kwargs})
+    returned = made if len(schema.returns) > 1 else (made,)
+    return [*(returned[place] for place in plain_returns(target)), *copies.values()]

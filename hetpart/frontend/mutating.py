@@ -1,0 +1,168 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+"""Calls of custom operators that write to their arguments, each in the place of one that writes to copies.
+
+PyTorch wraps such a call in an operator of higher order when it makes a program functional, and no exporter translates
+that. What is written here is copied to the argument by an operator of PyTorch's, which it knows how to do without.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.export.graph_signature import ExportGraphSignature, TensorArgument
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from hetpart.errors import InvalidModelError
+from hetpart.frontend.capture import quiet
+from hetpart.frontend.copying import copying, plain_returns, written_arguments
+
+_SHIPPED = frozenset({"aten", "prims", "prim"})
+_WRAPPED = "auto_functionalized"
+_KNOWN = ("val", "example_value")
+"""What the trace knows of a node's result: that of an export, and of Dynamo."""
+_HINT = "register an operator that returns what it computes"
+
+
+def without_mutating(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
+    """``program`` without custom operators that write to their arguments; a copy, where it has some.
+
+    Raises:
+        InvalidModelError: one is where that cannot be, or PyTorch wrapped it before.
+    """
+    whole, *inner = [module for module in program.graph_module.modules() if isinstance(module, GraphModule)]
+    for module in (whole, *inner):
+        _require_unwrapped(module.graph, name)
+    for node in (node for module in inner for node in _mutating(module.graph)):
+        raise InvalidModelError(f"{name} uses {_target(node)}, which writes to its arguments, in a branch", hint=_HINT)
+    if not any(True for _ in _mutating(program.graph)):
+        return program
+    made = copy.deepcopy(whole)
+    write_copies(made, name)
+    with quiet():
+        return program._update(made, _renamed(program.graph_signature, made.graph))
+
+
+def _renamed(signature: ExportGraphSignature, graph: Graph) -> ExportGraphSignature:
+    """``signature`` with the results called as in ``graph``."""
+    results: Any = graph.output_node().args[0]
+    renamed = [
+        replace(spec, arg=TensorArgument(result.name)) if isinstance(spec.arg, TensorArgument) else spec
+        for spec, result in zip(signature.output_specs, results, strict=True)
+    ]
+    return ExportGraphSignature(list(signature.input_specs), renamed)
+
+
+def _require_unwrapped(graph: Graph, name: str) -> None:
+    for node in graph.nodes:
+        if _WRAPPED in str(node.target):
+            raise InvalidModelError(
+                f"{name} uses {node.args[0]}, which writes to its arguments, as run_decompositions wraps it",
+                hint="give the program as torch.export.export returns it, or the module itself",
+            )
+
+
+def write_copies(module: GraphModule, name: str) -> None:
+    """Let the graph of ``module`` copy what custom operators write to where they would write it.
+
+    Raises:
+        InvalidModelError: one writes to tensors in a list, or to one that it is given twice.
+    """
+    for node in list(_mutating(module.graph)):
+        _rewrite(node, name)
+    module.recompile()
+
+
+def _mutating(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if (target := _target(node)) is not None and written_arguments(target))
+
+
+def _target(node: Node) -> OpOverload | None:
+    """The custom operator that ``node`` calls."""
+    called: Any = node.target if node.op == "call_function" else None
+    target = getattr(called, "default", None) if isinstance(called, OpOverloadPacket) else called
+    return target if isinstance(target, OpOverload) and target.namespace not in _SHIPPED else None
+
+
+def _rewrite(node: Node, name: str) -> None:
+    target = _target(node)
+    assert target is not None
+    places = _written_by(node, target)
+    _require_own(node, target, places, name)
+    plain = plain_returns(target)
+    with node.graph.inserting_before(node):
+        call = node.graph.call_function(copying(target, list(places)), node.args, dict(node.kwargs))
+        results = _results(call, node, plain, list(places.values()))
+        for place, written in zip(places.values(), results[len(plain) :], strict=True):
+            copied = node.graph.call_function(torch.ops.aten.copy_.default, (place, written))
+            copied.meta = dict(written.meta)
+    returned: dict[int, Node] = dict(zip(plain, results, strict=False))
+    for number, one in enumerate(target._schema.returns):
+        if one.alias_info:
+            returned[number] = next(
+                places[argument.name]
+                for argument in target._schema.arguments
+                if argument.alias_info and argument.alias_info.before_set == one.alias_info.before_set
+            )
+    _replace(node, returned, several=len(target._schema.returns) > 1)
+
+
+def _written_by(node: Node, target: OpOverload) -> dict[str, Any]:
+    given = dict(zip((one.name for one in target._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    return {name: given[name] for name in written_arguments(target) if given.get(name) is not None}
+
+
+def _require_own(node: Node, target: OpOverload, places: dict[str, Any], name: str) -> None:
+    """Raise where what is written is no tensor of its own among the arguments."""
+    if not all(isinstance(place, Node) for place in places.values()):
+        raise InvalidModelError(f"{name} uses {target}, which writes to tensors in a list", hint=_HINT)
+    given = pytree.tree_leaves((node.args, node.kwargs))
+    found = [_base(one) for one in given if isinstance(one, Node)]
+    twice = [place for place in places.values() if found.count(_base(place)) > 1]
+    if twice or not places:
+        raise InvalidModelError(
+            f"{name} uses {target}, which writes to its arguments, and gives it one of them twice", hint=_HINT
+        )
+
+
+def _base(node: Node) -> Node:
+    """What ``node`` is a view of."""
+    while isinstance(node.target, OpOverload) and node.target.is_view and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def _results(call: Node, node: Node, plain: list[int], places: list[Node]) -> list[Node]:
+    """What ``call`` returns, in the place of what ``node`` does and writes."""
+    call.meta = dict(node.meta)
+    single = len(plain) + len(places) == 1
+    results = (
+        [call]
+        if single
+        else [node.graph.call_function(operator.getitem, (call, number)) for number in range(len(plain) + len(places))]
+    )
+    for key in _KNOWN & node.meta.keys():
+        whole = node.meta[key]
+        values = [whole[number] if isinstance(whole, list | tuple) else whole for number in plain]
+        values += [place.meta[key] for place in places]
+        call.meta[key] = values[0] if single else tuple(values)
+        for result, value in zip(results, values, strict=True):
+            result.meta = dict(node.meta) | {key: value}
+    return results
+
+
+def _replace(node: Node, returned: dict[int, Node], *, several: bool) -> None:
+    for user in list(node.users):
+        if several:
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(returned[int(user.args[1])])  # pyright: ignore[reportArgumentType]
+            user.graph.erase_node(user)
+    if node.users:
+        node.replace_all_uses_with(returned[0])
+    node.graph.erase_node(node)
