@@ -22,6 +22,7 @@ from hetpart.dynamo.options import CompileOptions
 from hetpart.dynamo.program import program_of
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.capture import Captured
+from hetpart.frontend.checks import without_tokens
 from hetpart.frontend.example import require_pytorch
 from hetpart.frontend.exported import exported_from
 from hetpart.frontend.mutating import write_copies
@@ -106,6 +107,7 @@ def _compiled(
     """The graph that AOTAutograd made of Dynamo's, without changes of arguments, to be called in its place."""
     del example_inputs
     _require_host(module, name)
+    without_tokens(module.graph)
     halves = halved(module)
     if not halves.made:
         return partial(_tail_alone, halves.tail, halves.kept)
@@ -126,10 +128,11 @@ def _weights(module: GraphModule) -> set[int]:
     metadata = TracingContext.get().fw_metadata
     if metadata is None:
         return set()
-    placeholders = module.graph.find_nodes(op="placeholder")
+    placeholders = module.graph.find_nodes(op="placeholder")[len(metadata.tokens) :]
     tensors = {place for place, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)}
     changed = {place for place, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
-    return (set(metadata.static_input_indices) & tensors) - changed
+    weights = (set(metadata.static_input_indices) & tensors) - changed
+    return {place + len(metadata.tokens) for place in weights}
 
 
 def _argument_names(module: GraphModule, sources: Sequence[str]) -> list[str]:

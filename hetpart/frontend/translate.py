@@ -19,6 +19,7 @@ from torch.fx import traceback
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
+from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import misfits
@@ -75,7 +76,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         InvalidModelError: the program changes its own weights or buffers, or an operator without translation is where
             PyTorch cannot run it.
     """
-    called = _without_wrong(without_mutating(program, name))
+    called = _without_wrong(with_checks(without_mutating(program, name)))
     given = with_all_returned(called)
     made = _in_onnx(given, name)
     if called_inside(made):
