@@ -17,26 +17,9 @@ import torch
 from torch.fx import Graph, Node
 
 from hetpart.frontend.capture import quiet
-from hetpart.frontend.copying import NAMESPACE
+from hetpart.frontend.copying import CHECK, CHECKED
 
-_CHECK = torch.ops.aten._linalg_check_errors.default
 _ORDERED = torch.ops.higher_order.with_effects
-_library = torch.library.Library(NAMESPACE, "FRAGMENT")
-
-
-def _checked(x: torch.Tensor, info: torch.Tensor, api_name: str, is_matrix: bool) -> torch.Tensor:
-    _CHECK(info, api_name, is_matrix=is_matrix)
-    return x.clone()
-
-
-def _unchecked(x: torch.Tensor, info: torch.Tensor, api_name: str, is_matrix: bool) -> torch.Tensor:
-    del info, api_name, is_matrix
-    return torch.empty_like(x)
-
-
-_library.define("checked(Tensor x, Tensor info, str api_name, bool is_matrix) -> Tensor")
-_library.impl("checked", _checked, "CompositeExplicitAutograd")
-_library._register_fake("checked", _unchecked)
 
 
 def with_checks(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -52,16 +35,16 @@ def with_checks(program: torch.export.ExportedProgram) -> torch.export.ExportedP
 
 
 def _checks(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.op == "call_function" and node.target is _CHECK)
+    return (node for node in graph.nodes if node.op == "call_function" and node.target is CHECK)
 
 
 def without_tokens(graph: Graph) -> None:
     """Put the checks in ``graph`` on the way that AOTAutograd orders by tokens: those come out as they went in."""
     for node in list(graph.nodes):
-        if node.target is _ORDERED and node.args[1] is _CHECK:
+        if node.target is _ORDERED and node.args[1] is CHECK:
             token, _, *args = node.args
             with graph.inserting_before(node):
-                _put_on_the_way(graph.call_function(_CHECK, tuple(args), dict(node.kwargs)))
+                _put_on_the_way(graph.call_function(CHECK, tuple(args), dict(node.kwargs)))
             for user in list(node.users):
                 user.replace_all_uses_with(token)
                 graph.erase_node(user)
@@ -75,7 +58,7 @@ def _put_on_the_way(check: Node) -> None:
     for result in [user for user in maker.users if user.target is getitem and user is not info]:
         with check.graph.inserting_before(check):
             given = (result, info, api_name, check.kwargs["is_matrix"])
-            checked = check.graph.call_function(torch.ops.hetpart_copying.checked.default, given)
+            checked = check.graph.call_function(CHECKED, given)
         checked.meta = dict(result.meta)
         result.replace_all_uses_with(checked, delete_user_cb=partial(_is_other, checked))
     check.graph.erase_node(check)

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
-"""Operators that write to copies of their arguments, and return those, for custom ones that write to the arguments."""
+"""Operators that return what others leave in their arguments: what custom ones wrote to copies, and what was checked."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 NAMESPACE = "hetpart_copying"
 _ALIASED = re.compile(r"\(\w+!?\)")
 """What a schema says of a tensor that is written to: ``Tensor(a0!) x``."""
+CHECK: OpOverload = torch.ops.aten._linalg_check_errors.default
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _original: dict[OpOverload, OpOverload] = {}
 _made: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
@@ -66,3 +67,20 @@ def call_on_copies(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str,
     made = target(*placed, **{name: given[name] for name in kwargs})
     returned = made if len(schema.returns) > 1 else (made,)
     return [*(returned[place] for place in plain_returns(target)), *copies.values()]
+
+
+def _checked(x: torch.Tensor, info: torch.Tensor, api_name: str, is_matrix: bool) -> torch.Tensor:
+    CHECK(info, api_name, is_matrix=is_matrix)
+    return x.clone()
+
+
+def _unchecked(x: torch.Tensor, info: torch.Tensor, api_name: str, is_matrix: bool) -> torch.Tensor:
+    del info, api_name, is_matrix
+    return torch.empty_like(x)
+
+
+_library.define("checked(Tensor x, Tensor info, str api_name, bool is_matrix) -> Tensor")
+_library.impl("checked", _checked, "CompositeExplicitAutograd")
+_library._register_fake("checked", _unchecked)
+CHECKED: OpOverload = torch.ops.hetpart_copying.checked.default
+"""Returns what it is given, where the check of linear algebra finds no error."""
