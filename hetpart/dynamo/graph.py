@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind
 from hetpart.dynamo.halves import laid_out
 from hetpart.dynamo.plans import Planner
 from hetpart.dynamo.sets import WeightSets
+from hetpart.frontend.dimensions import open_symbols
 from hetpart.frontend.pins import pinned_weights, pinned_without_weights
 from hetpart.pytorch.call import owned, shared, tensor_of
 
@@ -56,7 +57,7 @@ class CompiledGraph:
         weights = [args[place] for place in self._traced.weights]
         given = {name: args[place] for name, place in zip(self._inputs, self._traced.fed, strict=True)}
         sizes = {name: args[self._traced.fed[value]].shape[axis] for name, (value, axis) in self._axes.items()}
-        made = _made(self._sets.of(weights).session(weights, sizes), given)
+        made = _made(self._sets.of(weights, sizes).session(weights, sizes), given)
         tensors = [laid_out(*pair) for pair in zip(made, self._halves.made, strict=True)]
         return self._halves.tail(*(args[place] for place in self._halves.kept), *tensors)
 
@@ -65,7 +66,7 @@ class CompiledGraph:
 
     def _opened(self, planned: PartitionedModel, weights: Sequence[torch.Tensor]) -> Session:
         held = {**dict(zip(self._traced.names, weights, strict=True)), **self._traced.constants}
-        lent = {name: weight.detach().contiguous() for name, weight in held.items()}
+        lent = {name: shared(weight) for name, weight in held.items()}
         return planned.session(weights=lent, **self._running)
 
 
@@ -88,7 +89,7 @@ def _scalars(traced: GraphProgram) -> dict[int, torch.dtype]:
 def _open_axes(exported: ExportedModel) -> dict[str, tuple[int, int]]:
     """Where the sizes stand that differ from call to call, by their names: the place of an input, and the axis."""
     places = {name: place for place, name in enumerate(_inputs(exported.original))}
-    parts = {name: name.rpartition("_dim") for name in exported.loaded.sizes}
+    parts = {name: name.rpartition("_dim") for name in open_symbols(exported.loaded.proto)}
     return {name: (places[value], int(axis)) for name, (value, _, axis) in parts.items()}
 
 

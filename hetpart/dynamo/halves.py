@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """A graph in two: what computes, which is partitioned, and what only looks at its results in other ways.
 
 Results of one graph may share memory: whoever changes ``y`` changes ``y[0]``. So views at the graph's end stay
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sympy import Integer
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+_LARGE = 2**16
 _SIZES = (int, torch.SymInt, torch.SymBool, torch.SymFloat, bool, float)
 
 
@@ -96,7 +98,7 @@ def laid_out(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
     """
     if traced.is_complex():
         tensor = torch.view_as_complex(tensor)
-    strides: list[int] = [_hint(stride) for stride in _strides(traced)]
+    strides = _numbers(_strides(traced))
     order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     if order == list(range(len(order))):
         return tensor
@@ -108,6 +110,16 @@ def _strides(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(tensor.stride())
 
 
-def _hint(size: Any) -> int:
-    """The number that a size has in the trace. ``int(size)`` would bind the graph to it."""
-    return size if isinstance(size, int) else int(size.node.hint)
+def _numbers(strides: Sequence[Any]) -> list[int]:
+    """The numbers that ``strides`` have in the trace; ``int(stride)`` would bind the graph to it.
+
+    Where data decide a size there is none: all sizes are one large number then, which leaves the axes in their order.
+    """
+    hints = [stride if isinstance(stride, int) else stride.node.hint for stride in strides]
+    if None not in hints:
+        return [int(hint) for hint in hints]
+    return [stride if isinstance(stride, int) else _at_large(stride.node.expr) for stride in strides]
+
+
+def _at_large(expression: Any) -> int:
+    return int(expression.xreplace(dict.fromkeys(expression.free_symbols, Integer(_LARGE))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ class Planner:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes that differ from call to call, by name, as they were in the trace."""
+        """Sizes that differ from call to call, by name, as the trace has them; without those that it leaves open."""
         return self._exported.loaded.sizes
 
     def solved(self, sizes: Mapping[str, int], pinned: dict[str, str]) -> PartitionedModel:
@@ -70,9 +70,10 @@ class Planner:
         except InfeasibleError:
             return None
 
-    def for_all_sizes(self, planned: PartitionedModel) -> PartitionedModel:
-        """The same placement with sizes left open, to be run. What it predicts means nothing."""
-        return self._replanned(planned, dict.fromkeys(self.sizes, _OPEN)) if self.sizes else planned
+    def for_all_sizes(self, planned: PartitionedModel, sizes: Iterable[str]) -> PartitionedModel:
+        """The same placement with ``sizes``, all that differ, left open, to be run. What it predicts means nothing."""
+        left = dict.fromkeys(sizes, _OPEN)
+        return self._replanned(planned, left) if left else planned
 
     def _replanned(self, planned: PartitionedModel, sizes: Mapping[str, int | str]) -> PartitionedModel:
         devices = {decision.op: decision.device for decision in planned.plan.decisions}

@@ -32,16 +32,18 @@ PinnedPaths = Callable[[Sequence[torch.Tensor]], dict[str, str]]
 class WeightSet:
     """A plan, and its session over the weights of one module."""
 
-    def __init__(self, planner: Planner, ledger: Ledger, opened: Open, pinned: dict[str, str]) -> None:
+    def __init__(
+        self, planner: Planner, ledger: Ledger, opened: Open, pinned: dict[str, str], sizes: Mapping[str, int]
+    ) -> None:
         self._planner, self._ledger, self._open, self._pinned = planner, ledger, opened, pinned
-        self._sizes = dict(planner.sizes)
+        self._sizes = {**sizes, **planner.sizes}
         self._settle(planner.solved(self._sizes, pinned))
         self._session: Session | None = None
         self._stamps: Stamps | None = None
 
     def _settle(self, planned: PartitionedModel) -> None:
         self._planned = planned
-        self._runs = self._planner.for_all_sizes(planned)
+        self._runs = self._planner.for_all_sizes(planned, self._sizes)
         self._leave = self._ledger.enter(self, planned.plan)
 
     def session(self, weights: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Session:
@@ -89,17 +91,17 @@ class WeightSets:
         self._sets: dict[tuple[int, ...], WeightSet] = {}
         self._turn = RLock()
 
-    def of(self, weights: Sequence[torch.Tensor]) -> WeightSet:
-        """The set that ``weights`` are."""
+    def of(self, weights: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> WeightSet:
+        """The set that ``weights`` are, for calls of ``sizes`` among others."""
         key = tuple(map(id, weights))
         found = self._sets.get(key)
         if found is None:
             with self._turn:
-                found = self._sets.get(key) or self._new(key, weights)
+                found = self._sets.get(key) or self._new(key, weights, sizes)
         return found
 
-    def _new(self, key: tuple[int, ...], weights: Sequence[torch.Tensor]) -> WeightSet:
-        made = self._sets[key] = WeightSet(*self._made_of, self._pinned(weights))
+    def _new(self, key: tuple[int, ...], weights: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> WeightSet:
+        made = self._sets[key] = WeightSet(*self._made_of, self._pinned(weights), sizes)
         for weight in weights:
             weakref.finalize(weight, self._sets.pop, key, None)
         return made

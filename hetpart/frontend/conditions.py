@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true
 
 aten = torch.ops.aten
 Concerned = Callable[[Node], bool]
@@ -99,19 +100,38 @@ def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
 def empties(node: Node) -> bool:
     """Whether a tensor without elements goes in."""
     values = [one.meta.get("val") for one in node.all_input_nodes]
-    return any(isinstance(value, torch.Tensor) and 0 in value.shape for value in values)
+    return any(isinstance(value, torch.Tensor) and may_be_empty(value) for value in values)
+
+
+def may_be_empty(tensor: torch.Tensor) -> bool:
+    """Whether it has no element; what nothing in the trace tells of a size may be so."""
+    return any(guard_or_true(size == 0) for size in tensor.shape)
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return any(guard_or_false(size == 0) for size in tensor.shape)
 
 
 def _takes(dtypes: frozenset[torch.dtype]) -> Concerned:
     """Whether the first argument is a tensor of one of ``dtypes`` that has axes and elements."""
-    return _of_size(lambda tensor: tensor.dtype in dtypes and tensor.dim() > 0 and 0 not in tensor.shape)
+    return _of_size(lambda tensor: tensor.dtype in dtypes and tensor.dim() > 0 and not may_be_empty(tensor))
 
 
 def adds_large(node: Node) -> bool:
     """Whether whole numbers are added up that need not be small, as truth values are."""
+    return _takes(_INT64)(node) and not _of_truth(node)
+
+
+def adds_unknown(node: Node) -> bool:
+    """Whether data decide how many such numbers are added up."""
+    is_unknown = _of_size(lambda tensor: tensor.dtype in _INT64 and may_be_empty(tensor) and not _is_empty(tensor))
+    return is_unknown(node) and not _of_truth(node)
+
+
+def _of_truth(node: Node) -> bool:
     maker: Any = node.args[0]
     is_cast = maker.target in (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
-    return _takes(_INT64)(node) and not (is_cast and _made_of(maker.args[0]) is torch.bool)
+    return is_cast and _made_of(maker.args[0]) is torch.bool
 
 
 def _made_of(argument: Any) -> torch.dtype | None:
@@ -170,5 +190,5 @@ def pads_beyond(node: Node) -> bool:
     return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
 
 
-empty = _of_size(lambda tensor: 0 in tensor.shape)
+empty = _of_size(may_be_empty)
 single = _of_size(lambda tensor: tensor.dim() == 0)

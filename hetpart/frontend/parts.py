@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from hetpart.frontend.conditions import may_be_empty
+
 aten = torch.ops.aten
 WIDENED = (aten.softmax.int, aten.mean.dim)
 """Operators whose translation casts what it made to the type that is asked for: of whole numbers the mean is whole."""
@@ -71,7 +73,7 @@ def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
 
 def _summed(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> torch.Tensor:
     """A product with ones, in whole numbers."""
-    if x.dtype is not torch.int64 or not x.dim() or 0 in x.shape:
+    if x.dtype is not torch.int64 or not x.dim() or may_be_empty(x):
         return NotImplemented
     every = range(x.dim())
     axes = sorted(axis % x.dim() for axis in ([dim] if isinstance(dim, int) else dim or every))

@@ -1,7 +1,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-"""Names and types of a model's values, where the exporter leaves others than the program has."""
+"""Names, types and signs of a model's values, where the exporter leaves others than the program has."""
 
 from __future__ import annotations
+
+from typing import TypeGuard
 
 import onnx_ir as ir
 import torch
@@ -72,3 +74,21 @@ def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:
         assert maker.graph is not None
         maker.graph.insert_after(maker, cast)
     return made
+
+
+def settle_signs(program: torch.export.ExportedProgram) -> None:
+    """Carry out conjugations and negations of weights that PyTorch put off: the exporter reads what is in memory."""
+    for held in (program.state_dict, program.constants):
+        held.update({name: _resolved(tensor) for name, tensor in held.items() if _is_put_off(tensor)})
+    for node in program.graph.find_nodes(op="placeholder"):
+        if _is_put_off(node.meta.get("val")):
+            node.meta["val"] = _resolved(node.meta["val"])
+
+
+def _is_put_off(value: object) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg())
+
+
+def _resolved(tensor: torch.Tensor) -> torch.Tensor:
+    found = tensor.detach().resolve_conj().resolve_neg()
+    return torch.nn.Parameter(found, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else found

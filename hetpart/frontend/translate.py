@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
 from torch.fx import traceback
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.branches import with_both_branches
@@ -25,7 +26,7 @@ from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, part
 from hetpart.frontend.misfits import misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
-from hetpart.frontend.settled import settle_names, settle_types
+from hetpart.frontend.settled import settle_names, settle_signs, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
     Translations,
@@ -76,7 +77,8 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         InvalidModelError: the program changes its own weights or buffers, or an operator without translation is where
             PyTorch cannot run it.
     """
-    called = _without_wrong(with_checks(without_mutating(program, name)))
+    settle_signs(program)
+    called = _without_wrong(with_checks(without_mutating(program, name)), name)
     given = with_all_returned(called)
     made = _in_onnx(given, name)
     if called_inside(made):
@@ -88,7 +90,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):
         with quiet(), traceback.preserve_node_meta():
             called = called.run_decompositions({})  # only then does its signature say what it changes
-        called = _without_wrong(called)
+        called = _without_wrong(called, name)
         given = with_all_returned(called)
         made = _in_onnx(given, name)
     _require_whole(made, given, name)
@@ -105,7 +107,7 @@ def _in_onnx(program: torch.export.ExportedProgram, name: str) -> ONNXProgram:
     for _ in range(_ROUNDS):
         before = _decomposed(made)
         name_views(before)
-        again = _without_wrong(before)
+        again = _without_wrong(before, name)
         wrong = wrong_in(again) | (misfits(made.model) if again is before else set[str]())
         if not keep(again, wrong) and again is before:
             break
@@ -178,14 +180,17 @@ def _require_pure(signature: ExportGraphSignature, name: str) -> None:
         )
 
 
-def _without_wrong(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def _without_wrong(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """``program`` with what goes wrong whole in parts."""
     parts: dict[Any, Any] = dict(parts_of(program))
     if not parts:
         return program
     before = own_names(program)
     with quiet(), traceback.preserve_node_meta(), apart(program):
-        made = program.run_decompositions(parts)
+        try:
+            made = program.run_decompositions(parts)
+        except GuardOnDataDependentSymNode as error:
+            raise _refusal(name, error) from error
     restore(made, before)
     return made
 

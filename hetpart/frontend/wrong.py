@@ -23,6 +23,7 @@ from hetpart.frontend.conditions import (
     SINGLES,
     Concerned,
     adds_large,
+    adds_unknown,
     always,
     argument_of,
     both,
@@ -175,6 +176,11 @@ KEPT: Mapping[OpOverload, Concerned] = {
         ),
         empty,
     ),
+    # Of nothing a mean is no number, and any is false.
+    **dict.fromkeys((aten.mean.default, aten.mean.dim, aten.any.default, aten.any.dim, aten.any.dims), empty),
+    aten.isin.Tensor_Tensor: empties,
+    # Sums that cannot be added up as products with ones, of which there may be none.
+    **dict.fromkeys((aten.sum.default, aten.sum.dim_IntList), adds_unknown),
     aten.pad.default: lambda node: empty(node) or shrinks(node),
     aten.nonzero.default: single,
     aten.linalg_vector_norm.default: lambda node: single(node) or keeps_all(node),
@@ -201,7 +207,7 @@ KEPT: Mapping[OpOverload, Concerned] = {
             aten.var_mean.default, aten.var_mean.dim, aten.var_mean.correction, aten.std_mean.default,
             aten.std_mean.dim, aten.std_mean.correction,
         ),
-        corrects_too_much,
+        lambda node: empty(node) or corrects_too_much(node),
     ),
     # Of one step, a number.
     **dict.fromkeys(

@@ -132,6 +132,20 @@ def as_it_lies(x: Tensor) -> Tensor:
     return (x * 2).as_strided((2, 2), (1, 2)) + 1
 
 
+class Rotated(nn.Module):
+    """Weights that are complex, and some whose conjugation or negation PyTorch has put off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Parameter(torch.polar(torch.ones(4), torch.randn(4)))
+        self.register_buffer("back", self.turn.detach().clone().conj())
+        self.register_buffer("height", torch.polar(torch.ones(1), torch.ones(1)).conj().imag)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        turned = x * self.turn
+        return torch.view_as_real(turned), (turned * self.back).abs() + self.height
+
+
 class Counting(nn.Module):
     """A buffer that every call changes, beside weights."""
 
@@ -193,6 +207,7 @@ def cases() -> dict[str, Small]:
         "rows_by_number": Small(rows_by_number, [(_x(9, 4), count) for count in (2, 3, 5, 8)]),
         "batches that differ": Small(seeded(Rows), [(_x(size, 4),) for size in (3, 2, 5, 7, 70)]),
         "a dynamic batch": Small(seeded(Rows), [(_x(size, 4),) for size in (5, 2, 3, 4)], dynamic=True),
+        "weights that are complex": Small(seeded(Rotated), [(x,), (-x,)]),
         "a buffer that counts": Small(seeded(Counting), [(x,), (x,), (x,)]),
         "running means": Small(seeded(Training), [(x,), (_x(4, 4, seed=2),)]),
     }

@@ -94,6 +94,26 @@ def test_weights_are_run_from_the_files_they_lie_in(tmp_path: Path) -> None:
         hetpart.Session(bundle, emulate=True)
 
 
+@pytest.mark.parametrize("nbytes", [16, 10_000])
+def test_weights_are_as_they_look_where_pytorch_has_put_off_a_negation(nbytes: int) -> None:
+    """The exporter reads what lies in memory."""
+
+    class Held(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            size = nbytes // 8
+            self.register_buffer("turned", torch.randn(size, dtype=torch.complex64).conj())
+            self.register_buffer("height", torch.view_as_real(self.turned.conj())[:1].conj())
+            self.register_buffer("depth", torch.randn(1, size, dtype=torch.complex64).T[:, 0].conj().imag[:1])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.view_as_real((x * self.turned).resolve_conj()) * self.depth + self.height
+
+    module, x = Held(), torch.randn(3, nbytes // 8)
+    planned = hetpart.partition(module, args=(x,), hardware=EMULATED, placement="random:1")
+    assert_equal(planned.to_module(emulate=True)(x), module(x))
+
+
 def test_tied_weights_count_once_and_lie_under_either_name(tmp_path: Path) -> None:
     case = shared()
     graph = hetpart.load(case.module, args=case.args)
