@@ -114,6 +114,7 @@ class PartitionedModel:
         overlap: bool | None = None,
         emulate_link: str | float | None = None,
         weights: Mapping[str, Any] | None = None,
+        record: bool = False,
     ) -> Session:
         """A session that runs the plan; with ``emulate``, accelerator partitions run on the CPU provider.
 
@@ -122,7 +123,9 @@ class PartitionedModel:
         from hetpart.runtime.session import Session
 
         bundle = self.bundle(weights)
-        return Session(bundle, emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link)
+        return Session(
+            bundle, emulate=emulate, threads=threads, overlap=overlap, emulate_link=emulate_link, record=record
+        )
 
     def to_module(self, **options: Any) -> PlannedModule:
         """The plan as a ``torch.nn.Module`` that is called as the model was; ``options`` are those of ``session``.

@@ -68,7 +68,13 @@ class RunOptions:
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--random", is_flag=True, help="Seeded random values for every input that --input does not give.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of --random, 0 by default.")
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="An input from an .npy file. Repeatable.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="An input from an .npy file, or FILE.safetensors alone: all that it holds. Repeatable.",
+)
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Runs to measure, 1 by default.")
 @click.option("--check", is_flag=True, help="Compare with the uncut model: in one session, or in PyTorch.")
 @click.option("--exact", is_flag=True, help="Compare bit for bit, with ONNX Runtime's optimisations off.")

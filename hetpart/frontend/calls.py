@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
@@ -25,8 +26,8 @@ from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
 
 _KINDS = ("cpu", "cuda")
-_OF_STEPS = "hetpart.training.row_operators"
-"""The module that registers the operators of training steps."""
+_OWN, _OF_STEPS = "hetpart::", "hetpart.training.row_operators"
+"""How operators of training steps are called, and the module that registers them. It lies above this one."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
@@ -179,13 +180,13 @@ class Call:
             raise InvalidBundleError(
                 f"{text[:80]!r} is no call of a PyTorch operator", hint="`hetpart partition` the model again"
             ) from error
+        if name.startswith(_OWN):
+            import_module(_OF_STEPS)
         target = target_named(name)
         if target is None:
-            module = _OF_STEPS if name.startswith("hetpart::") else "my_ops"
-            how = f"--import {module}, or in Python"
             raise ExecutionError(
                 f"PyTorch {torch.__version__} knows no operator {name}",
-                hint=f"import the module that registers it before the bundle is opened: {how}",
+                hint="import the module that registers it before the bundle is opened: --import my_ops, or in Python",
             )
         if any(argument.name == "filename" for argument in target._schema.arguments):
             raise InvalidBundleError(

@@ -45,6 +45,11 @@ class Extent:
     """ONNX's name."""
     shape: tuple[int, ...]
 
+    @property
+    def dtype_name(self) -> str:
+        """The graph's name of the type."""
+        return {"FLOAT": "float32", "DOUBLE": "float64"}.get(self.dtype, self.dtype.lower())
+
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:

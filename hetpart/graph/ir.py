@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 from typing import Any
@@ -185,6 +185,10 @@ class Graph:
     opset: int
     dimensions: Mapping[str, int]
     """Symbolic dimensions of the file, with the number each was bound to."""
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Inputs that the file calls states, with the outputs that replace them."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Names of ops of which the file says that they share a device."""
 
     @property
     def weights(self) -> tuple[Value, ...]:

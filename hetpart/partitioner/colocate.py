@@ -47,12 +47,16 @@ def _sets(graph: Graph, constraints: Constraints) -> Iterator[tuple[str, Sequenc
     for colocation in constraints.colocations:
         found = [matched(pattern, graph, "the colocation") for pattern in colocation.patterns]
         yield f"the colocation {colocation.text!r}", sorted({op.id for ops in found for op in ops})
+    for names in map(frozenset, graph.together):
+        yield f"the model, of {min(names, default='')!r}", [op.id for op in graph.ops if op.name in names]
     for state in known_states(constraints.states, graph):
         yield f"the state {state.text!r}", keepers(state, graph)
 
 
 def known_states(states: Sequence[State], graph: Graph) -> tuple[State, ...]:
-    """``states`` by name, those included that ``AUTO_STATE`` stands for."""
+    """``states`` by name, those included that ``AUTO_STATE`` stands for; without any, those that the file names."""
+    if not states:
+        return tuple(State(given, returned, f"{given}={returned}") for given, returned in graph.states.items())
     if AUTO_STATE not in states:
         return tuple(states)
     pairs = find_states(_ports(graph, graph.inputs), _ports(graph, graph.outputs))

@@ -25,6 +25,8 @@ class OutputSpec:
     dtype: str
     shape: tuple[int, ...] | None
     """``None`` for what is not a tensor."""
+    value: float | None = None
+    """Of a tensor that is one number, and no complex one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ def run_parts(report: RunReport) -> Iterator[RenderableType]:
     if not shown:
         yield line("The model has no output.")
         return
-    rows = [(name(output.name), name(output.dtype), _shape(output.shape)) for output in shown]
-    yield table(("name", "type", "shape"), rows)
+    rows = [(name(output.name), name(output.dtype), _shape(output.shape), _value(output.value)) for output in shown]
+    yield table(("name", "type", "shape", "value"), rows)
     if len(report.outputs) > len(shown):
         yield line(f"… and {format_count(len(report.outputs) - len(shown), 'more result')}")
 
@@ -95,3 +95,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     if shape is None:
         return "–"
     return "×".join(map(str, shape)) if shape else "scalar"
+
+
+def _value(number: float | None) -> str:
+    return "" if number is None else f"{number:.7g}"

@@ -10,12 +10,14 @@ from hetpart.plan.model import Plan
 from hetpart.report import sections, verdict
 from hetpart.report.layout import plain, print_parts
 from hetpart.report.overlap_text import overlap
+from hetpart.report.training_text import training
 
 _SECTIONS = (
     verdict.opening,
     sections.latency,
     overlap,
     sections.memory,
+    training,
     sections.partitions,
     sections.copies,
     sections.largest_ops,

@@ -16,29 +16,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError, InvalidOptionError
+from hetpart.frontend.safetensors import SUFFIX, Extent, stored_weights
+from hetpart.runtime.dtypes import numpy_dtype
 
-_INPUT_HINT = "write --input name=file.npy"
+_INPUT_HINT = "write --input name=file.npy, or --input file.safetensors"
 _LFS_MARK, _NPY_MARK = b"version https://git-lfs", b"\x93NUMPY"
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 100
 
 
 def read_inputs(texts: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Arrays by input name, from texts such as ``ids=ids.npy``.
+    """Arrays by input name, from texts such as ``ids=ids.npy``, and all that ``file.safetensors`` holds by its name.
 
     Raises:
-        InvalidOptionError: a text is not ``name=file``, or a name stands twice.
+        InvalidOptionError: a text is neither, or a name stands twice.
         InvalidFeedError: a file is missing, or is not an array that can be read safely.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for text in texts:
         name, _, file = text.rpartition("=")
-        if not name or not file:
+        found = _read_tensors(Path(file)) if file.endswith(SUFFIX) and not name else {}
+        if not found and not (name and file):
             raise InvalidOptionError(f"the input {text!r} is not name=file", hint=_INPUT_HINT)
-        if name in arrays:
-            raise InvalidOptionError(f"the input {name!r} is given twice", hint="keep one")
-        arrays[name] = _read_array(Path(file), name)
+        twice = sorted(arrays.keys() & (found or {name}))
+        if twice:
+            raise InvalidOptionError(f"the input {twice[0]!r} is given twice", hint="keep one")
+        arrays |= found or {name: _read_array(Path(file), name)}
     return arrays
+
+
+def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    stored = stored_weights(path)
+    return {name: _read_extent(stored.folder, extent, name) for name, extent in stored.extents.items()}
+
+
+def _read_extent(folder: Path, extent: Extent, name: str) -> NDArray[Any]:
+    dtype = numpy_dtype(extent.dtype_name)
+    if dtype is None:
+        raise InvalidFeedError(
+            f"{extent.location} holds the input {name!r} as {extent.dtype}, which is not read", hint=_INPUT_HINT
+        )
+    with (folder / extent.location).open("rb") as file:
+        file.seek(extent.offset)
+        return np.frombuffer(bytearray(file.read(extent.nbytes)), np.uint8).view(dtype).reshape(extent.shape)
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hetpart.devices import Provider
@@ -28,14 +29,19 @@ if TYPE_CHECKING:
     from hetpart.runtime.frame import Frame, Place, Stage
     from hetpart.runtime.lent import Lent
 
+PYTORCH = "PyTorch"
+"""Stands where the events of ONNX Runtime's nodes name a provider."""
+RUN = "model_run"
+"""ONNX Runtime's event of a whole run of a session."""
 _NEVER = 2**63 - 1
 """When a profile begins that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One call, and the values that it reads and makes, by name."""
+    """One call, the name of its node, and the values that it reads and makes, by name."""
 
+    name: str
     call: Call
     reads: tuple[str, ...]
     makes: tuple[str, ...]
@@ -69,7 +75,7 @@ class CalledSession:
         proto = onnx.load_model_from_string(model)
         self.device = torch.device(device)
         self.steps = [
-            Step(Call.read(_text(node)), tuple(node.input), tuple(node.output))
+            Step(node.name, Call.read(_text(node)), tuple(node.input), tuple(node.output))
             for node in proto.graph.node
             if node.domain == CALL_DOMAIN
         ]
@@ -82,10 +88,13 @@ class CalledSession:
         """Addresses of places, and the tensors there that the last run made."""
         self.writing = frozenset(name for step in self.steps if step.call.writes for name in step.makes)
         """What calls write to the place that is meant for it."""
+        self.ends: list[float] = []
+        """When the last run began, and when each call of it ended: seconds of ``perf_counter``."""
 
     def results(self, given: Mapping[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
         """Every tensor that the calls make, by name; ``places`` are those of results in ``writing``."""
         known = dict(self.constants) | dict(given)
+        self.ends = [perf_counter()]
         for step in self.steps:
             inputs = [known[name] for name in step.reads]
             if places.keys() >= set(step.makes):
@@ -94,7 +103,21 @@ class CalledSession:
             else:
                 made = step.call(inputs, self.device)
             known.update(zip(step.makes, made, strict=True))
+            self.ends.append(perf_counter())
         return known
+
+    def events(self) -> list[dict[str, Any]]:
+        """The last run and its calls as ONNX Runtime's profiles have runs and nodes; none where there was no run.
+
+        On CUDA a call ends when it has been asked for.
+        """
+        begins = [1e6 * begin for begin in self.ends]
+        spans = zip(self.steps, begins, begins[1:], strict=False)
+        calls = [
+            {**_event("Node", step.name, begin, end), "args": {"op_name": str(step.call.target), "provider": PYTORCH}}
+            for step, begin, end in spans
+        ]
+        return [_event("Session", RUN, begins[0], begins[-1]), *calls] if calls else []
 
     def get_inputs(self) -> list[Any]:
         """Nothing: the plan describes them."""
@@ -126,6 +149,10 @@ class CalledSession:
     def release_captured_graph(self, graph_annotation_id: int) -> None:
         """Nothing is captured."""
         del graph_annotation_id
+
+
+def _event(category: str, name: str, begin: float, end: float) -> dict[str, Any]:
+    return {"cat": category, "ph": "X", "name": name, "pid": 0, "tid": 0, "ts": begin, "dur": end - begin}
 
 
 def _text(node: onnx.NodeProto) -> str:

@@ -213,5 +213,6 @@ def _report(  # noqa: PLR0913 - one record from its parts
 
 def _output_spec(name: str, value: Any) -> OutputSpec:
     if isinstance(value, np.ndarray):
-        return OutputSpec(name, value.dtype.name, value.shape)
+        is_number = value.size == 1 and value.dtype.kind in "fiub"
+        return OutputSpec(name, value.dtype.name, value.shape, float(value.reshape(())) if is_number else None)
     return OutputSpec(name, type(value).__name__, None)

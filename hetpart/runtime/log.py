@@ -1,10 +1,11 @@
-"""Lines for ``-v``: which partition ran where and what it cost, and with ``-vv`` every op."""
+"""Lines for ``-v``: what every partition cost and where, and every call of PyTorch's; with ``-vv``, every op."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.called import PYTORCH
 from hetpart.runtime.profiles import nodes_of
 from hetpart.units import format_bytes, format_count, format_seconds
 
@@ -17,14 +18,15 @@ LOGGER = logging.getLogger("hetpart.run")
 
 
 def log_run(tasks: Iterable[TaskTimes], nodes: Mapping[int, Sequence[dict[str, Any]]]) -> None:
-    """A line of every task at level INFO, one of every node that ONNX Runtime timed in it at DEBUG."""
+    """A line of every task and of every call of PyTorch's at level INFO, of every node of ONNX Runtime's at DEBUG."""
     for task in tasks:
         times = f"{format_seconds(task.seconds)}, predicted {format_seconds(task.predicted)}"
         LOGGER.info("%s on %s: %s, %s", task.name, task.lane, _what(task), times)
         for event in nodes_of(task, nodes):
             name, told = event["name"].removesuffix("_kernel_time"), event["args"]
-            seconds = format_seconds(event["dur"] / 1e6)
-            LOGGER.debug("  %s (%s) on %s: %s", name, told.get("op_name"), told.get("provider"), seconds)
+            level = logging.INFO if told.get("provider") == PYTORCH else logging.DEBUG
+            where = told.get("op_name"), told.get("provider"), event["dur"]
+            LOGGER.log(level, "  %s (%s) by %s costs %.0f us", name, *where)
 
 
 def _what(task: TaskTimes) -> str:

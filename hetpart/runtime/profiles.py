@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
+from hetpart.runtime.called import RUN, CalledSession
 from hetpart.runtime.sessions import require_runtime
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from hetpart.runtime.record import TaskTimes
     from hetpart.runtime.sessions import PartSession
 
-_RUN = "model_run"
-"""ONNX Runtime's event of a whole run of a session."""
 _TRUNCATED = 1
 """A begin and a duration are whole microseconds, rounded down: an end may lie so much later than their sum."""
 
@@ -70,16 +69,21 @@ def _renumbered(partition: Partition, events: list[dict[str, Any]], later: float
 def node_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any]]]:
     """End the profiles of ``sessions``: the events of nodes and of runs by the session's place.
 
+    What PyTorch runs has events of its last run, whether profiles were asked for or not.
+
     Their times are microseconds of ``perf_counter``, as well as two clocks can be compared. Their files are removed.
     Where no profile was asked for there are none.
     """
     found: dict[int, list[dict[str, Any]]] = {}
     for place, session in enumerate(sessions):
+        if isinstance(session, CalledSession):
+            found[place] = session.events()
+            continue
         start, name = _on_our_clock(session.get_profiling_start_time_ns()), session.end_profiling()
         if name:
             events = json.loads(Path(name).read_text())
             Path(name).unlink()
-            wanted = (event for event in events if event["cat"] == "Node" or event["name"] == _RUN)
+            wanted = (event for event in events if event["cat"] == "Node" or event["name"] == RUN)
             found[place] = [event | {"ts": event["ts"] + start / 1000} for event in wanted]
     return found
 
@@ -92,7 +96,7 @@ def nodes_of(task: TaskTimes, events: Mapping[int, Sequence[dict[str, Any]]]) ->
     """
     told = () if task.is_copy else events.get(task.index, ())
     begin, end = 1e6 * task.begin, 1e6 * task.end
-    runs = [(event["ts"], event["ts"] + event["dur"] + _TRUNCATED) for event in told if event["name"] == _RUN]
+    runs = [(event["ts"], event["ts"] + event["dur"] + _TRUNCATED) for event in told if event["name"] == RUN]
     if not runs:
         return []
     first, last = min(runs, key=lambda run: abs(sum(run) - begin - end))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import ExecutionError, InvalidBundleError, InvalidOptionError
 from hetpart.frontend.example import PROGRAM_SUFFIX
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.plan.cut_models import WIDENED
 from hetpart.plan.fingerprint import verify_sources
 from hetpart.plan.model import ValueForm
@@ -52,6 +53,11 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> Unc
         uncut = _uncut_session(path, session.plan, settings)
         return Uncut(_results(uncut.session, session.plan, feeds), uncut.through)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
+        if CALL_DOMAIN in str(error):
+            raise InvalidOptionError(
+                f"{path.name} has ops that PyTorch runs, and --check compares with one session of ONNX Runtime",
+                hint="compare with the results of a plan made with --placement all-cpu: --output writes them",
+            ) from error
         raise ExecutionError(
             f"the uncut model {path} does not run in ONNX Runtime: {ort_message(error)}",
             hint=ort_hint(error, _NO_CHECK),

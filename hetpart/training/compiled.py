@@ -13,13 +13,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
 from hetpart.compiler import partition
-from hetpart.config import parse_pins
-from hetpart.cost_model.machines import load_machine
-from hetpart.devices import HOST
+from hetpart.config import device_name
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
+from hetpart.graph.notes import write_notes
+from hetpart.graph.provenance import PIN
+from hetpart.graph.walk import fresh_name
 from hetpart.training.capture import exported_loss, gradients_of
 from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.norms import COLLECTED
@@ -32,6 +33,8 @@ from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, tabl
 from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
+    import onnx
+
     from hetpart.compiler import PartitionedModel
     from hetpart.frontend.model import ExportedModel
     from hetpart.training.capture import Gradients, LossFunction
@@ -50,10 +53,6 @@ class CapturedStep:
     program: StepProgram
     contents: Contents
     """Before the first update."""
-    states: Mapping[str, str]
-    """Arguments that are states, and the results that replace them."""
-    targets: Mapping[str, str]
-    """By parameter, the kind of device that its update is pinned to."""
     rest: Rest
 
 
@@ -65,6 +64,7 @@ class Running:
     emulate_link: str | float | None = None
     threads: int | None = None
     overlap: bool | None = None
+    record: bool = False
 
 
 ON_DEVICES = Running()
@@ -86,6 +86,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
     emulate_link: str | float | None = None,
     session_threads: int | None = None,
     overlap: bool | None = None,
+    record: bool = False,
     **planning: Any,
 ) -> Step:
     """A training step of ``model``, placed and ready to be called with batches.
@@ -108,6 +109,8 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         session_threads: Threads of the host's sessions, ``threads`` of ``hetpart.Session``.
         overlap: Let updates run beside the backward pass: the plan is cut and laid out for it, as in
             ``hetpart.partition``, and so is the session.
+        record: Note what every call does and when, for ``step.session.write_trace``, and log a line of each partition,
+            copy, update and lookup to the logger ``hetpart.run``.
         planning: Options of ``hetpart.partition``: ``budget``, ``hardware``, ``pin``, ``placement`` and others.
 
     Raises:
@@ -117,7 +120,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
     """
     rules = Rules(precision, loss_scale, accumulate, clip_norm)
     captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
-    running = Running(emulate, emulate_link, session_threads, overlap)
+    running = Running(emulate, emulate_link, session_threads, overlap, record)
     return place(captured, schedule=schedule, seed=seed, running=running, **planning)
 
 
@@ -142,8 +145,8 @@ def capture(
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
-    states = _name_ops(exported, program)
-    return CapturedStep(exported, program, contents, states, targets, Rest.of(model, contents))
+    _name_ops(exported, program, targets)
+    return CapturedStep(exported, program, contents, Rest.of(model, contents))
 
 
 def place(
@@ -171,8 +174,9 @@ def place(
         emulate_link=running.emulate_link,
         threads=running.threads,
         overlap=running.overlap,
+        record=running.record,
     )
-    step = PlannedStep(planned, session, captured.program, captured.rest)
+    step = PlannedStep(planned, session, captured.program, captured.rest, running.record)
     return Step(step, captured.contents, schedule, seed)
 
 
@@ -199,10 +203,7 @@ def plan(  # noqa: PLR0913 - the options are what users type
 
 def planned_step(captured: CapturedStep, **planning: Any) -> PartitionedModel:
     """A step with its placement; ``planning`` are options of ``hetpart.partition``."""
-    pins = [pin.text for pin in parse_pins(planning.pop("pin", None))]
-    pins += _targets(captured.targets, planning.get("hardware"))
-    together = _together(captured, planning)
-    return partition(captured.exported, state=captured.states, pin=pins, colocate=together, **planning)
+    return partition(captured.exported, **planning)
 
 
 def _require_no_tables(tables: AbstractSet[str], rules: Rules) -> None:
@@ -211,13 +212,6 @@ def _require_no_tables(tables: AbstractSet[str], rules: Rules) -> None:
             f"{min(tables)!r} is updated by rows, which are others in every part of a batch",
             hint="leave out accumulate, or give it an optimizer of whole parameters",
         )
-
-
-def _together(captured: CapturedStep, planning: dict[str, Any]) -> list[str]:
-    """The colocations of the step and, taken out of ``planning``, the user's."""
-    asked = planning.pop("colocate", None) or []
-    own = [",".join(f"node:{name}" for name in names) for names in captured.program.together]
-    return [*([asked] if isinstance(asked, str) else asked), *own]
 
 
 def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:
@@ -237,8 +231,11 @@ def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Conte
     return found
 
 
-def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
-    """Call updates and lookups by their parameters; returns the results of the model that are states, by argument."""
+def _name_ops(exported: ExportedModel, program: StepProgram, targets: Mapping[str, str]) -> None:
+    """Call updates and lookups by their parameters, and let the model say what of it is a state and where ops belong.
+
+    ``targets`` are kinds of devices that groups ask for, by parameter.
+    """
     graph = exported.loaded.proto.graph
     names = {state.given: state.name for state in program.states}
     looked_up: dict[str, int] = {}
@@ -253,14 +250,21 @@ def _name_ops(exported: ExportedModel, program: StepProgram) -> dict[str, str]:
             node.name = f"collect/{name.removeprefix(COLLECTED)}"
         else:
             node.name = f"{UPDATE_OP}{name}"
-    results = [value.name for value in graph.output][program.numbers :]
-    return {state.given: result for state, result in zip(program.states, results, strict=True)}
+            if name in targets:
+                node.metadata_props.add(key=PIN, value=device_name(targets[name]))
+    results = _name_results(graph, [*("loss", "norm")[: program.numbers], *(f"{s.given}.new" for s in program.states)])
+    states = {state.given: result for state, result in zip(program.states, results[program.numbers :], strict=True)}
+    write_notes(exported.loaded.proto, states, program.together)
 
 
-def _targets(asked: Mapping[str, str], hardware: Any) -> list[str]:
-    """The pins that groups ask for."""
-    if not asked:
-        return []
-    devices = load_machine(hardware).devices
-    known = {"cpu": devices[HOST].name, "cuda": devices[-1].name}
-    return [f"node:{UPDATE_OP}{name}={known[target]}" for name, target in asked.items()]
+def _name_results(graph: onnx.GraphProto, wanted: Sequence[str]) -> list[str]:
+    """Call the results so, or much like it where another value has the name; returns what they are called."""
+    others = (*graph.input, *graph.initializer, *graph.output)
+    taken = {value.name for value in others} | {name for node in graph.node for name in node.output}
+    names = {value.name: fresh_name(name, taken) for value, name in zip(graph.output, wanted, strict=True)}
+    for node in graph.node:
+        for listed in (node.input, node.output):
+            listed[:] = [names.get(name, name) for name in listed]
+    for value in (*graph.output, *graph.value_info):
+        value.name = names.get(value.name, value.name)
+    return list(names.values())

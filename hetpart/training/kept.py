@@ -56,6 +56,8 @@ class PlannedStep:
     session: Session
     program: StepProgram
     rest: Rest
+    recorded: bool = False
+    """Whether the session notes what its runs do, and every call is logged."""
 
 
 class Kept:
@@ -102,6 +104,10 @@ class Kept:
     def views(self, names: Iterable[str]) -> Contents:
         """These, where they lie if that is the host's memory, else copies there."""
         return {name: tensor_of(self._states.view(self._given[name])) for name in names}
+
+    def given(self) -> Contents:
+        """Copies of all states by the names of the arguments, those in half precision too."""
+        return {given: tensor_of(self._states[given]) for given in (*self._given.values(), *self._rounded)}
 
     def begin(self, contents: Mapping[str, torch.Tensor]) -> None:
         """Take over what is there before the first step: files themselves, copies of the rest; zeros without any."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,21 @@ import numpy as np
 import torch
 
 from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
+from hetpart.runtime.log import log_run
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
 from hetpart.training.kept import Kept
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
 from hetpart.training.program import PROGRESS
+from hetpart.training.saved import write_step
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from hetpart.plan.model import Plan
+    from hetpart.plan.model import Plan, ValueSpec
     from hetpart.training.checkpoint import Part
     from hetpart.training.kept import Contents, PlannedStep
 
@@ -59,7 +62,8 @@ class Step:
         self._scaling = scaling_of(rules.loss_scale, rules.precision)
         self._kept, self._rest = Kept(planned), planned.rest
         self._wanted = [spec.name for spec in self.plan.outputs][: self._program.numbers]
-        self._arguments = {spec.name for spec in self.plan.inputs}
+        self._arguments = {spec.name: spec for spec in self.plan.inputs}
+        self._logged = planned.recorded
         self._kept.begin(contents)
 
     @property
@@ -80,25 +84,61 @@ class Step:
         Raises:
             InvalidFeedError: the batch has not the shapes and types of the example.
         """
+        feeds, factor = self._feeds(batch), self._factor
+        loss, *norms = self.session.run(self._wanted, feeds)
+        self._part = (self._part + 1) % self._parts
+        if not self._part:
+            self._count([float(np.asarray(norm)) * factor for norm in norms])
+        if self._logged:
+            log_run(self.session.times(), self.session.end_node_profiles())
+        return tensor_of(np.asarray(loss))
+
+    @property
+    def _factor(self) -> float:
+        """What multiplies the gradients of the next call; 0 where it makes no update."""
+        return 1.0 / (self._parts * self.loss_scale) if self._part == self._parts - 1 else 0.0
+
+    def _feeds(self, batch: Sequence[Any]) -> dict[str, Any]:
+        """What the session is given for the next call, beside states."""
         if len(batch) != len(self._program.batch):
             raise InvalidFeedError(
                 f"the batch has {len(batch)} parts, and the step was compiled for {len(self._program.batch)}",
                 hint="call it as in example_batch",
             )
-        feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
-        scale, is_last = self.loss_scale, self._part == self._parts - 1
-        factor = 1.0 / (self._parts * scale) if is_last else 0.0
         own = {
-            PROGRESS: np.array([self.steps + 1, self.rate, factor, self._part]),
+            PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
             SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),
-            LOSS_SCALE: np.array(scale, np.float32),
+            LOSS_SCALE: np.array(self.loss_scale, np.float32),
         }
-        feeds |= {name: value for name, value in own.items() if name in self._arguments}
-        loss, *norms = self.session.run(self._wanted, feeds)
-        self._part = 0 if is_last else self._part + 1
-        if is_last:
-            self._count([float(np.asarray(norm)) * factor for norm in norms])
-        return tensor_of(np.asarray(loss))
+        for place, (name, part) in enumerate(zip(self._program.batch, batch, strict=True)):
+            if isinstance(part, torch.Tensor) and name in self._arguments:
+                self._require_planned(place, part, self._arguments[name])
+        feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
+        return feeds | {name: value for name, value in own.items() if name in self._arguments}
+
+    def _require_planned(self, place: int, part: torch.Tensor, spec: ValueSpec) -> None:
+        dtype = str(part.dtype).removeprefix("torch.")
+        if not part.is_complex() and (dtype, tuple(part.shape)) != (spec.dtype, spec.shape):
+            raise InvalidFeedError(
+                f"part {place} of the batch is {dtype}{list(part.shape)}, and the step was compiled for "
+                f"{spec.dtype}{list(spec.shape or ())}",
+                hint="every batch has the sizes and types of example_batch: leave out a smaller last one, as a "
+                "DataLoader with drop_last=True does, or compile a step for it",
+            )
+
+    def save(self, path: str | PathLike[str], *batch: Any) -> list[Path]:
+        """Write the step as an ONNX model, for ``hetpart partition``; returns the files.
+
+        With a batch, ``<stem>.safetensors`` beside it holds what the next call with that batch would be given, states
+        too: ``hetpart run BUNDLE --input FILE`` makes that call.
+
+        Raises:
+            InvalidOptionError: ``path`` is no name of an ONNX model.
+            InvalidFeedError: the batch has other parts than the example.
+            HetpartError: the disk refuses.
+        """
+        fed = self._feeds(batch) | self._kept.given() if batch else {}
+        return write_step(required(self.planned.exported, "save"), Path(path), fed)
 
     @property
     def loss_scale(self) -> float:

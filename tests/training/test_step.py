@@ -18,6 +18,7 @@ from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.compiled import compile as compile_step
 from hetpart.training.step import Step
+from hetpart.units import format_seconds
 from tests.training.models import TASKS, Task
 
 PLACEMENTS = ("optimal", "all-accelerator", "random:1", "random:2")
@@ -200,6 +201,18 @@ def test_a_batch_of_other_parts_is_refused() -> None:
         placed("mlp")(task_of("mlp").batches[0][0])
 
 
+def test_a_batch_of_other_sizes_or_types_is_refused_in_terms_of_the_example() -> None:
+    step, (x, labels) = placed("mlp"), task_of("mlp").batches[0]
+    with pytest.raises(
+        InvalidFeedError, match=r"part 0 of the batch is float32\[7, 8\], .* for float32\[16, 8\]"
+    ) as told:
+        step(x[:7], labels[:7])
+    assert "drop_last" in told.value.hint
+    with pytest.raises(InvalidFeedError, match=r"part 1 of the batch is int32\[16\], .* for int64\[16\]"):
+        step(x, labels.int())
+    assert step.steps == 0
+
+
 def test_rows_are_for_tables() -> None:
     task = task_of("attention")
     with pytest.raises(InvalidModelError, match=r"'first.weight' is updated by rows.*layer_norm"):
@@ -224,6 +237,22 @@ def test_the_report_names_the_updates() -> None:
     step = placed("mlp", "optimal")
     assert "update/0.weight" in {decision.op for decision in step.plan.decisions}
     assert "hetpart.adamw" in step.report()
+
+
+def test_the_report_tells_what_updates_run_beside() -> None:
+    step = placed("mlp", "all-accelerator", pin="node:update/4.*=cpu", overlap=True)
+    told, plan = step.report(width=200), step.plan
+    assert plan.timeline is not None
+    tasks = plan.timeline.tasks
+    copies = [task for task in tasks if task.lane == "cuda:0->cpu"]
+    for part in (part for part in plan.partitions if part.ops[0].startswith("update/")):
+        (mine,) = [task for task in tasks if (task.lane, task.index) == (part.device, part.id)]
+        seconds = sum(max(0.0, min(mine.end, copy.end) - max(mine.start, copy.start)) for copy in copies)
+        assert seconds > 0
+        beside = f"cuda:0->cpu for {format_seconds(seconds)}, where a run overlaps."
+        assert f"{part.device}: its updates run beside {beside}" in told
+    alone = place(captured("mlp"), hardware="emulated", placement="all-cpu")
+    assert "cpu: its updates run beside nothing." in alone.report()
 
 
 def test_a_dropout_keeps_what_its_seed_and_the_number_of_the_update_say() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, SparseSGD
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
+from hetpart.units import format_bytes
 
 ROWS, WIDTH, BATCH = 40, 4, 6
 PLACEMENTS = ("optimal", "all-accelerator", "random:1", "random:2")
@@ -138,6 +140,21 @@ def test_a_table_and_what_reads_it_share_a_device_and_the_state_is_held_once() -
         tables = 4 * ROWS * WIDTH * 4
         dense = sum(parameter.nbytes for parameter in model_of().parameters()) - tables
         assert step.session.state().nbytes == 3 * tables + dense
+
+
+@pytest.mark.parametrize("placement", ["all-accelerator", "random:1"])
+def test_the_report_tells_updates_lookups_and_state_of_every_device(placement: str) -> None:
+    step = placed(placement)
+    told = step.report(width=150).partition("Training  ")[2].partition("Partitions  ")[0]
+    for use in step.plan.devices:
+        own = [decision for decision in step.plan.decisions if decision.device == use.device]
+        updates = [decision.op_type for decision in own if decision.op.startswith("update/")]
+        (row,) = (row for row in told.splitlines() if row.strip().startswith(f"{use.device} "))
+        tables = updates.count("hetpart.lazyadam.default")
+        assert ("lazyadam" in row) == bool(tables)
+        assert tables < 2 or f"lazyadam ×{tables}" in row
+        lookups = sum(decision.op.startswith("lookup/") for decision in own)
+        assert re.search(rf"  {lookups or '–'}  .*  {re.escape(format_bytes(use.state_bytes) if own else '–')}$", row)
 
 
 @pytest.mark.parametrize("wrong", [-1, ROWS])

@@ -1,0 +1,190 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+"""A step saved as an ONNX model: placed and run by the command line, it computes what the step computes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import hetpart
+from hetpart.cli import main
+from hetpart.errors import InvalidFeedError, InvalidModelError, InvalidOptionError
+from hetpart.graph.notes import STATES, TOGETHER
+from hetpart.training import Adam, Group, Groups, LazyAdam
+from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.step import Step
+
+ROWS, WIDTH = 50, 40
+
+
+class Clicked(nn.Module):
+    """A table, a layer that is not trained and does not stay in the model's file, dropout, and two more layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ROWS, WIDTH)
+        self.frozen = nn.Linear(WIDTH, WIDTH).requires_grad_(requires_grad=False)
+        self.layers = nn.Sequential(nn.Dropout(0.2), nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.layers(self.frozen(self.table(ids).sum(1))).squeeze(1)
+
+
+def loss_of(model: nn.Module, ids: Tensor, label: Tensor) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(model(ids), label)
+
+
+def batch_of(number: int) -> tuple[Tensor, Tensor]:
+    drawn = torch.Generator().manual_seed(number)
+    return torch.randint(0, ROWS, (6, 3), generator=drawn), torch.randint(0, 2, (6,), generator=drawn).float()
+
+
+@cache
+def captured() -> CapturedStep:
+    torch.manual_seed(0)
+    rules = Groups(Adam(1e-2), (Group("table.*", LazyAdam(1e-2)), Group("layers.3.*", target="cpu")))
+    return capture(Clicked(), loss_of, optimizer=rules, example_batch=batch_of(0))
+
+
+def placed(**running: Any) -> Step:
+    how = Running(emulate=True, threads=1, overlap=False, **running)
+    return place(captured(), running=how, hardware="emulated", placement="random:1", seed=3)
+
+
+def hetpart_command(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def saved(folder: Path) -> tuple[Step, Path]:
+    step = placed()
+    for number in range(3):
+        step(*batch_of(number))
+    files = step.save(folder / "step.onnx", *batch_of(3))
+    assert [file.name for file in files] == ["step.onnx", "step.onnx.data", "step.safetensors"]
+    return step, folder / "step.onnx"
+
+
+def partitioned(model: Path, *more: str) -> Path:
+    bundle = model.with_suffix(".hetpart")
+    made = hetpart_command("partition", model, "--hardware", "emulated", "-o", bundle, *more)
+    assert made.exit_code == 0, made.output
+    return bundle
+
+
+@pytest.mark.parametrize("placement", ["optimal", "random:4", "all-accelerator"])
+def test_a_saved_step_is_placed_and_run_by_the_command_line(placement: str, tmp_path: Path) -> None:
+    step, model = saved(tmp_path)
+    bundle = partitioned(model, "--placement", placement)
+    plan = hetpart.Session(bundle, emulate=True).plan
+    devices = {decision.op: decision.device for decision in plan.decisions}
+    assert devices["update/layers.3.weight"] == devices["update/layers.3.bias"] == "cpu"
+    assert devices["lookup/table.weight"] == devices["update/table.weight"]
+    assert set(plan.states) == {state.given for state in captured().program.states}
+    ran = hetpart_command("run", bundle, "--emulate", "--input", model.with_suffix(".safetensors"), "--json")
+    assert ran.exit_code == 0, ran.output
+    results = {output["name"]: output for output in json.loads(ran.stdout)["outputs"]}
+    assert results["loss"]["value"] == pytest.approx(step(*batch_of(3)).item(), rel=1e-6)
+
+
+def test_a_saved_step_goes_on_as_the_step_does(tmp_path: Path) -> None:
+    step, model = saved(tmp_path)
+    bundle = partitioned(model, "--placement", "random:1")
+    session, fed = hetpart.Session(bundle, emulate=True, threads=1), load_file(model.with_suffix(".safetensors"))
+    for number in range(3, 6):
+        losses = session.run(["loss"], fed)
+        assert losses[0].item() == step(*batch_of(number)).item()
+        fed = {name: fed[name] for name in ("progress", "seed")}
+        fed["progress"][0] += 1
+        fed["seed"][1] += 1
+        fed |= dict(zip(captured().program.batch, batch_of(number + 1), strict=True))
+    kept = step.state_dict()["tensors"]
+    for state in captured().program.states:
+        assert torch.equal(torch.from_numpy(session.state()[state.given]), kept[state.name]), state.name
+
+
+def test_a_step_is_saved_without_a_batch(tmp_path: Path) -> None:
+    files = placed().save(tmp_path / "folder" / "step.onnx")
+    assert [file.name for file in files] == ["step.onnx", "step.onnx.data"]
+
+
+def test_verbose_runs_log_every_kernel_of_the_host_with_its_microseconds(tmp_path: Path) -> None:
+    _, model = saved(tmp_path)
+    fed = model.with_suffix(".safetensors")
+    ran = hetpart_command("run", partitioned(model), "--emulate", "--input", fed, "-v")
+    told = re.findall(r"(\S+) \((hetpart\.\w+)\.default\) by PyTorch costs (\d+) us", ran.stderr)
+    assert {(name, op) for name, op, _ in told} >= {
+        ("lookup/table.weight", "hetpart.lookup"),
+        ("update/table.weight", "hetpart.lazyadam"),
+        ("update/layers.1.weight", "hetpart.adam"),
+    }
+    assert all(int(number) < 10**8 for *_, number in told)
+
+
+def test_a_recorded_step_logs_its_kernels_and_writes_a_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    step = placed(record=True)
+    caplog.set_level(logging.INFO, "hetpart.run")
+    step(*batch_of(0))
+    updates = [f"update/{name}" for name in ("table.weight", "layers.1.weight", "layers.3.bias")]
+    assert all(re.search(rf"{re.escape(update)} \(.*costs \d+ us", caplog.text) for update in updates)
+    step.session.write_trace(tmp_path / "trace.json")
+    told = {event["name"]: event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
+    assert all(told[update]["args"]["provider"] == "PyTorch" for update in updates)
+
+
+def test_a_step_that_is_not_recorded_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hetpart.run")
+    placed()(*batch_of(0))
+    assert "costs" not in caplog.text
+
+
+def test_what_no_session_runs_alone_is_told(tmp_path: Path) -> None:
+    _, model = saved(tmp_path)
+    bundle, fed = partitioned(model), model.with_suffix(".safetensors")
+    ran = hetpart_command("run", bundle, "--emulate", "--input", fed, "--check")
+    assert ran.exit_code == 2
+    assert "step.onnx has ops that PyTorch runs" in ran.stderr
+    missing = hetpart_command("run", bundle, "--emulate", "--input", tmp_path / "other.safetensors")
+    assert missing.exit_code == 2
+    assert "other.safetensors" in missing.stderr
+    twice = hetpart_command("run", bundle, "--emulate", "--input", fed, "--input", fed)
+    assert "is given twice" in twice.stderr
+
+
+def test_a_step_is_no_other_kind_of_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"saved as an \.onnx file, not as 'step\.pt'"):
+        placed().save(tmp_path / "step.pt")
+    with pytest.raises(InvalidFeedError, match="has 1 parts"):
+        placed().save(tmp_path / "step.onnx", batch_of(0)[0])
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "why"),
+    [
+        (STATES, "{", "no JSON"),
+        (STATES, '["a"]', "no object of texts"),
+        (STATES, '{"a": 1}', "no object of texts"),
+        (TOGETHER, '["a"]', "no array of arrays of texts"),
+    ],
+)
+def test_notes_of_another_form_are_refused(key: str, text: str, why: str) -> None:
+    model = onnx.ModelProto()
+    model.CopyFrom(captured().exported.loaded.proto)
+    kept = [entry for entry in model.metadata_props if entry.key != key]
+    del model.metadata_props[:]
+    model.metadata_props.extend(kept)
+    model.metadata_props.add(key=key, value=text)
+    for tensor in [tensor for tensor in model.graph.initializer if tensor.external_data]:
+        tensor.CopyFrom(onnx.numpy_helper.from_array(torch.zeros(list(tensor.dims)).numpy(), tensor.name))
+    with pytest.raises(InvalidModelError, match=why):
+        hetpart.partition(model, hardware="emulated")
