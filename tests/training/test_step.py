@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 import hetpart
 import hetpart.training
 from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.plan.model import Plan
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.compiled import compile as compile_step
@@ -239,20 +241,30 @@ def test_the_report_names_the_updates() -> None:
     assert "hetpart.adamw" in step.report()
 
 
-def test_the_report_tells_what_updates_run_beside() -> None:
-    step = placed("mlp", "all-accelerator", pin="node:update/4.*=cpu", overlap=True)
-    told, plan = step.report(width=200), step.plan
+def seconds_beside(plan: Plan, device: str) -> dict[str, float]:
+    """How long each other lane works while the partitions of ``device`` that update do."""
     assert plan.timeline is not None
-    tasks = plan.timeline.tasks
-    copies = [task for task in tasks if task.lane == "cuda:0->cpu"]
-    for part in (part for part in plan.partitions if part.ops[0].startswith("update/")):
-        (mine,) = [task for task in tasks if (task.lane, task.index) == (part.device, part.id)]
-        seconds = sum(max(0.0, min(mine.end, copy.end) - max(mine.start, copy.start)) for copy in copies)
-        assert seconds > 0
-        beside = f"cuda:0->cpu for {format_seconds(seconds)}, where a run overlaps."
-        assert f"{part.device}: its updates run beside {beside}" in told
-    alone = place(captured("mlp"), hardware="emulated", placement="all-cpu")
-    assert "cpu: its updates run beside nothing." in alone.report()
+    tasks, found = plan.timeline.tasks, dict[str, float]()
+    updating = {part.id for part in plan.partitions if any(op.startswith("update/") for op in part.ops)}
+    for one, other in product([task for task in tasks if task.lane == device and task.index in updating], tasks):
+        seconds = min(one.end, other.end) - max(one.start, other.start)
+        if other.lane != device and seconds > 0:
+            found[other.lane] = found.get(other.lane, 0.0) + seconds
+    return found
+
+
+def test_the_report_tells_what_updates_run_beside() -> None:
+    told = 0
+    for pin in ("node:update/4.*=cpu", "node:update/0.*=cpu", "*=cpu"):
+        plan = placed("mlp", "all-accelerator", pin=pin, overlap=True)
+        report = plan.report(width=200)
+        for device in {decision.device for decision in plan.plan.decisions if decision.op.startswith("update/")}:
+            lanes = sorted(seconds_beside(plan.plan, device).items())
+            beside = ", ".join(f"{lane} for {format_seconds(seconds)}" for lane, seconds in lanes) or "nothing"
+            assert f"{device}: its updates run beside {beside}" in report
+            told += bool(lanes)
+    assert told
+    assert "cpu: its updates run beside nothing." in report
 
 
 def test_a_dropout_keeps_what_its_seed_and_the_number_of_the_update_say() -> None:
