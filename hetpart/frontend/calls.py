@@ -180,9 +180,10 @@ class Call:
             raise InvalidBundleError(
                 f"{text[:80]!r} is no call of a PyTorch operator", hint="`hetpart partition` the model again"
             ) from error
-        if name.startswith(_OWN):
-            import_module(_OF_STEPS)
         target = target_named(name)
+        if target is None and name.startswith(_OWN):
+            import_module(_OF_STEPS)
+            target = target_named(name)
         if target is None:
             raise ExecutionError(
                 f"PyTorch {torch.__version__} knows no operator {name}",
