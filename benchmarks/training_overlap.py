@@ -19,20 +19,20 @@ import torch
 from torch import nn
 
 from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
-from hetpart.training import FTRL, AdamW
+from hetpart.training import AdamW
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.kept import PlannedStep
 from hetpart.training.step import Step
 
 REACH, ROUNDS, WARM = 0.75, 25, 3
-WIDTH, LAYERS = 1024, 8
-BATCHES = (16, 32, 128)
+WIDTH, LAYERS = 1024, 16
+BATCHES = (16, 32, 64)
 CORE = """
 [[accelerator]]
 profile = "emulated"
 speed_factor = { value = 1.0, source = "by definition: as fast as the core that plays the host" }
 """
-OPTIMIZERS = (AdamW(), FTRL(0.01))
+OPTIMIZERS = (AdamW(),)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import measured_seconds
+from hetpart.cost_model.packing import packing_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
@@ -197,7 +198,8 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
     left = fused_work(work, op, graph, fusions, device.provider)
     dtype = compute_dtype(op, graph, fusions, device.provider)
     found = estimate(left, device, dtype, visit, called=op.domain == CALL_DOMAIN)
-    return found if measured is None else replace(found, seconds=measured)
+    seconds = found.seconds if measured is None else measured
+    return replace(found, seconds=seconds + packing_seconds(op, graph, device))
 
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
