@@ -16,7 +16,8 @@ MATRIX = 4 * 256 * 128
 LAID_OUT = 2 * MATRIX / (HOST.bandwidth * HOST.bandwidth_efficiency)
 
 
-@pytest.mark.parametrize(("kind", "turned"), [("constant", False), ("constant", True), ("given", False), ("given", True)])
+@pytest.mark.parametrize("kind", ["constant", "given"])
+@pytest.mark.parametrize("turned", [False, True])
 def test_a_constant_is_laid_out_once_and_all_else_in_every_run(kind: str, turned: bool) -> None:
     builder = Builder()
     left = builder.value((8, 256))
