@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetpart.training.compiled import compile, plan  # noqa: A004 - `hetpart.training.compile`
+    from hetpart.training.fitting import Checkpoints, CSVLog, Evaluation, TensorBoard, accuracy, auc, fit
     from hetpart.training.optimizers import (
         FTRL,
         SGD,
@@ -37,7 +38,9 @@ _OPTIMIZERS = (
     "SparseFTRL",
     "SparseSGD",
 )
+_FITTING = ("CSVLog", "Checkpoints", "Evaluation", "TensorBoard", "accuracy", "auc", "fit")
 _HOMES = {
+    **dict.fromkeys(_FITTING, "hetpart.training.fitting"),
     **dict.fromkeys(_OPTIMIZERS, "hetpart.training.optimizers"),
     "Step": "hetpart.training.step",
     "compile": "hetpart.training.compiled",
@@ -50,6 +53,9 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "CSVLog",
+    "Checkpoints",
+    "Evaluation",
     "Group",
     "Groups",
     "LazyAdam",
@@ -58,7 +64,11 @@ __all__ = [
     "SparseFTRL",
     "SparseSGD",
     "Step",
+    "TensorBoard",
+    "accuracy",
+    "auc",
     "compile",
+    "fit",
     "plan",
 ]
 

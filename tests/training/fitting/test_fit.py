@@ -14,9 +14,11 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+import hetpart
+import hetpart.training
 from hetpart.errors import InvalidFeedError, InvalidOptionError
 from hetpart.training.data import Clicks
-from hetpart.training.fit import (
+from hetpart.training.fitting import (
     Callback,
     Checkpoints,
     CSVLog,
@@ -30,7 +32,7 @@ from hetpart.training.fit import (
     auc,
     fit,
 )
-from hetpart.training.fit.progress import Bar
+from hetpart.training.fitting.progress import Bar
 
 
 class Recorder(Callback):
@@ -259,3 +261,44 @@ def test_an_endless_loader_is_left_when_a_step_fails() -> None:
 
     with pytest.raises(ZeroDivisionError):
         fit(step, endless(), progress=False)
+
+
+def test_fit_is_a_function_however_often_it_is_asked_for() -> None:
+    assert [hetpart.training.fit for _ in range(2)] == [fit] * 2
+    assert hetpart.training.Evaluation is Evaluation
+
+
+def test_a_compiled_step_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
+    """With a metric every so many steps, and checkpoints, one of which is gone on from."""
+    torch.manual_seed(0)
+    data = Clicks((60, 20), batch_size=32, batches=12, dense=3, seed=1)
+    model = nn.Linear(3, 1)
+
+    def loss_of(model: nn.Module, dense: Tensor, label: Tensor) -> Tensor:
+        return nn.functional.binary_cross_entropy_with_logits(model(dense).squeeze(1), label)
+
+    def predict(dense: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        return model(dense).detach().squeeze(1), label
+
+    batches = [(dense, label) for _, dense, label in data]
+    step = hetpart.training.compile(
+        model,
+        loss_of,
+        optimizer=hetpart.training.AdamW(lr=0.05),
+        example_batch=batches[0],
+        emulate=True,
+        hardware="emulated",
+    )
+    found = hetpart.training.fit(
+        step,
+        batches,
+        evaluation=Evaluation(batches, predict, {"auc": auc}, every=4, prepare=lambda: step.sync_to(model)),
+        callbacks=[CSVLog(tmp_path / "log.csv"), Checkpoints(lambda: step.save_checkpoint(tmp_path / "ckpt"), 6)],
+        progress=False,
+    )
+    assert [event.step for event in found.evaluations] == [4, 8, 12]
+    assert found.evaluations[-1].metrics["auc"] > 0.5
+    step.load_checkpoint(tmp_path / "ckpt", 6)
+    again = hetpart.training.fit(step, batches[6:], progress=False)
+    assert [event.step for event in again.steps] == [*range(7, 13)]
+    assert again.losses == found.losses[6:]

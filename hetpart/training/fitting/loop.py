@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training.data.prefetch import prefetch
-from hetpart.training.fit.events import Callback, Ended, Evaluated, Event, Trained
-from hetpart.training.fit.metrics import Metric
-from hetpart.training.fit.progress import Bar
+from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.fitting.metrics import Metric
+from hetpart.training.fitting.progress import Bar
 
 
 @dataclass(frozen=True, slots=True)

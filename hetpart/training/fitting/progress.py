@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hetpart.training.fit.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
 
 _SMOOTHED = 0.9
 """Weight of the past in the loss and the pace that are shown."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.fit.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
 
 
 def scalars(event: Event) -> Iterator[tuple[str, float]]:
