@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -14,13 +15,16 @@ from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
 from hetpart.frontend.example import Example
 from hetpart.frontend.model import ExportedModel
-from hetpart.frontend.pins import device_of, pinned_in
+from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
 from hetpart.frontend.weights import HeldWeights, settle_weights
 from hetpart.graph.load import LoadedModel
 from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_of
 from hetpart.graph.walk import all_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NO_EXAMPLE = Example()
 _UNREAD = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.input_names")
@@ -67,7 +71,12 @@ def _state(found: Captured) -> set[str]:
 
 def marked(exported: ExportedModel, *, again: bool) -> ExportedModel:
     """``exported`` for a plan, with the marks on its modules of when it was exported; ``again``, with those since."""
+    warn_of_unfollowed(exported.source, {scope_of(node) for node in _nodes(exported.loaded.proto)})
     return pinned_as(exported, {**exported.pinned, **(pinned_in(exported.source) if again else {})})
+
+
+def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    return chain(all_nodes(proto.graph.node), *(function.node for function in proto.functions))
 
 
 def pinned_as(exported: ExportedModel, pinned: dict[str, str]) -> ExportedModel:
@@ -76,7 +85,7 @@ def pinned_as(exported: ExportedModel, pinned: dict[str, str]) -> ExportedModel:
         return exported
     proto = onnx.ModelProto()
     proto.CopyFrom(exported.loaded.proto)
-    for node in chain(all_nodes(proto.graph.node), *(function.node for function in proto.functions)):
+    for node in _nodes(proto):
         device = device_of(None, scope_of(node), pinned)
         if device and all(entry.key != PIN for entry in node.metadata_props):
             node.metadata_props.add(key=PIN, value=device)

@@ -17,6 +17,7 @@ from hetpart.frontend.example import is_pytorch, require_pytorch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import torch
 
@@ -196,6 +197,29 @@ def pinned_in(source: torch.nn.Module | torch.export.ExportedProgram | None) -> 
         named = cast("Iterable[tuple[str, Any]]", cast("torch.nn.Module", source).named_modules(remove_duplicate=False))
         return {path: _pinned[module][-1].device for path, module in named if module in _pinned}
     return _pinned_in_program(cast("torch.export.ExportedProgram", source))
+
+
+def warn_of_unfollowed(source: object, scopes: AbstractSet[str]) -> None:
+    """Warn of every pinned module in ``source``, a module, none of whose ops there is; ops lie in ``scopes``."""
+    if not _pinned or not hasattr(source, "named_modules"):
+        return
+    paths: dict[int, list[str]] = {}
+    named = cast("Iterable[tuple[str, Any]]", cast("torch.nn.Module", source).named_modules(remove_duplicate=False))
+    for path, module in named:
+        paths.setdefault(id(module), []).append(path)
+    for module, device in _in_force():
+        known = paths.get(id(module), [])
+        if known and not any(_is_inside(scope, path) for scope in scopes for path in known):
+            warnings.warn(
+                f"hetpart.pin of {known[0]!r} to {device} is not followed: no op lies in that module"
+                "\n  hint: pin the module whose forward is called; one that shares its weights is another module",
+                HetpartWarning,
+                stacklevel=2,
+            )
+
+
+def _is_inside(scope: str, path: str) -> bool:
+    return not path or f"{scope}.".startswith(f"{path}.")
 
 
 def _pinned_in_program(program: torch.export.ExportedProgram) -> dict[str, str]:

@@ -21,19 +21,23 @@ _SHOWN = 3
 
 
 class DeviceMap(dict[str, int | str]):
-    """Module path → device, as Accelerate's ``dispatch_model`` and ``from_pretrained`` take it."""
+    """Path of a module or a weight → device, as Accelerate's ``dispatch_model`` and ``from_pretrained`` take it."""
 
     losses: tuple[str, ...] = ()
     """What the plan has and the map cannot say."""
 
 
 def device_map(exported: ExportedModel, plan: Plan, graph: Graph) -> DeviceMap:
-    """Every module that owns weights on the device that does most of the work on them; what agrees is one entry."""
+    """Every module that owns weights on the device that does most of the work on them; what agrees is one entry.
+
+    Where a module has weights of its own beside children elsewhere, those have entries of their own, as Accelerate's
+    ``infer_auto_device_map`` names them: an entry of the module would be one of all that is inside it.
+    """
     weights = set(exported.program.state_dict)
     work = _work_by_module(weights, plan, graph)
     usual = max(plan.devices, key=lambda use: use.ops).device
-    owners = sorted({weight.rpartition(".")[0] for weight in weights})
-    merged = _merged({owner: busiest(work[owner]) if owner in work else usual for owner in owners})
+    owners = {weight: weight.rpartition(".")[0] for weight in sorted(weights)}
+    merged = _merged({weight: busiest(work[owner]) if owner in work else usual for weight, owner in owners.items()})
     made = DeviceMap((module, accelerate_name(device)) for module, device in merged.items())
     made.losses = tuple(_losses(plan, merged))
     return made
@@ -52,7 +56,7 @@ def _work_by_module(weights: AbstractSet[str], plan: Plan, graph: Graph) -> dict
 
 
 def _merged(devices: Mapping[str, str]) -> dict[str, str]:
-    """The fewest entries that say the same: a module in the place of all that is inside it."""
+    """The fewest entries that say the same of weights: a module in the place of all that is inside it."""
     merged: dict[str, str] = {}
 
     def settle(prefix: str, inside: Mapping[str, str]) -> None:
@@ -61,14 +65,10 @@ def _merged(devices: Mapping[str, str]) -> dict[str, str]:
             return
         groups: dict[str, dict[str, str]] = {}
         depth = prefix.count(".") + 1 if prefix else 0
-        for module, device in inside.items():
-            own = ".".join(module.split(".")[: depth + 1]) if module != prefix else prefix
-            groups.setdefault(own, {})[module] = device
+        for weight, device in inside.items():
+            groups.setdefault(".".join(weight.split(".")[: depth + 1]), {})[weight] = device
         for name, group in groups.items():
-            if name == prefix:
-                merged[name] = next(iter(group.values()))
-            else:
-                settle(name, group)
+            settle(name, group)
 
     if devices:
         settle("", devices)

@@ -125,6 +125,25 @@ class Counting(MLP):
         return super().forward(x), x.shape[0], 3
 
 
+def test_a_pin_on_a_module_that_is_not_called_is_said() -> None:
+    """Its weights are, as those of the shared embedding of a T5."""
+
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shared, self.called = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.called.weight = self.shared.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.called(x)
+
+    module = Tied()
+    with hetpart.pin(module.shared, "cuda:0"), pytest.warns(hetpart.HetpartWarning, match=r"of 'shared' to cuda:0"):
+        hetpart.partition(module, args=(torch.ones(2, 4),), hardware="emulated")
+    with hetpart.pin(module.called, "cuda:0"):  # a warning would be an error
+        hetpart.partition(module, args=(torch.ones(2, 4),), hardware="emulated")
+
+
 def test_modules_and_pins_hold_where_a_number_is_returned_and_an_argument_changed() -> None:
     module, x = Counting(8).eval(), torch.linspace(0, 1, 24).reshape(3, 8)
     with hetpart.pin(module.fc2, "cuda"):

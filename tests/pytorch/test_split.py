@@ -85,6 +85,32 @@ def test_a_device_map_names_the_fewest_modules(known: Models) -> None:
     assert whole.losses == ()
 
 
+class Rooted(nn.Module):
+    """Weights of its own beside children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x) * self.scale)
+
+
+def test_every_entry_of_a_device_map_is_of_all_that_is_inside_it() -> None:
+    """As Accelerate places what an entry names, whatever others say of its children."""
+    pin = {"first.*": "cuda", "second.*": "cpu"}
+    module = Rooted()
+    found = hetpart.partition(module, args=(torch.ones(2, 4),), hardware=EMULATED, pin=pin).device_map()
+    assert found["first"] == 0
+    assert found["second"] == "cpu"
+    placed = [
+        [path for path in found if not path or f"{name}.".startswith(f"{path}.")]
+        for name, _ in module.named_parameters()
+    ]
+    assert all(len(paths) == 1 for paths in placed)
+
+
 def test_a_device_map_says_what_it_cannot(known: Models) -> None:
     _, exported = known("mlp")
     graph = hetpart.load(exported)
