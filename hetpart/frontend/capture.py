@@ -7,7 +7,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -27,11 +27,18 @@ from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensio
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
+from hetpart.frontend.traceable import Traceable, know_forms
 
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
 _LONGEST_REASON = 300
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
-_HINTS = {"Cache": HINT, "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches"}
+_HINTS = {
+    "Cache": HINT,
+    "linalg_lstsq": "take torch.linalg.pinv(a) @ b: the size of what lstsq returns depends on what it is given",
+    "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
+    "specialized integer": f"{_TRACE_HINT}; give sizes as numbers, as num_classes of one_hot",
+    "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
+}
 """By what PyTorch's reason speaks of."""
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
@@ -108,6 +115,7 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     _require_dense(module, example, name)
     held, example = without_storage(module, _told_apart(example))
     program = _program(held, example, name)
+    _require_dense_results(program, name)
     return Captured(program, name, module, tied_names(module), notes=notes, asked=asked_dimensions(held, example))
 
 
@@ -135,6 +143,17 @@ def _require_dense(module: torch.nn.Module, example: Example, name: str) -> None
         )
 
 
+def _require_dense_results(program: torch.export.ExportedProgram, name: str) -> None:
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            raise InvalidModelError(
+                f"{name} makes a tensor in the layout {value.layout} by {node.target}, and plans compute with dense "
+                "ones",
+                hint="write that part in dense tensors, or leave it out of what is partitioned",
+            )
+
+
 def tied_names(module: torch.nn.Module) -> dict[str, str]:
     """Second names of parameters and buffers, with the first."""
     first: dict[int, str] = {}
@@ -157,7 +176,10 @@ def _program(module: torch.nn.Module, example: Example, name: str) -> torch.expo
 def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
     shapes = export_dimensions(example.dynamic_shapes)
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
-    with symbolic_config.patch(backed_size_oblivious=True), quiet(), torch.no_grad(), traceback.preserve_node_meta():
+    known = nullcontext() if strict else Traceable()
+    know_forms()
+    settings = symbolic_config.patch(backed_size_oblivious=True)
+    with settings, quiet(), torch.no_grad(), traceback.preserve_node_meta(), known:
         program = torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
     _forget_others(program)
     return program

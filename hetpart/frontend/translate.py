@@ -221,6 +221,11 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
             f"{name} changes a tensor that it holds as no buffer when it is called, which a plan would not do",
             hint="take the tensor as an argument and return its new content",
         )
+    if any("complex32" in str(cause) for cause in causes):
+        return InvalidModelError(
+            f"{name} computes with complex numbers in half precision, torch.complex32, which ONNX cannot",
+            hint="compute them in torch.complex64",
+        )
     return InvalidModelError(
         f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",
         hint="torch.onnx.export(program, dynamo=True, optimize=False) says all of it",
