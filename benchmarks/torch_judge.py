@@ -1,8 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 """Whether what a plan returns for a call of an operator is what PyTorch returns.
 
-PyTorch says less than one result of some calls: with oneDNN it has other kernels than without, ``topk`` may name any of
-several equal elements, and in sums of another order it is as far from the exact result as anybody.
+PyTorch says less than one result of some calls: with oneDNN it has other kernels than without, ``topk`` and ``sort`` may
+name any of several equal elements, and in sums of another order it is as far from the exact result as anybody.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _AS_FAR = 2.0
 """How many times as far from the result in float64 as PyTorch's own a result may be."""
 _ROUNDINGS = 16
 """How many roundings of the largest of its elements, as a Fourier transform has one for every step."""
+_NAME_ANY = (torch.topk, torch.sort, torch.argsort)
+"""Functions that name elements, and any of those that are equal."""
 _LONGEST = 160
 
 
@@ -102,13 +104,15 @@ def _without_onednn(case: Case) -> Iterator[Any]:
 
 
 def _is_tie(case: Case, made: Any) -> bool:
-    """Whether the elements that ``topk`` names are as large as those that PyTorch names."""
-    if case.called.operator is not torch.topk:
+    """Whether the elements that are named are as large as those that PyTorch names, and all else is equal."""
+    if case.called.operator not in _NAME_ANY:
         return False
-    (values, places), given = made, case.called.held[0]
-    axes = [axis for axis in range(given.dim()) if given.shape[axis] != values.shape[axis]] or range(given.dim())
-    named = [given.gather(axis, places) for axis in axes]
-    return compared(values, case.wanted[0]) == "equal" and any(torch.equal(one, values) for one in named)
+    given = case.called.held[0]
+    (*values, places), (*wanted, named) = pytree.tree_leaves(made), pytree.tree_leaves(case.wanted)
+    if places.shape != named.shape or compared(values, wanted) != "equal":
+        return False
+    axes = [axis for axis in range(given.dim()) if given.shape[axis] != places.shape[axis]] or range(given.dim())
+    return any(torch.equal(given.gather(axis, places), given.gather(axis, named)) for axis in axes)
 
 
 def _is_as_near(case: Case, made: Any) -> bool:
