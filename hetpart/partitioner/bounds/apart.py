@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from hetpart.partitioner.bounds.certain import Case, Certain
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import MOST_NEAR, Alive, Moments
+from hetpart.partitioner.bounds.program import NOBODY
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
@@ -73,22 +74,10 @@ class _Builder:
         """Bytes of values, each by the variable that is 1 in any of its cases."""
         terms: Terms = {}
         for value, any_of in cases:
-            if any_of and self.alive.sizes[value]:
-                variable = self._variable(any_of)
+            variable = self.certain.variable(any_of) if self.alive.sizes[value] else NOBODY
+            if variable != NOBODY:
                 terms[variable] = terms.get(variable, 0) + self.alive.sizes[value]
         return terms
-
-    def _variable(self, cases: list[Case]) -> int:
-        """The variable that is 1 in any of ``cases``."""
-        key = tuple(sorted({*cases}))
-        if len(key) == 1 and len(key[0].ones) == 1 and not key[0].zeros:
-            return key[0].ones[0]
-        if key not in self.alive.extra:
-            variable = self.alive.new(key)
-            for case in key:
-                terms = [*((one, -1.0) for one in case.ones), *((zero, 1.0) for zero in case.zeros)]
-                self.alive.rows.add([(variable, 1.0), *terms], 1.0 - len(case.ones))
-        return self.alive.extra[key]
 
     def _buffered(self, op: int, value: int) -> list[Case]:
         """When ``value`` is certainly in a buffer on the accelerator while ``op`` runs."""
@@ -106,7 +95,7 @@ class _Builder:
         cases += [Case.of((alive.group[op],), (home,)) for _ in here]
         if reach.makers[value] >= 0 and reach.before(reach.makers[value], op):
             cases += self.certain.waits(value, [*after, *here])
-        return [case for case in cases if case.possible]
+        return cases
 
     def _within(self, op: int, live: list[int]) -> Terms:
         """What is certainly inside the partition of ``op`` while that runs."""

@@ -79,6 +79,20 @@ class Certain:
             sum(1 << op for op in apart),
         )  # fmt: skip
 
+    def variable(self, cases: Iterable[Case]) -> int:
+        """The variable that is 1 in any of ``cases``; nobody where none is possible."""
+        key = tuple(sorted({case for case in cases if case.possible}))
+        if not key:
+            return NOBODY
+        if len(key) == 1 and len(key[0].ones) == 1 and not key[0].zeros:
+            return key[0].ones[0]
+        if key not in self.alive.extra:
+            variable = self.alive.new(key)
+            for case in key:
+                terms = [*((one, -1.0) for one in case.ones), *((zero, 1.0) for zero in case.zeros)]
+                self.alive.rows.add([(variable, 1.0), *terms], 1.0 - len(case.ones))
+        return self.alive.extra[key]
+
     def together(self, op: int, *later: int) -> tuple[int, ...]:
         """Groups that make ``op`` and those ``later`` share a partition where all are on the accelerator, if any do."""
         before, after = self.alive.reach.ancestors, self.followers

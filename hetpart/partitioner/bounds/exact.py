@@ -129,7 +129,7 @@ class Relaxation:
         core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
         for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
             # No bound of the program exceeds what it itself places, whether that fits or not.
-            cost = min(limit, self._aim(min([known.cost, *(found.cost for found in met)])))
+            cost = min([limit, self._aim(known.cost), *(found.cost for found in met)])
             if self.bound < cost and not self.clock.expired():
                 found = self._solve(self.margins.sides(cost), self.program.budget, share)
                 self.bound = max(self.bound, min(cost, found.bound))

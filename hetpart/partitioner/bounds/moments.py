@@ -17,6 +17,7 @@ import numpy as np
 
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.program import NOBODY, home_groups
+from hetpart.partitioner.problem import NO_OP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,7 +210,8 @@ class Reach:
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Reach:
-        makers: list[int] = problem.value_producer.tolist()
+        # What stands for a weight comes before nothing.
+        makers: list[int] = np.where(problem.made, problem.value_producer, NO_OP).tolist()
         uses = problem.value_uses
         ancestors = [0] * problem.ops
         order = np.argsort(uses.ops, kind="stable")

@@ -1,18 +1,21 @@
 """Rows of a problem of three states that every placement keeps which fits the budget.
 
 While an op runs on the accelerator, every weight that it reads there is there, held or streamed, beside all that is
-held for other ops; and so is what it reads and makes, and its scratch. What else streams by at that moment is left out.
+held for other ops; and so is all that ``moments`` knows to be alive then. So is what streams by for the op that comes
+next, where the two certainly share a partition before that is cut into pieces: they are in one piece then, or in two
+that follow each other. What else streams by is left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetpart.partitioner.bounds.certain import Case, Certain
 from hetpart.partitioner.bounds.milp import Rows
-from hetpart.partitioner.bounds.moments import Moments
+from hetpart.partitioner.bounds.moments import Alive, Moments
 from hetpart.partitioner.bounds.program import BYTES, NOBODY, user_groups
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
@@ -22,26 +25,77 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
 
+Terms = tuple[tuple[int, float], ...]
+
 
 def streaming_moments(program: Program) -> Moments:
-    """What there is at every op that reads weights which may be streamed, as far as it can exceed the budget."""
+    """What there is at every op beside all that is held, as far as it can exceed the budget."""
     if program.problem.stands_for_weight is None or not program.problem.stands_for_weight.any():
         return Moments(Rows(), 0, ())
-    weights, rows, unit = _Streamable.of(program), Rows(), program.unit
-    held = program.variables + 1
+    weights, alive, unit = _Streamable.of(program), Alive.of(program), program.unit
+    held, rows = alive.new("held"), alive.rows
     # All that is held: the program's bytes, with the whole of what is held in place of what streams by at least.
     terms = [(held, BYTES), (program.variables, -1.0)]
     for share, used, holder in zip(weights.shares, weights.used, weights.holders, strict=True):
         terms += [(used, unit * share), (holder, -unit * share)]
     rows.add(_summed(terms), 0.0)
-    most = int(program.problem.weight_bytes.sum()) + program.problem.given_bytes
-    for op, (there, alive) in weights.read_by(program).items():
-        if alive + most > program.budget:
-            brought = sum(weights.sizes[place] for place in there) + alive
-            kept = [(weights.holders[place], unit * weights.sizes[place]) for place in there]
-            group = int(program.of_op[op])
-            rows.add(_summed([(held, -BYTES), (group, -unit * brought), *kept]), -unit * program.budget)
-    return Moments(rows, 1, ())
+    _Ops(program, weights, alive, held).add_rows()
+    return Moments(rows, len(alive.extra), ())
+
+
+@dataclass(slots=True, eq=False)
+class _Ops:
+    """Rows of what there is while each op runs."""
+
+    program: Program
+    weights: _Streamable
+    alive: Alive
+    held: int
+    """The variable of all that is held."""
+    certain: Certain = field(init=False)
+    read: dict[int, list[int]] = field(init=False)
+    """Per op that reads some of them: the weights."""
+    next: list[int] = field(init=False)
+    """Per op: the next that is no weight's; itself if there is none."""
+    known: set[Terms] = field(default_factory=set[Terms])
+
+    def __post_init__(self) -> None:
+        problem = self.program.problem
+        self.certain, self.read = Certain.of(self.alive), self.weights.read_by(self.program)
+        ops = np.setdiff1d(np.arange(problem.ops), problem.value_producer[self.weights.values])
+        later = np.searchsorted(ops, np.arange(problem.ops), side="right")
+        self.next = np.append(ops, ops[-1:])[later].tolist()
+
+    def add_rows(self) -> None:
+        for op, _, there in self.alive.at_every_op():
+            group = int(self.program.of_op[op])
+            brought = [(group, place) for place in self.read.get(op, [])]
+            for streamed in (brought, brought + self._brought_next(op)):
+                self._add(there, streamed)
+
+    def _add(self, there: dict[int, int], streamed: list[tuple[int, int]]) -> None:
+        """Beside all that is held: bytes by variable, and weights that are streamed where a variable is 1."""
+        problem, unit, sizes = self.program.problem, self.program.unit, self.weights.sizes
+        most = int(problem.weight_bytes.sum()) + problem.given_bytes + sum(sizes[place] for _, place in streamed)
+        if most + sum(there.values()) <= self.program.budget:
+            return
+        used = [(variable, -unit * nbytes) for variable, nbytes in there.items()]
+        brought = [(variable, -unit * sizes[place]) for variable, place in streamed]
+        kept = [(self.weights.holders[place], unit * sizes[place]) for _, place in streamed]
+        terms = tuple(_summed([(self.held, -BYTES), *used, *brought, *kept]))
+        if terms not in self.known:
+            self.known.add(terms)
+            self.alive.rows.add([*terms], -unit * self.program.budget)
+
+    def _brought_next(self, op: int) -> list[tuple[int, int]]:
+        """Weights that the next op reads, each with a variable that is 1 where it shares the partition of ``op``."""
+        following, here = self.next[op], self.read.get(op, [])
+        if following == op or following not in self.read or not self.alive.reach.before(op, following):
+            return []
+        groups = self.certain.together(op, following)
+        together = self.certain.variable([Case(groups)] if groups else [])
+        more = [place for place in self.read[following] if place not in here]
+        return [] if together == NOBODY else [(together, place) for place in more]
 
 
 def _summed(terms: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -83,22 +137,15 @@ class _Streamable:
             shares.tolist(),
         )
 
-    def read_by(self, program: Program) -> dict[int, tuple[list[int], int]]:
-        """Per op that reads some of them on its own device: which, and the bytes of all else that it needs there."""
-        problem = program.problem
+    def read_by(self, program: Program) -> dict[int, list[int]]:
+        """Which of them every op reads on its own device, if any."""
         place = {value: number for number, value in enumerate(self.values)}
-        uses = problem.value_uses
+        uses, found = program.problem.value_uses, dict[int, list[int]]()
         here = ~uses.on_host
-        here &= ~problem.given_there[uses.rows]  # counted with weights
         values, ops = unique_pairs(uses.rows[here], uses.ops[here].astype(np.int64))
-        made = np.flatnonzero((problem.value_producer != NO_OP) & ~problem.value_left_on_host)
-        alive = problem.scratch_bytes.astype(np.int64)
-        np.add.at(alive, ops, problem.value_bytes[values])
-        np.add.at(alive, problem.value_producer[made], problem.value_bytes[made])
-        found: dict[int, tuple[list[int], int]] = {}
         for value, op in zip(values.tolist(), ops.tolist(), strict=True):
             if value in place:
-                found.setdefault(op, ([], int(alive[op])))[0].append(place[value])
+                found.setdefault(op, []).append(place[value])
         return found
 
 
