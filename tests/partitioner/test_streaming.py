@@ -82,8 +82,9 @@ def test_layers_stream_through_a_ring() -> None:
 def test_what_there_is_room_for_is_held() -> None:
     solution = solve_three_states(layers(8, budget=500))
     assert solution.streamed is not None
-    assert int(solution.streamed.sum()) == 5
-    assert solution.cost == pytest.approx(13.0)
+    # Every other weight: of two that follow each other one is held, and what streams is there one at a time.
+    assert int(solution.streamed.sum()) == 4
+    assert solution.cost == pytest.approx(12.0)
 
 
 def test_a_memory_cheaper_than_copies_streams_nothing_unless_asked() -> None:

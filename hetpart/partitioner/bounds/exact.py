@@ -45,6 +45,8 @@ AMPLE_SECONDS = 60.0
 """Left, larger ones are begun too: less would be spent on what does not end in time and proves nothing."""
 MOST_TURNED = 2500
 """Groups up to which each is turned."""
+MOST, NEARLY_ALL = 0.8, 0.1
+"""Of the gap that is asked for, what a program may leave itself."""
 GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 MOMENTS_SHARE = 0.02
@@ -189,7 +191,8 @@ class Relaxation:
         linear = self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
         share *= self._nodes_share
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
-        return linear.solve(Effort(gap or self._gap * 0.8, nodes, self.clock.left))
+        gap = gap or self._gap * (NEARLY_ALL if self.moments.small else MOST)
+        return linear.solve(Effort(gap, nodes, self.clock.left))
 
     def _placed(self, found: Outcome) -> list[Placement]:
         return [] if found.solution is None else [self.program.placement(found.solution)]

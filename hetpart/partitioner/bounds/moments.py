@@ -41,6 +41,8 @@ class Moments:
     """Of the ``extra`` variables those that are 0 or 1."""
     sharp: bool = False
     """Whether most of what order adds to a peak is in the rows, so that a small gap is worth asking for."""
+    small: bool = False
+    """Whether the program is solved quickly, nearly to its end."""
 
     def within(self, program: Program, budget: int) -> Rows:
         """The rows for another budget."""

@@ -8,7 +8,7 @@ that follow each other. What else streams by is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,14 +18,19 @@ from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Alive, Moments
 from hetpart.partitioner.bounds.program import BYTES, NOBODY, user_groups
 from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.scores.fixing import while_running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
 
 Terms = tuple[tuple[int, float], ...]
+MOST_OPS = 2000
+"""Up to which all that is alive is written down."""
 
 
 def streaming_moments(program: Program) -> Moments:
@@ -40,7 +45,7 @@ def streaming_moments(program: Program) -> Moments:
         terms += [(used, unit * share), (holder, -unit * share)]
     rows.add(_summed(terms), 0.0)
     _Ops(program, weights, alive, held).add_rows()
-    return Moments(rows, len(alive.extra), ())
+    return Moments(rows, len(alive.extra), (), small=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,11 +72,21 @@ class _Ops:
         self.next = np.append(ops, ops[-1:])[later].tolist()
 
     def add_rows(self) -> None:
-        for op, _, there in self.alive.at_every_op():
+        for op, there in self._at_every_op():
             group = int(self.program.of_op[op])
             brought = [(group, place) for place in self.read.get(op, [])]
             for streamed in (brought, brought + self._brought_next(op)):
                 self._add(there, streamed)
+
+    def _at_every_op(self) -> Iterator[tuple[int, dict[int, int]]]:
+        """Bytes by variable of what is alive; of many ops only those that read weights, with what they alone need."""
+        problem = self.program.problem
+        if problem.ops <= MOST_OPS:
+            yield from ((op, there) for op, _, there in self.alive.at_every_op())
+            return
+        # What the caller gives there is counted with weights.
+        needs = while_running(replace(problem, value_bytes=np.where(problem.given_there, 0, problem.value_bytes)))
+        yield from ((op, {int(self.program.of_op[op]): int(needs[op])}) for op in self.read)
 
     def _add(self, there: dict[int, int], streamed: list[tuple[int, int]]) -> None:
         """Beside all that is held: bytes by variable, and weights that are streamed where a variable is 1."""

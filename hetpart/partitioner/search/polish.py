@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from hetpart.partitioner.scores.scoring import Scored, Scorer
 
 MOST_MERGES_TRIED = 64
-NUDGED_OPS = 20_000
+NUDGED_OPS = 100_000
 """Ops scored in single moves, all together: small models try every move again and again, large ones hardly any."""
+MOST_EXCHANGED = 24
+"""Moves that another makes room for."""
+MOST_PARTNERS = 3
+"""Groups that might."""
 
 
 def merged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
@@ -72,15 +76,34 @@ def at_the_border(wiring: Wiring, placement: Placement) -> list[int]:
 
 
 def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
-    """``best`` with single groups moved as long as one of the most promising moves helps."""
-    left = NUDGED_OPS // max(1, scorer.problem.ops)
+    """``best`` with a group moved, or two for one another, as long as one of the most promising moves helps."""
+    left, most_saved = NUDGED_OPS // max(1, scorer.problem.ops), 2 * float(scorer.problem.session_seconds.sum())
     while left > 0:
         ledger = Ledger(wiring, best.placement)
-        promising = sorted(wiring.movable, key=lambda group: (ledger.delta(group)[0], group))[:left]
+        losses = ((ledger.delta(group)[0], group) for group in wiring.movable)
+        promising = [group for loss, group in sorted(losses) if loss < most_saved or not best.fits][:left]
         left -= len(promising)
-        moves = (scorer.score(flipped(wiring, best.placement, [group])) for group in promising)
-        better = min(moves, key=lambda found: found.fit_rank, default=best)
+        moves = [(scorer.score(flipped(wiring, best.placement, [group])), group) for group in promising]
+        found = [*(moved for moved, _ in moves), *_exchanged(scorer, wiring, best, moves)]
+        better = min(found, key=lambda one: one.fit_rank, default=best)
         if better.fit_rank >= best.fit_rank:
             break
         best = better
     return best
+
+
+def _exchanged(scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]]) -> list[Scored]:
+    """``best`` with one of ``moves`` that do not fit, and another group off the accelerator that makes room for it."""
+    ledger, found = Ledger(wiring, best.placement), list["Scored"]()
+    nearest = sorted((move for move in moves if not move[0].fits), key=lambda move: move[0].fit_rank)
+    for moved, group in nearest[:MOST_EXCHANGED]:
+        ledger.flip(group)
+        prices = ((other, *ledger.delta(other)) for other in wiring.movable if ledger.side[other] and other != group)
+        leaving = sorted((seconds, other) for other, seconds, nbytes in prices if -nbytes >= moved.excess)
+        found += [
+            scorer.score(flipped(wiring, best.placement, [group, other]))
+            for seconds, other in leaving[:MOST_PARTNERS]
+            if ledger.cost + seconds < best.cost
+        ]
+        ledger.flip(group)
+    return found
