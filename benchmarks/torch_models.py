@@ -5,8 +5,10 @@
     python -m benchmarks.torch_models --only BERT --only T5
 
 Every model of ``benchmarks/models/pytorch_models.py`` is partitioned at 25, 50 and 75 % of what it takes whole on the
-accelerator, run with the accelerator emulated, and compiled at 50 %. Beside them the small functions of
-``tests/dynamo/small.py`` are compiled, under the best placement and under one by chance.
+accelerator, run with the accelerator emulated, and compiled at 50 %; each time under the best placement, which leaves
+such small models whole, and under one by chance that cuts them and copies between the devices. Beside them the small
+functions of ``tests/dynamo/small.py`` are compiled, under both. A row counts where a plan ran: Dynamo runs some code
+eagerly. It traces ``nn.LSTM`` with ``torch._dynamo.config.allow_rnn``, which is set here as users do themselves.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from __future__ import annotations
 import argparse
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -30,6 +34,9 @@ from tests.dynamo.small import Small, cases
 
 HARDWARE = "emulated"
 SHARES = (0.25, 0.5, 0.75)
+PLACEMENTS = ("optimal", "random:1")
+SEEDS = 9
+"""Placements by chance that are tried for one that cuts."""
 TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1e-4, 1e-5),
@@ -43,6 +50,7 @@ COLUMNS = {
     "equal": figure("equal"),
     "worst": figure("worst", "{:.1e}"),
     "plans": figure("plans"),
+    "copies": figure("copies"),
     "on the accelerator": figure("share", "{:.0%}"),
 }
 
@@ -59,7 +67,14 @@ class Row:
     plans: int = 0
     share: float | None = None
     """Of the ops that are on the accelerator."""
+    copies: int = 0
+    """Between the devices, in all plans."""
     error: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says something of a plan."""
+        return self.plans > 0 or not self.equal
 
 
 def compared(name: str, how: str, made: Callable[[list[Any]], Any], expected: Any) -> Row:
@@ -71,7 +86,8 @@ def compared(name: str, how: str, made: Callable[[list[Any]], Any], expected: An
         return Row(name, how, equal=False, error=" ".join(str(error).split())[:300])
     decisions = [decision for planned in plans for decision in planned.plan.decisions]
     moved = sum(decision.device != "cpu" for decision in decisions)
-    return Row(name, how, equal, worst, len(plans), moved / len(decisions) if decisions else None)
+    share = moved / len(decisions) if decisions else None
+    return Row(name, how, equal, worst, len(plans), share, sum(len(planned.plan.transfers) for planned in plans))
 
 
 def difference(made: Any, expected: Any) -> tuple[float, bool]:
@@ -103,26 +119,38 @@ def of_model(name: str) -> Iterator[Row]:
         whole = hetpart.partition(exported, hardware=HARDWARE)
     except Exception as error:  # noqa: BLE001 - it is what is reported
         yield Row(name, "partition", equal=False, error=" ".join(str(error).split())[:300])
-    for share in SHARES if whole is not None else ():
-        assert whole is not None
-        budget = int(share * whole.plan.footprint_bytes)
-        yield compared(name, f"{share:.0%}", lambda plans, b=budget: planned(exported, called, b, plans), expected)
-    budget = int(0.5 * whole.plan.footprint_bytes) if whole is not None else 200_000
-    yield compared(name, "torch.compile", lambda plans: compiled(called, budget, plans), expected)
+    footprint = whole.plan.footprint_bytes if whole is not None else 400_000
+    for share, by_chance in product(SHARES if whole is not None else (), (False, True)):
+        budget = int(share * footprint)
+        placement = cutting(exported, budget) if by_chance else "optimal"
+        run = partial(planned, exported, called, budget, placement=placement)
+        yield compared(name, f"{share:.0%}, {placement}", run, expected)
+    for placement in PLACEMENTS:
+        run = partial(compiled, called, footprint // 2, placement=placement)
+        yield compared(name, f"torch.compile, {placement}", run, expected)
 
 
-def planned(exported: Any, called: Called, budget: int, plans: list[Any]) -> Any:
+def cutting(exported: Any, budget: int) -> str:
+    """The first placement by chance that copies between the devices; the last one tried where none does."""
+    for seed in range(1, SEEDS):
+        plan = hetpart.partition(exported, hardware=HARDWARE, budget=budget, placement=f"random:{seed}").plan
+        if plan.transfers:
+            return f"random:{seed}"
+    return f"random:{SEEDS}"
+
+
+def planned(exported: Any, called: Called, budget: int, plans: list[Any], placement: str = "optimal") -> Any:
     """Of a plan within ``budget``."""
-    plans.append(hetpart.partition(exported, hardware=HARDWARE, budget=budget))
+    plans.append(hetpart.partition(exported, hardware=HARDWARE, budget=budget, placement=placement))
     return plans[0].to_module(emulate=True)(*called.args, **called.kwargs)
 
 
-def compiled(called: Called, budget: int, plans: list[Any]) -> Any:
+def compiled(called: Called, budget: int, plans: list[Any], placement: str = "optimal") -> Any:
     """Of the module, compiled, in its second call."""
     torch._dynamo.reset()
-    options = {"hardware": HARDWARE, "emulate": True, "budget": budget, "on_plan": plans.append}
-    run = torch.compile(called.module, backend=backend, options=options)
-    with torch.no_grad():
+    options = {"hardware": HARDWARE, "emulate": True, "budget": budget, "placement": placement}
+    run = torch.compile(called.module, backend=backend, options={**options, "on_plan": plans.append})
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
         run(*called.args, **called.kwargs)
         return run(*called.args, **called.kwargs)
 
@@ -157,15 +185,24 @@ def main() -> None:
             rows += of_model(name)
             say(f"{name}: {sum(row.equal for row in rows)} of {len(rows)} equal")
     for name, small in cases().items() if wanted is None or "small" in wanted else ():
-        rows += [of_small(name, small, placement) for placement in ("optimal", "random:1")]
+        rows += [of_small(name, small, placement) for placement in PLACEMENTS]
     print_table(COLUMNS, map(asdict, rows))
     for row in rows:
         if row.error:
             say(f"{row.name}, {row.how}: {row.error}")
-    say(f"{sum(row.equal for row in rows)} of {len(rows)} equal")
-    rows_told = [asdict(row) for row in rows]
-    content = {"torch": torch.__version__, "equal": sum(row.equal for row in rows), "compared": len(rows)}
-    emit("torch_models", {"machine": facts, **content, "rows": rows_told})
+    counted = [row for row in rows if row.counts]
+    cut = [row for row in counted if row.copies]
+    say(f"{_equal(counted)} of {len(counted)} equal, and {_equal(cut)} of the {len(cut)} whose plans cut and copy")
+    figures = {
+        "equal": _equal(counted), "compared": len(counted), "equal_of_cut": _equal(cut), "cut": len(cut),
+    }  # fmt: skip
+    emit(
+        "torch_models", {"machine": facts, "torch": torch.__version__, **figures, "rows": [asdict(row) for row in rows]}
+    )
+
+
+def _equal(rows: Sequence[Row]) -> int:
+    return sum(row.equal for row in rows)
 
 
 if __name__ == "__main__":
