@@ -1,7 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 """Whether what a plan returns for a call of an operator is what PyTorch returns.
 
-PyTorch says less than one result of some calls: with oneDNN it has other kernels than without, ``topk`` and ``sort`` may
+PyTorch says less than one result of some calls: with oneDNN it has other kernels than without, ``topk`` and ``sort``
 name any of several equal elements, and in sums of another order it is as far from the exact result as anybody.
 """
 

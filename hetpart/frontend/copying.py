@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
-"""Operators that return what others leave in their arguments: what custom ones wrote to copies, and what was checked."""
+"""Operators that return what others leave in their arguments: what custom ones wrote to copies, what was checked."""
 
 from __future__ import annotations
 
