@@ -68,6 +68,8 @@ def _frozen(x: Tensor) -> Tensor:
     return x * factor
 
 
+GRID = torch.linspace(-0.9, 0.8, 24).reshape(1, 3, 4, 2)
+HELD = torch.arange(20).reshape(4, 5) % 3 > 0
 IDS = torch.tensor([[1, 2, 2], [0, 8, 1]])
 MASK = torch.tensor([[0.0, -torch.inf, 0.0, 0.0]] * 4)
 PIECES: dict[str, Callable[[], nn.Module]] = {
@@ -76,6 +78,13 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     "instance norm": lambda: _of(nn.InstanceNorm1d(3, affine=True, track_running_stats=True), 2, 3, 4),
     "spectral norm": lambda: _of(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)), 2, 4),
     "adaptive max pool": lambda: _on(lambda x: functional.adaptive_max_pool2d(x, 3), 1, 2, 7, 7),
+    "average pool": lambda: _on(lambda x: functional.avg_pool2d(x, 3, stride=2, padding=1), 1, 2, 7, 7),
+    "max pool in three dimensions": lambda: _on(lambda x: functional.max_pool3d(x, 2), 1, 2, 4, 4, 4),
+    "upsampled": lambda: _on(lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"), 1, 2, 3, 4),
+    "grid sampled": lambda: _on(lambda x: functional.grid_sample(x, GRID, align_corners=False), 1, 2, 5, 5),
+    "weight norm": lambda: _of(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), 2, 4),
+    "distances": lambda: _on(lambda x: torch.cdist(x, 2 * x + 1), 4, 3),
+    "scattered under a mask": lambda: _on(lambda x: torch.zeros(4, 5).masked_scatter(HELD, x), 4, 5),
     "replicated": lambda: _on(lambda x: functional.pad(x, (1, 2), mode="replicate"), 1, 2, 5),
     "embedding": lambda: Piece(nn.Embedding(9, 4, padding_idx=1), lambda held: _squares(held(IDS))),
     "embedding bag, max": lambda: Piece(
