@@ -26,7 +26,7 @@ from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
 
 _KINDS = ("cpu", "cuda")
-_OWN, _OF_STEPS = "hetpart::", "hetpart.training.row_operators"
+_REGISTER = {"hetpart::": "hetpart.training.row_operators", "hetpart_bodies::": "hetpart.frontend.higher"}
 """How operators of training steps are called, and the module that registers them. It lies above this one."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})
@@ -50,6 +50,30 @@ def target_named(name: str) -> OpOverload | None:
     packet = getattr(getattr(torch.ops, namespace), packet_name, None) if packet_name else None
     found = getattr(packet, overload or "default", None)
     return found if isinstance(found, OpOverload) else None
+
+
+def known_target(name: str) -> OpOverload:
+    """The operator that a bundle calls by ``name``.
+
+    Raises:
+        InvalidBundleError: it opens files.
+        ExecutionError: PyTorch knows no such operator.
+    """
+    target = target_named(name)
+    registers = next((module for namespace, module in _REGISTER.items() if name.startswith(namespace)), None)
+    if target is None and registers is not None:
+        import_module(registers)
+        target = target_named(name)
+    if target is None:
+        raise ExecutionError(
+            f"PyTorch {torch.__version__} knows no operator {name}",
+            hint="import the module that registers it before the bundle is opened: --import my_ops, or in Python",
+        )
+    if any(argument.name == "filename" for argument in target._schema.arguments):
+        raise InvalidBundleError(
+            f"the bundle calls {name}, which opens files", hint="no model needs that: ask where it comes from"
+        )
+    return target
 
 
 def unknown_in(path: Path) -> list[str]:
@@ -180,20 +204,7 @@ class Call:
             raise InvalidBundleError(
                 f"{text[:80]!r} is no call of a PyTorch operator", hint="`hetpart partition` the model again"
             ) from error
-        target = target_named(name)
-        if target is None and name.startswith(_OWN):
-            import_module(_OF_STEPS)
-            target = target_named(name)
-        if target is None:
-            raise ExecutionError(
-                f"PyTorch {torch.__version__} knows no operator {name}",
-                hint="import the module that registers it before the bundle is opened: --import my_ops, or in Python",
-            )
-        if any(argument.name == "filename" for argument in target._schema.arguments):
-            raise InvalidBundleError(
-                f"the bundle calls {name}, which opens files", hint="no model needs that: ask where it comes from"
-            )
-        return cls(target, args, kwargs)
+        return cls(known_target(name), args, kwargs)
 
     @property
     def writes(self) -> bool:

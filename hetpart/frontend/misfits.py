@@ -50,6 +50,17 @@ def misfits(model: ir.Model) -> set[str]:
     return {_traced(node) for node in found} - {""}
 
 
+def has_misfits_inside(model: ir.Model) -> bool:
+    """Whether a branch or a loop holds a node that does not load, or loses digits of float64."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        types: Types = {}
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            is_wrong = not _fits(node, types) or _rounds(node, types)
+            if is_wrong and node.graph is not model.graph:
+                return True
+    return False
+
+
 def types_of(graph: ir.Graph) -> Types:
     """The types of what the nodes of ``graph`` make, and those in its branches and loops."""
     types: Types = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,12 +19,14 @@ from torch.fx import traceback
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.errors import InvalidModelError
+from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
+from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
-from hetpart.frontend.misfits import misfits
+from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.settled import settle_names, settle_signs, settle_types
@@ -79,12 +82,14 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     """
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
+    called = run_by_pytorch(called, NEVER_TRANSLATED, name)
     given = with_all_returned(called)
     made = _in_onnx(given, name)
-    if called_inside(made):
-        called = with_both_branches(called)
-        given = with_all_returned(called)
-        made = _in_onnx(given, name)
+    for freed in (with_both_branches, partial(run_by_pytorch, names=RUN, name=name)):
+        if called_inside(made) or has_misfits_inside(made.model):
+            called = freed(called)
+            given = with_all_returned(called)
+            made = _in_onnx(given, name)
     changes = _decomposed(made).graph_signature
     _require_pure(changes, name)
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):

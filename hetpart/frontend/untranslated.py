@@ -17,6 +17,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import Call, runs_on, written
 from hetpart.frontend.copying import NAMESPACE, called_by
+from hetpart.frontend.higher import CALLED, operator_in, results_in
 from hetpart.frontend.kept import original_of
 from hetpart.graph.calls import CALL, CALL_DOMAIN, OVERWRITES, RUNS_ON
 
@@ -28,7 +29,7 @@ _AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+
 """How the exporter says at which node it failed."""
 OWN_NAMESPACE = "hetpart"
 """Of operators that hetpart registers."""
-_OWN = (OWN_NAMESPACE, NAMESPACE)
+_OWN = (OWN_NAMESPACE, NAMESPACE, CALLED.namespace)
 Translations = dict[Any, Callable[..., Any]]
 """By operator, as ``torch.onnx.export`` takes them."""
 
@@ -51,6 +52,8 @@ def own_operators(program: torch.export.ExportedProgram) -> set[OpOverload]:
 
 def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -> Callable[..., Any]:
     """A translation of ``target`` to one node that says nothing of what it computes."""
+    if target is CALLED:
+        return _run_whole
     is_list = str(target._schema.returns[0].type) == "List[Tensor]" if len(target._schema.returns) == 1 else False
     number = _listed(target, program) if is_list else len(target._schema.returns)
 
@@ -63,6 +66,13 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
 
     leave.__name__ = str(target).replace(".", "_")
     return leave
+
+
+def _run_whole(text: str, tensors: Sequence[ir.Value]) -> list[ir.Value]:
+    node = ir.Node(CALL_DOMAIN, operator_in(text), list(tensors), num_outputs=results_in(text), version=1)
+    recorder: Any = evaluator.default()
+    recorder.nodes.append(node)
+    return list(node.outputs)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._higher_order_ops import while_loop
 from torch.nn import functional
 
 import hetpart
@@ -272,15 +271,6 @@ def test_other_calls_of_an_operator_stay_in_onnx() -> None:
     assert left == ["aten.div.Tensor_mode"]
     torch.testing.assert_close(planned.to_module(emulate=True)(*given), both(*given))
     torch.testing.assert_close(planned.to_fx({"cuda:0": "cpu"})(*given), both(*given))
-
-
-def test_one_inside_a_loop_is_refused() -> None:
-    def repeated(x: Tensor) -> Tensor:
-        n, x = while_loop(lambda n, _: n < 2, lambda n, x: (n + 1, torch.logcumsumexp(x * 10, 0)), (torch.tensor(0), x))
-        return n + x
-
-    with pytest.raises(InvalidModelError, match=r"uses aten\.logcumsumexp\.default inside a loop"):
-        hetpart.partition(Called(repeated), args=(LARGE,), hardware=EMULATED)
 
 
 def test_a_tensor_beside_the_module_that_is_changed_is_refused() -> None:

@@ -1,0 +1,76 @@
+"""Loops and branches that hold what has no right translation, against eager PyTorch, on both roads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.map import map as mapped
+from torch._higher_order_ops.scan import scan
+from torch.nn.attention.flex_attention import flex_attention
+
+import hetpart
+from hetpart.dynamo.backend import hetpart as backend
+
+EMULATED = "emulated"
+ROWS = torch.linspace(-3, 3, 12).reshape(3, 4)
+
+
+def branches(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda n: torch.relu(n) + 1, lambda n: torch.relu(n) * 2, ((x * 2).long(),))
+
+
+def loop(x: Tensor) -> Any:
+    return while_loop(
+        lambda i, x: (i < 3) & (x[0, 0] < 99),
+        lambda i, x: (i + 1, torch.logcumsumexp(x, 0) * 0.5),
+        (torch.tensor(0), x),
+    )
+
+
+def loop_told_by_misfit(x: Tensor) -> Any:
+    return while_loop(lambda n: torch.relu(n).sum() < 50, lambda n: (torch.relu(n) + 1,), ((x * 2).long(),))
+
+
+def scanned(x: Tensor) -> Any:
+    return scan(lambda c, r: (c + r, torch.logcumsumexp(c * r, 0)), x[0], x)
+
+
+def each(x: Tensor) -> Any:
+    return mapped(lambda r: torch.relu(r) + 1, (x * 2).long())
+
+
+class Called(nn.Module):
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, x: Tensor) -> Any:
+        return self.code(x)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, of what it calls itself
+@pytest.mark.parametrize("code", [branches, loop, loop_told_by_misfit, scanned, each])
+def test_what_has_no_translation_inside_is_eager_pytorchs(code: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        wanted = code(ROWS)
+        planned = hetpart.partition(Called(code), args=(ROWS,), hardware=EMULATED)
+        compiled = torch.compile(code, backend=backend, options={"hardware": EMULATED, "emulate": True})
+        for run in (planned.to_module(emulate=True), planned.to_fx(), compiled):
+            torch.testing.assert_close(run(ROWS), wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention_is_eager_pytorchs() -> None:
+    def code(x: Tensor) -> Any:
+        heads = x.reshape(1, 1, 3, 4).repeat(1, 2, 4, 4)
+        return flex_attention(heads, heads, heads, score_mod=lambda s, b, h, i, j: s + (i - j) * (1 + b + h))
+
+    planned = hetpart.partition(Called(code), args=(ROWS,), hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(ROWS), code(ROWS))
+    assert any("higher_order.flex_attention" in note for note in planned.plan.notes)
