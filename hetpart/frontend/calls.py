@@ -27,7 +27,7 @@ from hetpart.frontend.copying import call_on_copies, called_by, written_argument
 
 _KINDS = ("cpu", "cuda")
 _REGISTER = {"hetpart::": "hetpart.training.row_operators", "hetpart_bodies::": "hetpart.frontend.higher"}
-"""How operators of training steps are called, and the module that registers them. It lies above this one."""
+"""How operators of hetpart are called, and the modules that register them. They lie above this one."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""

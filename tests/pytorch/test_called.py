@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import hetpart
 from hetpart.cli import main
 from hetpart.dynamo.backend import hetpart as backend
-from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidModelError
+from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 from hetpart.frontend.calls import Call
 from hetpart.runtime import called
 from tests.pytorch.test_partition import assert_equal
