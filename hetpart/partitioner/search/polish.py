@@ -84,7 +84,9 @@ def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
         promising = [group for loss, group in sorted(losses) if loss < most_saved or not best.fits][:left]
         left -= len(promising)
         moves = [(scorer.score(flipped(wiring, best.placement, [group])), group) for group in promising]
-        found = [*(moved for moved, _ in moves), *_exchanged(scorer, wiring, best, moves)]
+        exchanged = _exchanged(scorer, wiring, best, moves, min(MOST_EXCHANGED, left // MOST_PARTNERS))
+        left -= len(exchanged)
+        found = [*(moved for moved, _ in moves), *exchanged]
         better = min(found, key=lambda one: one.fit_rank, default=best)
         if better.fit_rank >= best.fit_rank:
             break
@@ -92,11 +94,13 @@ def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
     return best
 
 
-def _exchanged(scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]]) -> list[Scored]:
-    """``best`` with one of ``moves`` that do not fit, and another group off the accelerator that makes room for it."""
+def _exchanged(
+    scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]], count: int
+) -> list[Scored]:
+    """``best`` with one of ``count`` moves that do not fit, and another group off the accelerator to make room for it."""
     ledger, found = Ledger(wiring, best.placement), list["Scored"]()
     nearest = sorted((move for move in moves if not move[0].fits), key=lambda move: move[0].fit_rank)
-    for moved, group in nearest[:MOST_EXCHANGED]:
+    for moved, group in nearest[:count]:
         ledger.flip(group)
         prices = ((other, *ledger.delta(other)) for other in wiring.movable if ledger.side[other] and other != group)
         leaving = sorted((seconds, other) for other, seconds, nbytes in prices if -nbytes >= moved.excess)
