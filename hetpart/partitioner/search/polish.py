@@ -97,7 +97,7 @@ def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
 def _exchanged(
     scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]], count: int
 ) -> list[Scored]:
-    """``best`` with one of ``count`` moves that do not fit, and another group off the accelerator to make room for it."""
+    """``best`` with one of ``count`` moves that do not fit, and another group off the accelerator that makes room."""
     ledger, found = Ledger(wiring, best.placement), list["Scored"]()
     nearest = sorted((move for move in moves if not move[0].fits), key=lambda move: move[0].fit_rank)
     for moved, group in nearest[:count]:
