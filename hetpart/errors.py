@@ -21,6 +21,10 @@ class InvalidModelError(HetpartError):
     """The model file cannot be read, or is not a legal ONNX model."""
 
 
+class MissingContentError(HetpartError):
+    """A model was planned without the content of its weights: the plan can be read, and not be run or saved."""
+
+
 class UnboundDimensionsError(HetpartError):
     """Symbolic dimensions of the graph inputs have no number yet."""
 

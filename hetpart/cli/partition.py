@@ -11,6 +11,7 @@ import click
 from hetpart.cli.guard import json_option, verify_option
 from hetpart.cli.model_options import budget_option, hardware_option, request_options, taken_request
 from hetpart.cli.plans import html_option, print_plan, project_rules, require_page, say_written, show_plan
+from hetpart.errors import MissingContentError
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
 
@@ -74,14 +75,25 @@ def partition(**given: Any) -> None:
 
         model = compiler.partition(asked.model, **asked.search(), progress=progress)
         progress("writing the bundle")
-        bundle = model.save(asked.output or f"{asked.model.stem}.hetpart", self_contained=asked.self_contained)
+        bundle = _saved(asked, model)
         _write_page(asked, model)
+    if not (asked.as_json or asked.quiet):
+        show_plan(model.plan)
+    if isinstance(bundle, MissingContentError):
+        raise bundle
     if asked.as_json:
         print_plan("partition", bundle, model.plan)
     elif not asked.quiet:
-        show_plan(model.plan)
         click.echo(f"\nWritten to {printable(str(bundle))}")
         say_written(asked.html)
+
+
+def _saved(asked: PartitionOptions, model: PartitionedModel) -> Path | MissingContentError:
+    """The bundle's path, or why there is none, as of a program on the meta device: its plan is shown all the same."""
+    try:
+        return model.save(asked.output or f"{asked.model.stem}.hetpart", self_contained=asked.self_contained)
+    except MissingContentError as error:
+        return error
 
 
 def _write_page(asked: PartitionOptions, model: PartitionedModel) -> None:

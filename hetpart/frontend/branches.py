@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Graph, GraphModule, Node, traceback
 
-from hetpart.frontend.capture import quiet
+from hetpart.frontend.said import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

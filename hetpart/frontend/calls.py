@@ -10,13 +10,10 @@ One that writes to its arguments is called with copies of them, and those are re
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any, cast
-from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch._ops import OpOverload
@@ -33,8 +30,6 @@ _SHIPPED = frozenset({"aten", "prims", "prim"})
 """Namespaces of PyTorch's own. Whether they have kernels for CUDA only a PyTorch that is built for it knows."""
 _FUNCTIONAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 """Keys of kernels for every device."""
-_TARGET = re.compile(rb'"target": ?"(torch\.ops\.\w+\.\w+\.\w+)"')
-"""How such a file writes which operator a node calls."""
 _BY_NAME = {
     "dtype": torch.dtype,
     "layout": torch.layout,
@@ -74,18 +69,6 @@ def known_target(name: str) -> OpOverload:
             f"the bundle calls {name}, which opens files", hint="no model needs that: ask where it comes from"
         )
     return target
-
-
-def unknown_in(path: Path) -> list[str]:
-    """Operators that a file of ``torch.export.save`` calls and PyTorch does not know, as ``ns::op.overload``."""
-    try:
-        with ZipFile(path) as archive:
-            texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
-    except (OSError, BadZipFile):
-        return []
-    called = {match.decode() for text in texts for match in _TARGET.findall(text)}
-    names = (target.removeprefix("torch.ops.").replace(".", "::", 1) for target in sorted(called))
-    return [name.removesuffix(".default") for name in names if target_named(name) is None]
 
 
 def runs_on(target: OpOverload) -> tuple[str, ...]:

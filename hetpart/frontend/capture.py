@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import copy
-import logging
-import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -22,15 +20,15 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.caches import HINT, know_caches
-from hetpart.frontend.calls import unknown_in
 from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
+from hetpart.frontend.said import quiet, reason_of
+from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
+from hetpart.frontend.weights import identity
 
-_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
-_LONGEST_REASON = 300
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
 _HINTS = {
     "Cache": HINT,
@@ -76,10 +74,11 @@ def captured(model: object, example: Example) -> Captured:
                 hint="give them to torch.export.export, or give the module itself",
             )
     if isinstance(model, torch.export.ExportedProgram):
-        return Captured(model, _program_name(model), model)
+        return Captured(model, _program_name(model), model, _tied_in(model))
     assert isinstance(model, str | PathLike)
     path = Path(model)
-    return Captured(_loaded(path), path.stem, path=path)
+    program = load_program(path)
+    return Captured(program, path.stem, tied=_tied_in(program), path=path)
 
 
 def _program_name(program: torch.export.ExportedProgram) -> str:
@@ -87,25 +86,6 @@ def _program_name(program: torch.export.ExportedProgram) -> str:
     stacks = (node.meta.get("nn_module_stack") for node in program.graph.nodes)
     first = next((stack for stack in stacks if stack), None)
     return "program" if first is None else str(next(iter(first.values()))[1]).rpartition(".")[2]
-
-
-def _loaded(path: Path) -> torch.export.ExportedProgram:
-    if not path.is_file():
-        raise InvalidModelError(f"{path} does not exist", hint="give a file that torch.export.save wrote")
-    try:
-        with quiet():
-            return torch.export.load(path)
-    except Exception as error:  # torch raises many kinds for files that are not its own
-        unknown = unknown_in(path)
-        if unknown:
-            raise InvalidModelError(
-                f"{path} calls {', '.join(unknown)}, which PyTorch {torch.__version__} does not know",
-                hint="import the module that registers it: --import my_ops, or `import my_ops` in Python",
-            ) from error
-        raise InvalidModelError(
-            f"{path} of {path.stat().st_size:,} bytes is no exported program: {reason_of(error)}",
-            hint="give a file that torch.export.save wrote, with the same version of PyTorch",
-        ) from error
 
 
 def _exported(module: torch.nn.Module, example: Example) -> Captured:
@@ -162,6 +142,13 @@ def tied_names(module: torch.nn.Module) -> dict[str, str]:
     return {name: kept for name, kept in known.items() if name != kept}
 
 
+def _tied_in(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """The same of a program: each name has a tensor of its own, over the memory of the first."""
+    first: dict[tuple[Any, ...], str] = {}
+    known = {name: first.setdefault(identity(tensor), name) for name, tensor in program.state_dict.items()}
+    return {name: kept for name, kept in known.items() if name != kept}
+
+
 def _program(module: torch.nn.Module, example: Example, name: str) -> torch.export.ExportedProgram:
     try:
         return _traced(module, example, strict=False)
@@ -203,13 +190,6 @@ def _refusal(module: torch.nn.Module, name: str, example: Example, error: Except
     why = reason_of(error)
     hint = hint_of_call(module, example) or next((hint for part, hint in _HINTS.items() if part in why), _TRACE_HINT)
     return InvalidModelError(f"torch.export refuses {name}: {why}", hint=hint)
-
-
-def reason_of(error: BaseException) -> str:
-    """What went wrong, on one line: PyTorch's messages are pages."""
-    text = " ".join(str(error).split()) or "no reason is given"
-    shown = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
-    return f"{type(error).__name__}: {shown}"
 
 
 def without_storage(module: torch.nn.Module, example: Example) -> tuple[torch.nn.Module, Example]:
@@ -268,19 +248,3 @@ def _on_host(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     """A fake tensor of that form."""
     with mode:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-
-
-@contextmanager
-def quiet() -> Generator[None]:
-    """Hide what PyTorch says about itself while it exports: deprecations, and packages that are not there."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from hetpart.frontend.capture import quiet
 from hetpart.frontend.copying import CHECK, CHECKED
+from hetpart.frontend.said import quiet
 
 _ORDERED = torch.ops.higher_order.with_effects
 

@@ -20,8 +20,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
-from hetpart.frontend.capture import quiet
 from hetpart.frontend.copying import copying, plain_returns, written_arguments
+from hetpart.frontend.said import quiet
 
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 _WRAPPED = "auto_functionalized"

@@ -21,7 +21,6 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
-from hetpart.frontend.capture import quiet, reason_of
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
@@ -29,6 +28,7 @@ from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, part
 from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
+from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.settled import settle_names, settle_signs, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (

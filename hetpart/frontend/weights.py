@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.errors import HetpartError, InvalidModelError, MissingContentError
 from hetpart.graph.wire import INLINE_LIMIT
 from hetpart.units import format_bytes
 
@@ -61,12 +61,13 @@ class HeldWeights:
         """The folder with ``HELD_FILE``, which lasts as long as this; ``None`` where no weight is held.
 
         Raises:
-            HetpartError: weights have no content, or the disk has no room.
+            MissingContentError: weights have none.
+            HetpartError: the disk has no room.
         """
         if not self.nbytes:
             return None
         if self.missing:
-            raise HetpartError(
+            raise MissingContentError(
                 f"{self.name} was planned without the content of its weights: {_few(self.missing)}",
                 hint="partition it again with weights=FOLDER, where the safetensors files lie",
             )
@@ -172,7 +173,7 @@ def _merge_tied(graph: ir.Graph, tied: Mapping[str, str]) -> dict[str, list[str]
         tensor = _torch_tensor(value)
         if tensor is None or tensor.layout != torch.strided:
             continue
-        kept = first.setdefault(_identity(tensor) if has_content(tensor) else (tied.get(name, name),), value)
+        kept = first.setdefault(identity(tensor) if has_content(tensor) else (tied.get(name, name),), value)
         if kept is not value and value not in graph.outputs:
             ir.convenience.replace_all_uses_with(value, kept)
             del graph.initializers[name]
@@ -180,7 +181,7 @@ def _merge_tied(graph: ir.Graph, tied: Mapping[str, str]) -> dict[str, list[str]
     return others
 
 
-def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
+def identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What two tensors that are the same bytes in the same form have in common."""
     storage = tensor.untyped_storage()._cdata
     return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype

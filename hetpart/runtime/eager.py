@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
 
 from hetpart.errors import ExecutionError, HetpartError
-from hetpart.frontend.capture import captured, quiet, reason_of
+from hetpart.frontend.capture import captured
 from hetpart.frontend.example import Example
 from hetpart.frontend.lifted import LiftedProgram
+from hetpart.frontend.safetensors import StoredWeights, stored_weights
+from hetpart.frontend.said import quiet, reason_of
 from hetpart.runtime.called_tensors import shared
 from hetpart.runtime.compare import Uncut
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
@@ -26,21 +29,30 @@ _HALVES = {torch.float16, torch.bfloat16}
 _FILES = ".safetensors"
 
 
-def run_eager(path: Path, plan: Plan, feeds: Mapping[str, Any]) -> Uncut:
+def run_eager(path: Path, plan: Plan, feeds: Mapping[str, Any], weights: Path | None) -> Uncut:
     """Results of the program in the file ``path``, as the plan orders them, from PyTorch.
+
+    Args:
+        path: What ``torch.export.save`` wrote.
+        plan: Made of it, and of other files' weights where its sources name such.
+        feeds: By input.
+        weights: The folder of those files.
 
     Raises:
         InvalidModelError: the file is no program, or calls an operator that nobody registered.
         ExecutionError: PyTorch cannot run it.
     """
-    if any(Path(source.path).suffix == _FILES for source in plan.model.sources):
+    files = [source.path for source in plan.model.sources if Path(source.path).suffix == _FILES]
+    if files and weights is None:
         raise HetpartError(
-            f"--check runs {path.name} as it is, and the plan's weights are those of other files",
-            hint="save the program with those weights in it, or run without --check",
+            f"--check runs {path.name} with the weights of other files, and the bundle holds a copy of them",
+            hint="partition without --self-contained, save the program with those weights, or run without --check",
         )
     program = captured(path, Example()).program
     with quiet(), torch.no_grad():
         program = program.run_decompositions({})  # what it changes is among its results then, as it is in the plan
+    if files and weights is not None:
+        _take_weights(program, stored_weights(weights / files[0] if len(files) == 1 else weights))
     checked, known = checked_feeds(plan.inputs, feeds), {spec.name: spec for spec in plan.inputs}
     asked = [spec for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
     complexes = frozenset(node.name for node in program.graph.nodes if _is_complex(node.meta.get("val")))
@@ -55,6 +67,20 @@ def run_eager(path: Path, plan: Plan, feeds: Mapping[str, Any]) -> Uncut:
         ) from error
     through = {str(dtype).removeprefix("torch.") for dtype in _HALVES & set(_dtypes(program))}
     return Uncut([_array(spec, result) for spec, result in zip(plan.outputs, made, strict=True)], frozenset(through))
+
+
+def _take_weights(program: torch.export.ExportedProgram, stored: StoredWeights) -> None:
+    """Put what files hold in the place of the program's own; second names of a weight go with the first."""
+    same: dict[object, list[str]] = {}
+    for name, tensor in program.state_dict.items():
+        same.setdefault(tensor.data_ptr() or name, []).append(name)
+    for names in same.values():
+        extent = next((stored.extents[name] for name in names if name in stored.extents), None)
+        if extent is not None and extent.nbytes:
+            content = np.memmap(stored.folder / extent.location, np.uint8, "c", extent.offset, (extent.nbytes,))
+            for name in names:
+                own = program.state_dict[name]
+                program.state_dict[name] = torch.from_numpy(content).view(own.dtype).reshape(own.shape)
 
 
 def _is_complex(value: Any) -> bool:

@@ -45,9 +45,9 @@ def run_uncut(session: Session, feeds: Mapping[str, Any], *, exact: bool) -> Unc
         ExecutionError: ONNX Runtime cannot load or run it.
     """
     path = _uncut_model(session)
-    verify_sources(path, session.plan.model.sources)
     if path.suffix == PROGRAM_SUFFIX:
         return _run_program(path, session, feeds, exact=exact)
+    verify_sources(path, session.plan.model.sources)
     settings = SessionSettings(emulate=session.emulate, optimize=not exact, threads=session.threads)
     try:
         uncut = _uncut_session(path, session.plan, settings)
@@ -72,7 +72,8 @@ def _run_program(path: Path, session: Session, feeds: Mapping[str, Any], *, exac
         )
     from hetpart.runtime.eager import run_eager
 
-    return run_eager(path, session.plan, feeds)
+    verify_sources(path, session.plan.model.sources[:1])  # the session found its weights where they lie
+    return run_eager(path, session.plan, feeds, session.weights)
 
 
 def _uncut_session(path: Path, plan: Plan, settings: SessionSettings) -> _Session:

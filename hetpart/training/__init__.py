@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hetpart.errors import HetpartError
+
 if TYPE_CHECKING:
     from hetpart.training.compiled import compile, plan  # noqa: A004 - `hetpart.training.compile`
     from hetpart.training.fitting import Checkpoints, CSVLog, Evaluation, TensorBoard, accuracy, auc, fit
@@ -47,6 +49,9 @@ _HOMES = {
     "plan": "hetpart.training.compiled",
 }
 
+_EXTRA = frozenset({"torch", "safetensors"})
+"""What installing hetpart alone leaves out."""
+
 __all__ = [
     "FTRL",
     "SGD",
@@ -77,7 +82,16 @@ def __getattr__(name: str) -> Any:
     """Import PyTorch when a name that needs it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        module = import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise HetpartError(
+            f"hetpart.training.{name} needs {error.name}, which is not installed",
+            hint="pip install 'hetpart[training]'",
+        ) from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -23,8 +23,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hetpart.errors import HetpartError, InvalidModelError
-from hetpart.frontend.capture import quiet, reason_of, tied_names, without_storage
+from hetpart.frontend.capture import tied_names, without_storage
 from hetpart.frontend.example import Example
+from hetpart.frontend.said import quiet, reason_of
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_followed, require_no_hooks
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups

@@ -136,8 +136,85 @@ def test_custom_operators_are_imported_on_the_command_line(tmp_path: Path, monke
     assert answer.exit_code == 0, answer.output
 
 
+RESULTS = """
+import sys, torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+config = Qwen2Config(
+    vocab_size=60, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+    num_key_value_heads=2, use_cache=False, tie_word_embeddings=True,
+)
+torch.manual_seed(1)
+Qwen2ForCausalLM(config).save_pretrained("files", max_shard_size="10KB")
+torch.manual_seed(2)
+program = torch.export.export(Qwen2ForCausalLM(config).eval(), (), {"input_ids": torch.ones(1, 3, dtype=torch.int64)})
+torch.export.save(program, "net.pt2")
+"""
+
+
+def test_programs_of_transformers_and_weights_of_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that never imported transformers: its results are put together by its own rules.
+
+    The check runs the program with the weights that the plan was given, not with its own.
+    """
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", RESULTS], check=True, capture_output=True)
+    command = [sys.executable, "-m", "hetpart", "partition", "net.pt2", "--weights", "files", "--placement", "random:1"]
+    planned = subprocess.run([*command, "--hardware", EMULATED], capture_output=True, text=True, check=False)
+    assert planned.returncode == 0, planned.stderr
+    answer = called("run", "net.hetpart", "--random", "--emulate", "--check")
+    assert answer.exit_code == 0, answer.output
+    assert "the uncut model" in answer.stdout
+
+
+HOLDER = """
+import torch
+from torch.utils import _pytree as pytree
+
+class Holder:
+    def __init__(self, made):
+        self.made = made
+
+pytree.register_pytree_node(
+    Holder, lambda held: ([held.made], None), lambda made, _: Holder(*made), serialized_type_name="own_types.Holder"
+)
+"""
+HELD = """
+import torch, own_types
+
+class Held(torch.nn.Module):
+    def forward(self, x):
+        return own_types.Holder(x + 1)
+
+torch.export.save(torch.export.export(Held(), (torch.ones(3),)), "net.pt2")
+"""
+
+
+def test_results_that_nobody_registered_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_types.py").write_text(HOLDER)
+    (tmp_path / "saves.py").write_text(HELD)
+    subprocess.run([sys.executable, "-W", "ignore", "saves.py"], check=True)
+    answer = called("partition", "net.pt2", "--hardware", EMULATED)
+    assert answer.exit_code == 2
+    assert "net.pt2 is given or returns own_types.Holder" in answer.output
+    assert "--import own_types" in answer.output
+
+
 def test_a_pickled_module_is_told_the_way(tmp_path: Path) -> None:
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
     answer = called("partition", str(tmp_path / "net.pt"))
     assert answer.exit_code == 2
     assert "torch.export.save" in answer.output
+
+
+def test_a_program_without_content_shows_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights come later; no bundle can be written without them, and nothing else is lost."""
+    monkeypatch.chdir(tmp_path)
+    with torch.device("meta"):
+        torch.export.save(torch.export.export(nn.Linear(4, 3), (torch.ones(2, 4),)), "net.pt2")
+    answer = called("partition", "net.pt2", "--hardware", EMULATED)
+    assert answer.exit_code == 2
+    assert "Certificate" in answer.stdout
+    assert "planned without the content of its weights: 'weight', 'bias'" in answer.stderr
+    assert not Path("net.hetpart").exists()

@@ -44,3 +44,11 @@ def test_a_module_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(HetpartError, match="a MLP needs onnxscript, which is not installed") as missing:
         hetpart.partition(case.module, args=case.args)
     assert "hetpart[torch]" in missing.value.hint
+
+
+@pytest.mark.parametrize("name", ["compile", "plan", "AdamW", "Step"])
+def test_training_names_the_extra(name: str) -> None:
+    script = BLOCKED + f"import hetpart.training; hetpart.training.{name}"
+    answer = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert f"HetpartError: hetpart.training.{name} needs torch, which is not installed" in answer.stderr
+    assert "pip install 'hetpart[training]'" in answer.stderr
