@@ -25,11 +25,12 @@ def packing_seconds(op: Op, graph: Graph, device: Device) -> float:
 
 def _is_fixed(number: int, graph: Graph) -> bool:
     """Whether sessions fold it to a constant."""
-    waiting = [number]
+    waiting, seen = [number], set[int]()
     while waiting:
         value = graph.values[waiting.pop()]
-        if value.is_constant:
+        if value.is_constant or value.id in seen:
             continue
+        seen.add(value.id)
         if value.producer is None:
             return False
         made = graph.ops[value.producer]
