@@ -19,8 +19,8 @@ _TYPES_SHOWN = 3
 _EMULATED = "emulated"
 _PRICE_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _LABELS = {
-    "all-cpu": "all that may on the CPU",
-    "all-accelerator": "all that may on the accelerator",
+    "all-cpu": "as much as possible on the CPU",
+    "all-accelerator": "as much as possible on the accelerator",
 }
 
 

@@ -117,8 +117,8 @@ def test_baselines_stand_beside_ours_the_fastest_first() -> None:
     assert rows == [
         "hetpart 602 µs 1.00× 83.6 MB",
         "fill-in-order 913 µs 1.52× 280 MB",
-        "all that may on the CPU 4.21 ms 6.99× 0 B",
-        "all that may on the accelerator – – 1.26 GB does not fit",
+        "as much as possible on the CPU 4.21 ms 6.99× 0 B",
+        "as much as possible on the accelerator – – 1.26 GB does not fit",
     ]
 
 

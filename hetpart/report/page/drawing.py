@@ -140,9 +140,9 @@ class Frame:
     def across(self, axis: Axis | LogAxis, word: Callable[[float], str]) -> Iterator[Markup]:
         """The horizontal axis: its ticks and their figures."""
         for tick in axis.ticks():
-            x = axis.at(tick)
+            x, said = axis.at(tick), word(tick)
             yield line(x, self.top, x, self.bottom, "grid")
-            yield text(x, self.bottom + 17, word(tick), "tick", "middle")
+            yield text(min(x, WIDTH - text_width(said) / 2), self.bottom + 17, said, "tick", "middle")
 
     def up(self, axis: Axis | LogAxis, word: Callable[[float], str]) -> Iterator[Markup]:
         """The vertical axis."""
