@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from numbers import Integral, Real
+from typing import cast
 
 from hetpart.config import DEVICE_PATTERN, LONGEST_NUMBER, device_name, known_device, parse_share
 from hetpart.devices import Device, Machine
@@ -71,11 +73,11 @@ def _listed(texts: BudgetOption) -> Sequence[str | float]:
         return ()
     if isinstance(texts, Mapping):
         return [f"{device}={amount}" for device, amount in texts.items()]
-    return (texts,) if isinstance(texts, str | int | float) else texts
+    return cast("Sequence[str | float]", (texts,) if isinstance(texts, str | Real) else texts)
 
 
 def _budget(given: str | float) -> Budget:
-    text = f"{given:.0f}" if isinstance(given, float) else str(given).strip()
+    text = str(given).strip() if isinstance(given, str | Integral) else f"{given:.0f}"
     device, equals, amount = text.rpartition("=")
     if not equals:
         return Budget(None, _amount(amount, text), text)

@@ -14,6 +14,7 @@ from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, Name
 from hetpart.cost_model.assumptions import AccessOption, TripOption
 from hetpart.frontend.model import required
 from hetpart.graph.ir import Graph
+from hetpart.kinds import require_kinds
 from hetpart.partitioner.assembly.write import write_plan
 from hetpart.partitioner.colocate import known_states
 from hetpart.partitioner.overlap import overlapped
@@ -268,6 +269,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
         max_partitions=max_partitions, min_gain=min_gain, threads=threads, trip_count=trip_count, access=access,
         time_limit=time_limit, stream=stream,
     )  # fmt: skip
+    require_kinds({"overlap": overlap, "placement": placement})
     request = Request.of(budget, options)
     machine = request.machine(hardware)
     budgets = request.resolved_budgets(machine)

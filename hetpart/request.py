@@ -29,6 +29,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.frontend.example import Example, ExampleOptions
 from hetpart.frontend.road import as_exported, as_readable
 from hetpart.graph.from_onnx import import_onnx
+from hetpart.kinds import require_kinds
 from hetpart.partitioner.colocate import bound_ops, colocated, kept
 from hetpart.partitioner.pins import resolve_pins
 from hetpart.units import OPEN, format_bytes
@@ -91,6 +92,7 @@ class Request:
         Raises:
             InvalidOptionError: one of them cannot be understood, or two contradict each other.
         """
+        require_kinds({**options, "budget": budget})
         threads, time_limit = options.get("threads", 0), options.get("time_limit", TIME_LIMIT)
         require(threads >= 0, "threads", threads, "it is a number from 0, which leaves it to the machine")
         require(time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0")
@@ -107,8 +109,8 @@ class Request:
             ),
             shapes=parse_shapes(options.get("shape")),
             assumptions=parse_assumptions(options.get("trip_count"), options.get("access")),
-            threads=threads,
-            time_limit=time_limit,
+            threads=int(threads),
+            time_limit=float(time_limit),
             stream=_stream(options.get("stream"), limits),
             example=Example.of(options),
         )
@@ -127,7 +129,7 @@ class Request:
 
     def machine(self, hardware: str | PathLike[str] | None) -> Machine:
         """The machine that ``hardware`` names, with the threads asked for."""
-        require(_is_named(hardware), "hardware", hardware, "it is the name of a profile or the path of a TOML file")
+        require_kinds({"hardware": hardware})
         return load_machine(hardware, threads=self.threads)
 
     def exported(self, model: Model) -> ExportedModel | None:
@@ -204,10 +206,6 @@ def require(holds: bool, name: str, given: object, hint: str) -> None:
     """``holds``; if not, the option ``name`` cannot be what was ``given``."""
     if not holds:
         raise InvalidOptionError(f"{name} cannot be {given!r}", hint=hint)
-
-
-def _is_named(hardware: object) -> bool:
-    return hardware is None or isinstance(hardware, (str, PathLike))
 
 
 def _budgets(budget: BudgetOption, host: str | int | None) -> tuple[Budget, ...]:

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "hetpart"
 LAYERS = (
     ("errors", "files"),
     ("project",),
-    ("settings", "units"),
+    ("kinds", "settings", "units"),
     ("rates",),
     ("devices",),
     ("config", "graph"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hetpart
@@ -18,6 +19,38 @@ def test_an_option_that_means_nothing_is_refused_by_its_name(options: dict[str, 
     with pytest.raises(hetpart.InvalidOptionError, match=next(iter(options))) as refused:
         hetpart.partition(model(RELU), **options)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("access", 3), ("budget", [None]), ("colocate", [3]), ("headroom", True), ("host_budget", [1]), ("io", 3),
+        ("max_partitions", True), ("max_partitions", 1.5), ("min_gain", 5), ("overlap", "no"), ("pin", {"a": 3}),
+        ("pin", True), ("placement", 3), ("shape", {"N": 1.5}), ("state", True), ("stream", "yes"), ("threads", "two"),
+        ("threads", True), ("time_limit", "long"), ("time_limit", True), ("trip_count", {"a": True}),
+    ],
+)  # fmt: skip
+def test_an_option_of_the_wrong_kind_is_refused_by_its_name(name: str, wrong: Any) -> None:
+    asked: dict[str, Any] = {"hardware": "emulated", name: wrong}
+    with pytest.raises(hetpart.InvalidOptionError, match=f"^{name} cannot be ") as refused:
+        hetpart.partition(model(RELU), **asked)
+    assert refused.value.hint
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    asked: dict[str, Any] = {"threads": np.int64(1), "time_limit": np.float32(2), "max_partitions": np.int32(3)}
+    asked |= {"hardware": "emulated", "budget": np.int64(2**20)}
+    assert hetpart.partition(model(RELU), **asked).plan.partitions
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("emulate", "yes"), ("threads", 1.5), ("overlap", 1), ("emulate_link", [1])]
+)
+def test_a_session_refuses_an_option_of_the_wrong_kind(name: str, wrong: Any) -> None:
+    made = hetpart.partition(model(RELU), hardware="emulated")
+    asked: dict[str, Any] = {"emulate": True, name: wrong}
+    with pytest.raises(hetpart.InvalidOptionError, match=f"^{name} cannot be "):
+        hetpart.Session(made.bundle(), **asked)
 
 
 def test_a_placement_may_be_a_mapping() -> None:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
+from hetpart.kinds import require_kinds
 
 if TYPE_CHECKING:
     from hetpart.compiler import PartitionedModel
@@ -37,7 +38,7 @@ class CompileOptions:
         """The options as they were given.
 
         Raises:
-            InvalidOptionError: one is unknown, or ``on_plan`` cannot be called, or there is a ``mode``.
+            InvalidOptionError: one is unknown or of the wrong kind, or there is a ``mode``.
         """
         if mode is not None:
             raise InvalidOptionError(
@@ -47,6 +48,7 @@ class CompileOptions:
         given = dict(options or {})
         for name in given:
             _require_known(name)
+        require_kinds(given)
         on_plan = given.get(_ON_PLAN)
         if on_plan is not None and not callable(on_plan):
             raise InvalidOptionError(f"on_plan cannot be {on_plan!r}", hint="give a function that takes a plan")

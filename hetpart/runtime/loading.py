@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
+from hetpart.kinds import require_kinds
 from hetpart.runtime.lent import lent_weights
 from hetpart.runtime.mapped import mapped_weights
 from hetpart.runtime.native import native_bundle, open_native
@@ -36,16 +37,19 @@ _VERIFIED = ("sampled", "full")
 """How much of the weight files is hashed."""
 
 
-def require_known(*, mode: str, verify: str, threads: int | None, overlap: bool | None, link: object) -> None:
+def require_known(
+    *, mode: str, verify: str, emulate: bool, threads: int | None, overlap: bool | None, link: object
+) -> None:
     """A session can be opened so.
 
     Raises:
-        InvalidOptionError: there is no such mode or way to verify, a number of threads below 0, or lanes or a link are
-            asked for where one session runs the plan.
+        InvalidOptionError: there is no such mode or way to verify, an option is of the wrong kind, a number of threads
+            below 0, or lanes or a link are asked for where one session runs the plan.
     """
     for option, given, known in (("mode", mode, MODES), ("verify", verify, _VERIFIED)):
         if given not in known:
             raise InvalidOptionError(f"{option}={given!r} is none", hint=f"it is one of {', '.join(map(repr, known))}")
+    require_kinds({"emulate": emulate, "threads": threads, "overlap": overlap, "emulate_link": link})
     if threads is not None and threads < 0:
         raise InvalidOptionError(
             f"threads={threads} is none", hint="give a number from 0, which leaves it to the machine"

@@ -98,7 +98,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         provider_options: None = None,
     ) -> None:
         refuse_providers(sess_options, providers, provider_options)
-        require_known(mode=mode, verify=verify, threads=threads, overlap=overlap, link=emulate_link)
+        require_known(mode=mode, verify=verify, emulate=emulate, threads=threads, overlap=overlap, link=emulate_link)
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
         require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")
         self.emulate, native = emulate, mode != "partitions"

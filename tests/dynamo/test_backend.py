@@ -81,6 +81,18 @@ def test_an_option_that_is_unknown_is_named() -> None:
     assert "'reduce-overhead'" in refused(torch.sin, torch.ones(3), mode="reduce-overhead").message
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("emulate", "yes"), ("stream", 1), ("threads", "two"), ("pin", 3), ("emulate_link", True)]
+)
+def test_an_option_of_the_wrong_kind_is_refused_before_a_plan_is_made(name: str, wrong: Any) -> None:
+    plans: list[Any] = []
+    error = refused(torch.sin, torch.ones(3), options={**EMULATED, "on_plan": plans.append, name: wrong})
+    assert isinstance(error, InvalidOptionError)
+    assert error.message.startswith(f"{name} cannot be ")
+    assert error.hint
+    assert not plans
+
+
 def test_gradients_are_refused() -> None:
     with pytest.raises(BackendCompilerFailed, match="is for inference") as failed:
         compiled(MLP())(torch.ones(2, 64))
