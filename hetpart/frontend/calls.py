@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
@@ -18,6 +19,7 @@ from typing import Any, cast
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
+from torch.utils._python_dispatch import _disable_current_modes
 
 from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
@@ -229,10 +231,15 @@ class Call:
             return argument
 
         args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
-        with torch.no_grad():
+        with torch.no_grad(), _without_modes():
             if target is self.target and written_arguments(target):
                 return call_on_copies(target, args, kwargs)
             return target(*args, **kwargs, **outs)
+
+
+def _without_modes() -> AbstractContextManager[None]:
+    """Out of the caller's dispatch modes, as AOTAutograd's own: under one, nothing with ``vmap`` in it runs."""
+    return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext()
 
 
 def _plain(result: Any) -> torch.Tensor:

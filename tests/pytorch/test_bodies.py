@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.flop_counter import FlopCounterMode
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
@@ -65,12 +66,37 @@ def test_what_has_no_translation_inside_is_eager_pytorchs(code: Callable[..., An
             torch.testing.assert_close(run(ROWS), wanted)
 
 
+def biased(score: Tensor, batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return torch.where(i >= j, score + (i - j) * (1 + batch + head), -float("inf"))
+
+
+def near(_batch: Tensor, _head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return (i >= j) & (i - j < 3)
+
+
+class Flex(nn.Module):
+    """Attention with a score of its own and a mask that has blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.Linear(4, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x).reshape(2, -1, 2, 12).transpose(1, 2).chunk(3, -1)
+        mask = create_block_mask(near, None, None, q.shape[2], q.shape[2], device="cpu")
+        return flex_attention(q, k, v, score_mod=biased, block_mask=mask)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_flex_attention_is_eager_pytorchs() -> None:
-    def code(x: Tensor) -> Any:
-        heads = x.reshape(1, 1, 3, 4).repeat(1, 2, 4, 4)
-        return flex_attention(heads, heads, heads, score_mod=lambda s, b, h, i, j: s + (i - j) * (1 + b + h))
-
-    planned = hetpart.partition(Called(code), args=(ROWS,), hardware=EMULATED)
-    torch.testing.assert_close(planned.to_module(emulate=True)(ROWS), code(ROWS))
+    torch._dynamo.reset()
+    model, x = Flex().eval(), torch.linspace(-1, 1, 80).reshape(2, 10, 4)
+    with torch.no_grad():
+        wanted = model(x)
+        planned = hetpart.partition(model, args=(x,), hardware=EMULATED)
+        compiled = torch.compile(model, backend=backend, options={"hardware": EMULATED, "emulate": True})
+        for run in (planned.to_module(emulate=True), compiled):
+            torch.testing.assert_close(run(x), wanted)
+        with FlopCounterMode(display=False):  # under which eager PyTorch does not run it
+            torch.testing.assert_close(planned.to_module(emulate=True)(x), wanted)
     assert any("higher_order.flex_attention" in note for note in planned.plan.notes)
