@@ -237,7 +237,7 @@ class Call:
             return target(*args, **kwargs, **outs)
 
 
-def _without_modes() -> AbstractContextManager[None]:
+def _without_modes() -> AbstractContextManager[Any]:
     """Out of the caller's dispatch modes, as AOTAutograd's own: under one, nothing with ``vmap`` in it runs."""
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext()
 
