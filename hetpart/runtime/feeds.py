@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hetpart.runtime.transport import Memory
 
 _NOWHERE: Mapping[str, Memory] = MappingProxyType({})
+_TEXT, _ENCODED = "UOT", "SV"
+"""Kinds of NumPy's dtypes whose elements are text, and the bytes of one."""
 _SMALL_INTEGERS = 2
 """Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
 
@@ -64,7 +66,7 @@ def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:
 
 def _checked(spec: ValueSpec, given: Any) -> Any:
     if spec.form is ValueForm.OPAQUE:
-        return _strings(given) if spec.shape is not None and spec.dtype == "string" else given
+        return _strings(spec, given) if spec.shape is not None and spec.dtype == "string" else given
     wanted = numpy_dtype(spec.dtype)
     if type(given) is np.ndarray and given.dtype == wanted and given.shape == spec.shape and given.flags.c_contiguous:
         return given
@@ -80,12 +82,16 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
             f"input {spec.name!r} has dtype {array.dtype}, planned was {spec.dtype}",
             hint=f"convert it with .astype({str(wanted)!r})",
         )
-    if not is_shaped(array.shape, spec):
+    _require_shape(spec, array.shape)
+    return np.asarray(array, order="C")
+
+
+def _require_shape(spec: ValueSpec, shape: tuple[int, ...]) -> None:
+    if not is_shaped(shape, spec):
         raise InvalidFeedError(
-            f"input {spec.name!r} has shape {list(array.shape)}, planned was {_shape_text(spec)}",
+            f"input {spec.name!r} has shape {list(shape)}, planned was {_shape_text(spec)}",
             hint="a plan is made for fixed sizes: feed them, or partition again with another --shape",
         )
-    return np.asarray(array, order="C")
 
 
 def _as_array(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
@@ -173,8 +179,28 @@ def _packed(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     return np.asarray(array, order="C")
 
 
-def _strings(given: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(given, dtype=object)
+def _strings(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
+    """What ONNX Runtime takes for strings, as an array of Python's; bytes are the text that they encode."""
+    array = np.asarray(given.numpy()) if is_ort_value(given) else _listed(spec, given)
+    if array.dtype.kind in _ENCODED:
+        array = _decoded(spec, array)
+    if array.dtype.kind not in _TEXT:
+        raise InvalidFeedError(
+            f"input {spec.name!r} has dtype {array.dtype}, planned was string", hint="convert it with .astype(str)"
+        )
+    _require_shape(spec, array.shape)
+    return array.astype(object)
+
+
+def _decoded(spec: ValueSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    try:
+        texts = [bytes(item).decode() for item in array.flat]
+    except UnicodeDecodeError as error:
+        raise InvalidFeedError(
+            f"input {spec.name!r} has bytes that are no UTF-8: {error}",
+            hint="decode them: np.char.decode(array, ENCODING)",
+        ) from error
+    return np.array(texts, dtype=object).reshape(array.shape)
 
 
 def is_shaped(shape: tuple[int, ...], spec: ValueSpec) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -167,7 +167,9 @@ class LaterCalls:
 
     def _require_open(self) -> None: ...
 
-    def _check_outputs(self, names: Sequence[str] | None) -> None: ...
+    def _asked(self, names: Iterable[str] | None) -> list[str]:
+        """Of the session."""
+        raise NotImplementedError
 
     def run_async(
         self,
@@ -188,13 +190,15 @@ class LaterCalls:
                 f"callback={callback!r} is none: nobody would be told of the run",
                 hint="give a function of (results, user_data, error), or call run",
             )
-        self._check_outputs(output_names)
-        checked_feeds(self._layout.plan.inputs, self._states.apart(input_feed)[0])
+        names = self._asked(output_names)
+        fed, old = self._states.apart(input_feed)
+        checked_feeds(self._layout.plan.inputs, fed)
+        self._states.checked(old)
         with self._asking:
             self._require_open()
             if self._later is None:
                 self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
-            self._later.begin(partial(self.run, output_names, input_feed), run_options, callback, user_data)
+            self._later.begin(partial(self.run, names, input_feed), run_options, callback, user_data)
 
     def _end_later(self, *, give_up: bool = False) -> None:
         """Return when every such run has been told of."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -166,46 +166,45 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             ExecutionError: A partition failed, or the session is closed.
         """
         direct = self._direct
+        names = self._output_names if output_names is None else self._asked(output_names)
         if direct is not None:
             try:
-                return direct(output_names or self._output_names, taken(input_feed), run_options)
+                return direct(names, taken(input_feed), run_options)
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
-                raise self._explained(error, output_names, input_feed) from error
-        results = self._results(output_names, input_feed, run_options)
-        return [results[name] for name in output_names or self._output_names]
+                raise self._explained(error, input_feed) from error
+        results = self._results(names, input_feed, run_options)
+        return [results[name] for name in names]
 
     def _results(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any, **how: Any
+        self, names: Sequence[str], input_feed: Mapping[str, Any], run_options: Any, **how: Any
     ) -> dict[str, Any]:
         """Results by name; ``how`` is what ``Executor.run`` takes."""
-        self._check_outputs(output_names)
         fed, old = self._states.apart(input_feed)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:
             executor = self._own_executor()
             if not self._layout.states:
                 return executor.run(feeds, run_options, **how)
-            if old:
-                executor.settle()
-                self._states.feed(old)
-            results = executor.run(feeds, run_options, **how)
-            return results | self._states.returned(output_names, boxed="give" in how) if output_names else results
+            executor.settle()
+            with self._states.fed(old):
+                results = executor.run(feeds, run_options, **how)
+            return results | self._states.returned(names, boxed="give" in how)
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> list[onnxruntime.OrtValue]:
         """As ``run``, from OrtValues to OrtValues: those that the plan keeps on an accelerator lie there."""
+        names = self._asked(output_names)  # whose order a sole partition need not have
         if self._sole is not None:
             try:
-                names = output_names or self._output_names  # whose order its partition need not have
                 values = boxed(self.plan.inputs, input_dict_ort_values)
                 return self._sole.run_with_ort_values(names, values, run_options)
             except InvalidFeedError:
                 raise
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
-                raise self._explained(error, output_names, input_dict_ort_values) from error
-        results = self._results(output_names, input_dict_ort_values, run_options, give=value_result)
-        return [results[name] for name in output_names or self._output_names]
+                raise self._explained(error, input_dict_ort_values) from error
+        results = self._results(names, input_dict_ort_values, run_options, give=value_result)
+        return [results[name] for name in names]
 
     def io_binding(self) -> Any:
         """What to bind inputs and outputs to, with the calls of ``onnxruntime.IOBinding``."""
@@ -239,12 +238,9 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         if self._closed:
             raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
 
-    def _explained(
-        self, error: Exception, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
-    ) -> Exception:
-        """What was wrong with the call, else with the partition."""
+    def _explained(self, error: Exception, input_feed: Mapping[str, Any]) -> Exception:
+        """What was wrong with the feed, else with the partition."""
         try:
-            self._check_outputs(output_names)
             checked_feeds(self.plan.inputs, input_feed)
         except InvalidFeedError as wrong:
             return wrong
@@ -253,15 +249,18 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     def _failure(self, error: Exception) -> ExecutionError:
         return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}")
 
-    def _check_outputs(self, names: Sequence[str] | None) -> None:
+    def _asked(self, names: Iterable[str] | None) -> list[str]:
+        """The outputs to return: all but states where ``names`` has none."""
         if isinstance(names, str) or not hasattr(names or (), "__iter__"):
             raise InvalidFeedError(f"the outputs asked for are {names!r}, no list", hint=f"ask for a list: [{names!r}]")
-        unknown = [name for name in names or () if name not in self._known_outputs]
+        asked = list(names or ())
+        unknown = [name for name in asked if name not in self._known_outputs]
         if unknown:
             raise InvalidFeedError(
                 f"the model has no output {', '.join(map(repr, unknown))}",
                 hint=f"its outputs are {', '.join(repr(spec.name) for spec in self.plan.outputs)}",
             )
+        return asked or self._output_names
 
     def state(self) -> States:
         """What stays on its device from run to run, by input name, to be read and set: ``session.state()["past"]``."""

@@ -7,7 +7,8 @@ OrtValue that the last run made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from ctypes import c_char
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,9 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         """Contents of those that grow."""
         self._front = 0
         """Which of two blocks has the old content."""
+        self._runs = 0
+        """That have ended well."""
+        self._is_closed = False
         self._growing = [state for state in states if state.grows]
         self._sized = [state for state in states if not state.grows]
         self._is_read = False
@@ -80,7 +84,11 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         """Zeros everywhere; nothing in those that grow.
 
         Blocks that take turns are replaced; one that is updated in place keeps its address.
+
+        Raises:
+            ExecutionError: the session is closed.
         """
+        self._require_open()
         for state in self._growing:
             empty = [size or 0 for size in state.given.shape or ()]
             self._grown[state.given.name] = allocate(state.given, empty, self._memories[state.device])
@@ -157,7 +165,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     def renew(self, frame: Frame) -> None:
         """Take over what a run made, which has ended well: of all states or, where Ctrl-C comes meanwhile, of none."""
         grown = {state.given.name: frame.arrays[state.new] for state in self._growing}
-        self._grown, self._front = grown, 1 - self._front
+        self._grown, self._front, self._runs = grown, 1 - self._front, self._runs + 1
 
     def apart(self, feeds: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """``feeds`` of inputs that are no states, and of those that are."""
@@ -166,20 +174,43 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         fed = {name: value for name, value in feeds.items() if name not in self._states}
         return fed, {name: value for name, value in feeds.items() if name in self._states}
 
-    def feed(self, given: Mapping[str, Any]) -> None:
-        """Let these be the contents of states, by name. Its turn is the caller's."""
-        for name, value in given.items():
-            self._feed(name, value)
+    def checked(self, given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """``given`` as arrays that the states can be.
 
-    def _feed(self, name: str, given: Any) -> None:
-        state = self._states[name]
-        array = np.asarray(checked_feeds([state.given], {name: given})[name], order="C")
-        if state.grows:
-            value = allocate(state.given, array.shape, self._memories[state.device])
-            self._memories[state.device].copy_in(value.data_ptr(), array.ctypes.data, array.nbytes)
-            self._grown[name] = value
-        else:
-            self._write(state, array)
+        Raises:
+            InvalidFeedError: a dtype or shape is not the planned one.
+        """
+        fed = checked_feeds([self._states[name].given for name in given], given)
+        return {name: np.asarray(value, order="C") for name, value in fed.items()}
+
+    @contextmanager
+    def fed(self, given: Mapping[str, Any]) -> Generator[None]:
+        """Let these be the contents of states, by name, for a run; where it fails, what was before is again.
+
+        Its turn is the caller's.
+
+        Raises:
+            InvalidFeedError: as ``checked``.
+        """
+        arrays, runs = self.checked(given), self._runs
+        before = {name: self.read(name) for name in arrays}
+        try:
+            self._put(arrays)
+            yield
+        except BaseException:
+            if self._runs == runs:
+                self._put(before)
+            raise
+
+    def _put(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        for name, array in contents.items():
+            state = self._states[name]
+            if state.grows:
+                value = allocate(state.given, array.shape, self._memories[state.device])
+                self._memories[state.device].copy_in(value.data_ptr(), array.ctypes.data, array.nbytes)
+                self._grown[name] = value
+            else:
+                self._write(state, array)
 
     def _block(self, state: State) -> Block:
         """Where its content lies between two runs."""
@@ -198,7 +229,11 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def free(self) -> None:
         """Let go of everything: there are no states any more."""
-        self._states, self._blocks, self._grown = {}, {}, {}
+        self._states, self._blocks, self._grown, self._is_closed = {}, {}, {}, True
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ExecutionError("the session is closed, and its states with it", hint="open the bundle again")
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         """A copy of a state's content. Its turn is the caller's."""
@@ -211,15 +246,17 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         with self._turn:
+            self._require_open()
             return self.read(name)
 
     def __setitem__(self, name: str, content: Any) -> None:
+        self._require_open()
         if name not in self._states:
             raise InvalidFeedError(
                 f"there is no state {name!r}", hint=f"the states are {', '.join(map(repr, self._states)) or 'none'}"
             )
         with self._turn:
-            self.feed({name: content})
+            self._put(self.checked({name: content}))
 
     def __delitem__(self, name: str) -> None:
         raise InvalidFeedError(f"the state {name!r} cannot be removed", hint="session.reset_state() empties all")

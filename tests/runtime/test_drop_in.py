@@ -490,3 +490,42 @@ def test_sessions_keep_no_buffers_for_later_where_memory_is_limited(budgeted: bo
         inner = session._sessions[0].get_session_options()
         assert (inner.enable_mem_pattern, inner.enable_mem_reuse) == (not budgeted, not budgeted)
         assert entry(inner, "session.use_env_allocators") == ("1" if budgeted else None)
+
+
+TEXTS = model("""texts (string[2] x) => (string[2] y, string[2] z)
+{
+    [one] y = Identity(x)
+    [two] z = Identity(y)
+}""")
+TEXTS_FED = {
+    "fixed": np.array(["ä", "bcd"]),
+    "objects": np.array(["ä", "bcd"], dtype=object),
+    "bytes": np.array(["ä".encode(), b"bcd"]),
+    "raw": np.array([b"a", b"bcd"], dtype="V3"),
+    "list": ["ä", "bcd"],
+    "no text": np.array([1, 2]),
+    "no UTF-8": np.array([b"a", b"\xff"]),
+    "another shape": np.array(["a", "b", "c"]),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS_FED)
+@pytest.mark.parametrize("accelerated", [(), ("two",)], ids=str)
+def test_text_is_fed_as_to_onnxruntime(accelerated: tuple[str, ...], kind: str) -> None:
+    fed = {"x": TEXTS_FED[kind]}
+    with cut(TEXTS, accelerated) as session:
+        try:
+            theirs = plain(TEXTS).run(None, fed)
+        except Exception:  # noqa: BLE001 - its kinds of error share no other class
+            with pytest.raises(InvalidFeedError, match="'x'"):
+                session.run(None, fed)
+        else:
+            assert [made.tolist() for made in session.run(None, fed)] == [made.tolist() for made in theirs]
+
+
+@pytest.mark.parametrize("accelerated", [(), ("two",)], ids=str)
+def test_outputs_may_be_asked_for_by_what_is_read_once(accelerated: tuple[str, ...]) -> None:
+    fed = {"x": np.array(["a", "b"])}
+    with cut(TEXTS, accelerated) as session:
+        assert session.run((name for name in ["z"]), fed)[0].tolist() == ["a", "b"]
+        assert len(session.run(iter(["z", "y", "z"]), fed)) == 3

@@ -203,6 +203,68 @@ def test_a_run_that_fails_leaves_states_as_they_were(session: hetpart.Session) -
     assert session.run(["total_out"], ONES)[0].tolist() == [2, 2, 2]
 
 
+TWO = model("""two (float[3] x, float[3] a, float[3] b, int64[1] at) => (float[3] a_out, float[3] b_out, float[1] y)
+{
+    [add] a_out = Add(a, x)
+    [sub] b_out = Sub(b, x)
+    [mul] m = Mul(a_out, b_out)
+    [pick] y = Gather(m, at)
+}""")
+SEVENS = np.full(3, 7, np.float32)
+ENDED = onnxruntime.RunOptions()
+ENDED.terminate = True
+FAILED: dict[str, tuple[dict[str, Any], Any]] = {
+    "another state of a wrong shape": ({"b": np.zeros(4, np.float32)}, None),
+    "an input of a wrong shape": ({"x": np.zeros(4, np.float32)}, None),
+    "a kernel": ({"at": np.array([9])}, None),
+    "ended": ({}, ENDED),
+    "options that are none": ({}, "nonsense"),
+}
+
+
+@pytest.mark.parametrize("case", FAILED)
+@pytest.mark.parametrize("accelerated", [(), ("add",), ("add", "sub"), ("add", "sub", "mul", "pick")], ids=str)
+def test_a_state_that_is_fed_to_a_run_that_fails_is_what_it_was(accelerated: tuple[str, ...], case: str) -> None:
+    wrong, options = FAILED[case]
+    with cut(TWO, accelerated, state={"a": "a_out", "b": "b_out"}) as session:
+        session.run(None, ONES)
+        with pytest.raises((ExecutionError, InvalidFeedError, TypeError)):
+            session.run(None, ONES | {"a": SEVENS} | wrong, options)
+        assert {name: content.tolist() for name, content in session.state().items()} == {"a": [1] * 3, "b": [-1] * 3}
+        assert session.run(["a_out"], ONES | {"a": SEVENS})[0].tolist() == [8] * 3
+
+
+def test_a_growing_state_that_is_fed_to_a_run_that_fails_is_what_it_was() -> None:
+    growing = model("""grow (float[2] x, float[n] past, int64[1] at) => (float[m] present, float[1] y)
+    {
+        [cat] present = Concat<axis = 0>(past, x)
+        [pick] y = Gather(present, at)
+    }""")
+    partitioned = hetpart.partition(growing, hardware="emulated", shape="n=?", state={"past": "present"})
+    with partitioned.session(emulate=True) as session:
+        session.run(None, {"x": np.ones(2, np.float32), "at": np.array([0])})
+        with pytest.raises(ExecutionError):
+            session.run(None, {"x": np.ones(2, np.float32), "at": np.array([99]), "past": SEVENS})
+        assert session.state()["past"].tolist() == [1, 1]
+
+
+def test_a_run_asked_for_with_a_wrong_state_is_refused_at_once(session: hetpart.Session) -> None:
+    with pytest.raises(InvalidFeedError, match="'total'"):
+        session.run_async(None, ONES | {"total": np.zeros(4, np.float32)}, print)
+
+
+def test_a_closed_session_has_no_states(session: hetpart.Session) -> None:
+    states = session.state()
+    session.close()
+    for use in (
+        lambda: states["total"],
+        lambda: states.__setitem__("total", np.zeros(3, np.float32)),
+        session.reset_state,
+    ):
+        with pytest.raises(ExecutionError, match="closed"):
+            use()
+
+
 @pytest.mark.parametrize("content", [np.zeros(4, np.float32), np.zeros(3), "x"])
 def test_what_is_no_content_is_refused(session: hetpart.Session, content: Any) -> None:
     session.run(None, ONES)
