@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.export.dynamic_shapes import _combine_args
 from torch.fx import traceback
 from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
-from hetpart.frontend.caches import HINT, know_caches
+from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import hint_of_call
@@ -161,7 +162,8 @@ def _program(module: torch.nn.Module, example: Example, name: str) -> torch.expo
 
 
 def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
-    shapes = export_dimensions(example.dynamic_shapes)
+    arguments = _combine_args(module, example.args, example.kwargs)
+    shapes = with_open_numbers(arguments, export_dimensions(example.dynamic_shapes))
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
     known = nullcontext() if strict else Traceable()
     know_forms()

@@ -13,6 +13,7 @@ from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.walk import all_graphs
@@ -129,10 +130,14 @@ def _ranges(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> 
     for symbol, span in program.range_constraints.items():
         name = names.get(str(symbol))
         if name is not None:
-            # A least of 2 is what `torch.export` writes for any size; the programs that it makes take 0 and 1 too.
-            least = int(span.lower) if span.lower > 2 else 0
-            found[name] = least, None if span.upper == int_oo else int(span.upper)
+            found[name] = span_of(span)
     return found
+
+
+def span_of(span: ValueRanges[Any]) -> tuple[int, int | None]:
+    """The least and the largest size or number; ``None`` where there is no largest."""
+    # A least of 2 is what `torch.export` writes for any size; the programs that it makes take 0 and 1 too.
+    return int(span.lower) if span.lower > 2 else 0, None if span.upper == int_oo else int(span.upper)
 
 
 def _inputs(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.Tensor | None]]:

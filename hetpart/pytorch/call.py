@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidFeedError
+from hetpart.frontend.dimensions import span_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,8 @@ class Signature:
     """What the module calls the arguments, those by position first; as far as the program knows."""
     written: Mapping[str, str]
     """Arguments that a call changes: the name, and what the plan calls the new content."""
+    spans: Mapping[str, tuple[int, int | None]]
+    """Of arguments that are open numbers, the least and the largest that the plan is for."""
 
     @classmethod
     def of(cls, exported: ExportedModel, returned: Sequence[str]) -> Signature:
@@ -69,7 +72,7 @@ class Signature:
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
             inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers),
-            frozenset(complexes), _argument_names(exported.original), written,
+            frozenset(complexes), _argument_names(exported.original), written, _spans(exported.original),
         )  # fmt: skip
 
     def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +96,14 @@ class Signature:
                     f"argument {place} is {flat[place]!r}, and the plan was made for {constant!r}",
                     hint="partition the module again with the other value",
                 )
-        return {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
+        given = {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
+        for name, (least, most) in self.spans.items():
+            if not least <= given[name] <= (given[name] if most is None else most):
+                raise InvalidFeedError(
+                    f"{name} is {given[name]}, and the plan was made for {_span(least, most)}",
+                    hint="partition the module again with the other value",
+                )
+        return given
 
     def _as_in_example(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """A call with by position what the example has so, where it is given by name, and the other way round."""
@@ -132,6 +142,22 @@ def _argument_names(program: torch.export.ExportedProgram) -> Sequence[str]:
     calls = program.module_call_graph
     signature = calls[0].signature if calls else None
     return () if signature is None else tuple(signature.forward_arg_names or ())
+
+
+def _spans(program: torch.export.ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    """What the trace found out of the numbers that are arguments: the code goes another way for others."""
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    spans: dict[str, tuple[int, int | None]] = {}
+    for name in _input_names(program):
+        value = values.get(name)
+        if isinstance(value, torch.SymInt):
+            known, span = value.node.maybe_as_int(), program.range_constraints.get(value.node.expr)
+            spans |= {name: (known, known)} if known is not None else {name: span_of(span)} if span else {}
+    return spans
+
+
+def _span(least: int, most: int | None) -> str:
+    return f"{least} and more" if most is None else f"{least} to {most}" if most > least else str(least)
 
 
 def _shown(spec: pytree.TreeSpec) -> str:

@@ -9,10 +9,21 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
-from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import (
+    DynamicCache,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.cache_utils import LinearAttentionLayer
 
 import hetpart
-from hetpart.errors import InvalidModelError
+from hetpart.errors import InvalidFeedError, InvalidModelError
 
 EMULATED = "emulated"
 IDS = torch.arange(5)[None]
@@ -65,15 +76,70 @@ def test_a_decoder_is_planned_with_the_cache_that_it_takes_and_returns(name: str
     assert past.get_seq_length() == prompt.get("decoder_input_ids", IDS).shape[1]
 
 
-def test_a_cache_of_a_kind_that_is_not_known_is_refused_by_name() -> None:
-    from transformers import DynamicCache, MistralConfig, MistralForCausalLM
-
-    config = MistralConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, sliding_window=4,
+def small(config: type, model: type) -> torch.nn.Module:
+    made = config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=64, sliding_window=4, pad_token_id=0,
+        bos_token_id=0, eos_token_id=1,
     )  # fmt: skip
-    model = MistralForCausalLM(config).eval()
-    call = {"input_ids": IDS, "past_key_values": DynamicCache(config=config)}
-    with pytest.raises(InvalidModelError, match="DynamicSlidingWindowLayer are not known") as refused:
-        hetpart.partition(model, kwargs=call, hardware=EMULATED)
+    return model(made).eval()
+
+
+def at(past: Any, place: int) -> dict[str, Any]:
+    """A call with the token at ``place``."""
+    return {"input_ids": TOKENS[:, place : place + 1], "past_key_values": past}
+
+
+def same(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(tensors(ours), tensors(theirs))
+    assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
+    assert [type(layer) for layer in ours.past_key_values.layers] == [
+        type(layer) for layer in theirs.past_key_values.layers
+    ]
+
+
+TOKENS = torch.arange(2, 14)[None]
+
+
+def test_a_prompt_past_a_sliding_window_returns_what_the_window_sees() -> None:
+    model, prompt = small(MistralConfig, MistralForCausalLM), {"input_ids": TOKENS[:, :6]}
+    with torch.no_grad():
+        planned = hetpart.partition(model, kwargs=prompt, hardware=EMULATED, placement="random:1")
+        same(planned.to_module(emulate=True)(**prompt), model(**prompt))
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "steps"),
+    [(MistralConfig, MistralForCausalLM, 3), (Gemma2Config, Gemma2ForCausalLM, 1)],  # half of Gemma's layers grow
+)
+def test_one_plan_decodes_past_a_sliding_window(config: type, kind: type, steps: int) -> None:
+    torch.manual_seed(0)
+    model = small(config, kind)
+    with torch.no_grad():
+        first = model(input_ids=TOKENS[:, :6])
+        ours, theirs = copy.deepcopy(first), first
+        planned = hetpart.partition(model, kwargs=at(first.past_key_values, 6), hardware=EMULATED, placement="random:1")
+        step = planned.to_module(emulate=True)
+        for place in range(6, 6 + steps):
+            ours, theirs = step(**at(ours.past_key_values, place)), model(**at(theirs.past_key_values, place))
+            same(ours, theirs)
+        same(model(**at(ours.past_key_values, 9)), model(**at(theirs.past_key_values, 9)))  # eager goes on with ours
+
+
+def test_a_plan_for_a_cache_that_fills_its_window_is_for_none_that_has_seen_more() -> None:
+    model = small(MistralConfig, MistralForCausalLM)
+    with torch.no_grad():
+        past = model(input_ids=TOKENS[:, :3]).past_key_values
+        step = hetpart.partition(model, kwargs=at(past, 3), hardware=EMULATED).to_module(emulate=True)
+        made = step(**at(past, 3))
+    with pytest.raises(InvalidFeedError, match="cumulative_length_0 is 4, and the plan was made for 3"):
+        step(**at(made.past_key_values, 4))
+
+
+def test_a_cache_of_a_kind_that_is_not_known_is_refused_by_name() -> None:
+    past = DynamicCache()
+    past.layers.append(LinearAttentionLayer())
+    call = {"input_ids": IDS, "past_key_values": past}
+    with pytest.raises(InvalidModelError, match="LinearAttentionLayer are not known") as refused:
+        hetpart.partition(llama(), kwargs=call, hardware=EMULATED)
     assert "use_cache" in refused.value.hint
