@@ -143,7 +143,7 @@ class PlacementProblem:
     session_seconds: NDArray[np.float64]
     """(D,) Per partition."""
     session_bytes: NDArray[np.int64]
-    """(D,) Per partition."""
+    """(D,) Per partition that is a session of ONNX Runtime."""
     streaming: Streaming | None = None
     """None where weights lie where they are used for as long as the plan is loaded."""
     streamed: NDArray[np.bool_] | None = None
@@ -156,7 +156,8 @@ class PlacementProblem:
     states: States | None = None
     """None where there are none."""
     apart: NDArray[np.bool_] | None = None
-    """(N,) Ops that ONNX Runtime does not run, whose partitions hold no others; None where there are none."""
+    """(N,) Ops that ONNX Runtime does not run, whose partitions hold no others, and no session; None where there are
+    none."""
 
     @property
     def ops(self) -> int:
@@ -165,6 +166,11 @@ class PlacementProblem:
     @property
     def values(self) -> int:
         return len(self.value_producer)
+
+    @property
+    def in_sessions(self) -> NDArray[np.bool_]:
+        """(N,) Ops that ONNX Runtime runs."""
+        return np.ones(self.ops, np.bool_) if self.apart is None else ~self.apart
 
     @property
     def made(self) -> NDArray[np.bool_]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States, Uses
+from hetpart.partitioner.scores.cut import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +68,41 @@ def _users(rng: np.random.Generator, producer: int, ops: int) -> list[tuple[int,
     later = np.arange(producer + 1, ops)
     chosen = np.sort(rng.choice(later, min(len(later), int(rng.integers(0, 4))), replace=False))
     return [(int(op), bool(rng.random() < 0.15)) for op in chosen]
+
+
+def with_calls(problem: PlacementProblem, seed: int) -> PlacementProblem:
+    """Some ops run apart, and some graph inputs are states, which lie with one of the ops."""
+    rng = np.random.default_rng(seed + 77)
+    uses = problem.value_uses
+    free = (problem.value_producer == NO_OP) & ~problem.value_returned & (problem.kept == 0)
+    free[uses.rows[uses.on_host]] = False
+    given = np.flatnonzero(free & (rng.random(problem.values) < 0.7))
+    keeper, kept, sizes = np.full(problem.values, NO_OP, np.int32), problem.kept.copy(), problem.value_bytes.copy()
+    keeper[given], kept[given] = rng.integers(0, problem.ops, len(given)), WHERE_USED
+    nbytes = np.where(keeper == NO_OP, 0, sizes)
+    sizes[given] = 0
+    weights, more = problem.weight_uses, Uses.from_rows([[(int(op), False)] for op in keeper[given]])
+    return replace(
+        problem,
+        apart=rng.random(problem.ops) < 0.35,
+        value_kept=kept,
+        value_bytes=sizes,
+        states=States(keeper, nbytes),
+        weight_bytes=np.concatenate([problem.weight_bytes, nbytes[given] * rng.integers(1, 4, len(given))]),
+        weight_uses=Uses(
+            np.concatenate([weights.offsets, weights.offsets[-1] + more.offsets[1:]]),
+            np.concatenate([weights.ops, more.ops]),
+            np.concatenate([weights.on_host, more.on_host]),
+        ),
+        streaming=None,
+    )
+
+
+def sessions(problem: PlacementProblem, placement: Placement) -> int:
+    """Of ONNX Runtime on the accelerator."""
+    found = cut(problem, placement)
+    ours = range(problem.ops) if problem.apart is None else np.flatnonzero(~problem.apart).tolist()
+    return len({int(found.partition[op]) for op in ours if placement[op] == ACCELERATOR})
 
 
 def placements(problem: PlacementProblem) -> Iterator[Placement]:

@@ -20,7 +20,7 @@ from hetpart.partitioner.problem import Placement, PlacementProblem
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.search.solve import NothingFitsError, solve
-from tests.partitioner.problems import placements, random_problem
+from tests.partitioner.problems import placements, random_problem, with_calls
 from tests.runtime.graphs import models
 
 EXACT = Effort(0.0, 10_000, 60.0)
@@ -58,11 +58,13 @@ def test_the_bound_on_one_partition_is_below_and_mostly_equal(start: int) -> Non
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))
-def test_no_branch_loses_a_placement_and_together_they_are_nearly_exact(start: int) -> None:
+@pytest.mark.parametrize("calls", [0, 4])
+def test_no_branch_loses_a_placement_and_together_they_are_nearly_exact(start: int, calls: int) -> None:
     equal = 0
     for seed in range(start, start + 100):
         problem = random_problem(seed, most_ops=7, budget=(0.3, 0.5, 0.7)[seed % 3])
         problem = replace(problem, session_bytes=np.array([0, 1 + 60 * (seed % 4)]))
+        problem = with_calls(problem, seed) if seed % 5 < calls else problem
         best = min((problem.cost(p) for p in placements(problem) if fits(problem, p)), default=np.inf)
         bounds = [host_seconds(problem)]
         for branch in branches(problem):
@@ -79,6 +81,7 @@ def test_what_is_solved_by_branches_is_best_to_within_its_gap() -> None:
     for seed in range(300):
         problem = random_problem(seed, most_ops=8, budget=(0.3, 0.5, 0.7)[seed % 3], sessions=True)
         problem = replace(problem, session_seconds=np.zeros(2), session_bytes=np.array([0, 1 + 60 * (seed % 4)]))
+        problem = with_calls(problem, seed) if seed % 2 else problem
         try:
             solution = solve(problem)
         except NothingFitsError:

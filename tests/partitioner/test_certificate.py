@@ -10,13 +10,14 @@ from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.liveness import usage
-from tests.partitioner.problems import placements, random_problem
+from tests.partitioner.problems import placements, random_problem, with_calls
 
 
 @pytest.mark.parametrize("start", range(0, 300, 50))
 def test_checker_agrees_with_the_solvers_figures_on_every_placement(start: int) -> None:
     for seed in range(start, start + 50):
         problem = random_problem(seed, budget=0.5, sessions=True)
+        problem = with_calls(problem, seed) if seed % 2 else problem
         for placement in placements(problem):
             found = cut(problem, placement)
             verdict = check(problem, placement, found)
@@ -43,6 +44,9 @@ def test_every_kind_of_fault_is_named() -> None:
     assert "a partition is empty" in check(problem, placement, hole).violations
     swapped = Cut(found.partition, 1 - found.devices)
     assert any("its partition" in fault for fault in check(problem, placement, swapped).violations)
+    mixed = dataclasses.replace(problem, apart=np.arange(problem.ops) == 0)
+    alone = Cut(np.zeros(problem.ops, np.int32), np.zeros(1, np.int8))
+    assert "an op that runs apart shares a partition" in check(mixed, placement, alone).violations
 
 
 def test_a_cut_that_runs_backwards_is_refused() -> None:

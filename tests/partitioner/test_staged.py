@@ -16,7 +16,7 @@ from hetpart.partitioner.problem import PlacementProblem
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.liveness import usage
-from tests.partitioner.problems import chain, placements, random_problem
+from tests.partitioner.problems import chain, placements, random_problem, sessions, with_calls
 
 EXACT = Effort(0.0, 10_000, 60.0)
 ROUNDING = 1e-9
@@ -24,16 +24,16 @@ ROUNDING = 1e-9
 
 def sample(seed: int) -> PlacementProblem:
     problem = random_problem(seed, most_ops=8, budget=(0.3, 0.5, 0.8)[seed % 3])
-    return replace(problem, session_bytes=np.array([0, 1 + 25 * (seed % 4)]))
+    problem = replace(problem, session_bytes=np.array([0, 1 + 25 * (seed % 4)]))
+    return with_calls(problem, seed) if seed % 5 == 1 else problem
 
 
 def cheapest(problem: PlacementProblem) -> dict[int, float]:
-    """Of what fits, by how many partitions there are on the accelerator."""
+    """Of what fits, by how many sessions there are on the accelerator."""
     found: dict[int, float] = {}
     for placement in placements(problem):
-        parts = cut(problem, placement)
-        if usage(problem, placement, parts).fits(problem):
-            number = int((parts.devices == 1).sum())
+        if usage(problem, placement, cut(problem, placement)).fits(problem):
+            number = sessions(problem, placement)
             found[number] = min(found.get(number, np.inf), problem.cost(placement))
     return found
 

@@ -1,7 +1,7 @@
-"""A problem split by how many partitions run on the accelerator, since each holds a session's bytes there.
+"""A problem split by how many sessions run on the accelerator, since each holds bytes there.
 
-None, one, or more: with none there is one placement; with one its session leaves the budget before anything else, and
-what it holds can be written down exactly; with more at least two sessions do. A bound on each bounds all.
+None, one, or more: with none there is one placement, unless ops run apart there; with one it leaves the budget before
+anything else, and what it holds can be written down exactly; with more at least two do. A bound on each bounds all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from hetpart.partitioner.bounds.streaming_rows import streaming_moments
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.scoring import forced_placement
-from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS
+from hetpart.partitioner.scores.sessions import most_others
+from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, least_sessions
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.moments import Moments
@@ -43,7 +44,7 @@ class Branch:
     rows: Callable[[Program], Moments]
     """What they hold beside weights."""
     counted: bool = False
-    """Whether they have two partitions at least, and stream nothing."""
+    """Whether they have two sessions at least, and stream nothing."""
 
 
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
@@ -53,22 +54,32 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
     """
     session = int(problem.session_bytes[ACCELERATOR])
     if problem.stands_for_weight is not None:
-        within = _less(problem, LEAST_PARTITIONS * session)
+        within = _less(problem, least_sessions(problem, LEAST_PARTITIONS) * session)
         return () if within is None else (Branch(within, streaming_moments),)
+    any_number = between_and_inside if problem.ops <= MOST_APART else moments
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
-        return (Branch(problem, between_and_inside if problem.ops <= MOST_APART else moments),)
-    left = (_less(problem, session), _less(problem, 2 * session))
-    return tuple(
-        Branch(within, rows, counted=rows is not single)
-        for within, rows in zip(left, (single, several(session)), strict=True)
-        if within is not None
+        return (Branch(problem, any_number),)
+    called = most_others(problem) > 0
+    left = (
+        (_without_sessions(problem) if called else None, any_number, False),
+        (_less(problem, session), staged(1) if called else single, False),
+        (_less(problem, 2 * session), several(session), True),
     )
+    return tuple(Branch(within, rows, counted) for within, rows, counted in left if within is not None)
 
 
-def branch_of(problem: PlacementProblem, partitions: int) -> Branch | None:
-    """What has so many partitions on the accelerator, which stream nothing; nothing where they do not fit."""
-    within = _less(problem, partitions * int(problem.session_bytes[ACCELERATOR]))
-    return None if within is None else Branch(within, staged(partitions))
+def branch_of(problem: PlacementProblem, sessions: int) -> Branch | None:
+    """What has so many sessions on the accelerator, and streams nothing; nothing where they do not fit."""
+    within = _less(problem, sessions * int(problem.session_bytes[ACCELERATOR]))
+    return None if within is None else Branch(within, staged(sessions))
+
+
+def _without_sessions(problem: PlacementProblem) -> PlacementProblem | None:
+    """What runs only ops apart on the accelerator."""
+    seconds = problem.seconds.copy()
+    seconds[ACCELERATOR, problem.in_sessions] = np.inf
+    found = replace(problem, seconds=seconds)
+    return found if found.legal().any(axis=0).all() else None
 
 
 def host_seconds(problem: PlacementProblem) -> float:

@@ -1,15 +1,15 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""A bound on placements that stream nothing, by how many partitions they have on the accelerator and by their level.
+"""A bound on placements that stream nothing, by how many sessions they have on the accelerator and by their level.
 
-What is copied to the accelerator or from it lies in a buffer while some partition there runs: of n partitions, one
-holds 1/n of all that at least. So few partitions hold much of what crosses, and many hold their sessions' bytes; and
+What is copied to the accelerator or from it lies in a buffer while some session there runs: of n sessions, one
+holds 1/n of all that at least. So few sessions hold much of what crosses, and many hold their own bytes; and
 beside what is held lies what the neediest op needs. Numbers from p to q and levels from one to another then keep to
 
     weights + p sessions + crossing / q <= budget        weights + p sessions + level <= budget        stretches <= q
 
-with the stretches that a path has on the accelerator: no placement has more of them than partitions, and where they are
-more than p they are sessions too. Each has a price, and at any prices the cheapest cut is a bound. The prices are those
+with the stretches that a path has on the accelerator: no placement has more of them than sessions, and where they are
+more than p they hold bytes too. Each has a price, and at any prices the cheapest cut is a bound. The prices are those
 at which the placements met so far say most: a linear program in a handful of variables (Kelley 1960). A placement met
 that enters the accelerator more often than the paths tell brings a path along which it does.
 """
@@ -28,6 +28,7 @@ from hetpart.partitioner.bounds.mincut import CutNetwork, Path, held_if_copied, 
 from hetpart.partitioner.bounds.ranges import Range, raised
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
+from hetpart.partitioner.scores.sessions import most_others, most_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +46,11 @@ RANGE_CUTS = 12
 MOST_PATHS = 4
 SEVERAL = 2
 MOST_NUMBERS = 4
-"""Numbers of partitions that are looked at one by one."""
+"""Numbers of sessions that are looked at one by one."""
 TOLERANCE = 2e-5
 """Relative; a range whose bound can rise by less has prices that are good enough."""
 DEAREST = 100.0
-"""What the whole budget, or a partition, may cost at most, in times of the cheapest placement without prices."""
+"""What the whole budget, or a session, may cost at most, in times of the cheapest placement without prices."""
 
 
 def bound_by_borders(
@@ -67,21 +68,22 @@ def bound_by_borders(
     session, budget = int(within.session_bytes[ACCELERATOR]), int(within.budgets[ACCELERATOR])
     if budget == NO_BUDGET or not len(chain) or expired():
         return -np.inf
-    most = min(int(within.legal()[ACCELERATOR].sum()), budget // session)
-    if not most:
+    most, fewest = min(most_sessions(within), budget // session), 0 if most_others(within) else 1
+    if most < fewest:
         return np.inf
     bound = -np.inf
     for by_level in (False, True):
         ranges = _Ranges(within, min(MOST_CUTS, CUT_OPS // max(1, within.ops)), [chain])
         ranges.meet(*starts)
-        bound = max(bound, ranges.raised(most, by_level, lambda found: found >= enough or expired()))
+        whole = Range(-np.inf, fewest, most, 0, len(ranges.levels) - 1)
+        bound = max(bound, ranges.raised(whole, by_level, lambda found: found >= enough or expired()))
     return bound
 
 
 def bounds_by_number(
     within: PlacementProblem, starts: tuple[Placement, ...], enough: float, expired: Callable[[], bool]
 ) -> tuple[Range, ...]:
-    """Bounds on what fits and has two partitions or more on the accelerator, number by number as far as that matters.
+    """Bounds on what fits and has two sessions or more on the accelerator, number by number as far as that matters.
 
     Args:
         within: As for ``bound_by_borders``.
@@ -93,7 +95,7 @@ def bounds_by_number(
     session, budget = int(within.session_bytes[ACCELERATOR]), int(within.budgets[ACCELERATOR])
     if budget == NO_BUDGET or not len(chain) or expired():
         return ()
-    most = min(int(within.legal()[ACCELERATOR].sum()), budget // session)
+    most = min(most_sessions(within), budget // session)
     ranges = _Ranges(within, min(MOST_CUTS, CUT_OPS // max(1, within.ops)), [chain])
     ranges.meet(*starts)
     found, bound = list[Range](), -np.inf
@@ -169,7 +171,7 @@ class _Ranges:
     levels: NDArray[np.int64] = field(init=False)
     ways: Ways = field(init=False)
     nbytes: NDArray[np.int64] = field(init=False)
-    """(V,) Of a value, if it crosses."""
+    """(D, V) Of a value, if it is copied to a device."""
     met: dict[bytes, _Met] = field(default_factory=dict[bytes, _Met])
     """By placement."""
 
@@ -179,10 +181,10 @@ class _Ranges:
         self.ways = Ways.of(self.within)
         self.nbytes = held_if_copied(self.within)
 
-    def raised(self, most: int, by_level: bool, enough: Callable[[float], bool]) -> float:
-        """The bound of ``most`` partitions or fewer, after ranges are halved until it is enough or no cuts are left."""
-        whole = self.bounded(Range(-np.inf, 1, most, 0, len(self.levels) - 1))
-        return raised(whole, self.bounded, by_level, lambda found: self.left > 0 and not enough(found))
+    def raised(self, whole: Range, by_level: bool, enough: Callable[[float], bool]) -> float:
+        """The bound of ``whole``, after ranges are halved until it is enough or no cuts are left."""
+        goes_on: Callable[[float], bool] = lambda found: self.left > 0 and not enough(found)  # noqa: E731
+        return raised(self.bounded(whole), self.bounded, by_level, goes_on)
 
     def meet(self, *placements: Placement) -> None:
         """Each adds its figures, and a path where it enters the accelerator more often than any path has it do."""
@@ -204,7 +206,7 @@ class _Ranges:
             placement,
             problem.cost(placement),
             weight_bytes(problem, placement, ACCELERATOR),
-            int(self.nbytes[problem.copies(placement).any(axis=0)].sum()),
+            int(self.nbytes[problem.copies(placement)].sum()),
             int(self.of.of_op[placement == ACCELERATOR].max(initial=0)),
         )
 
@@ -215,7 +217,8 @@ class _Ranges:
         if found is None:
             return replace(part, bound=np.inf)
         without = int(found.budgets[ACCELERATOR]) - part.fewest * int(found.session_bytes[ACCELERATOR])
-        room = _Room(without - low, without, part.fewest, part.most)
+        # Without sessions nothing is counted that crosses.
+        room = _Room(without - low, without, part.fewest, max(1, part.most))
         least = forced_placement(found)
         self.meet(least)
         if weight_bytes(found, least, ACCELERATOR) > room.beside_level:

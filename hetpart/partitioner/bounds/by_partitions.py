@@ -19,7 +19,8 @@ from hetpart.partitioner.bounds.levels import Levels
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.bounds.ranges import Range, raised
-from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, ring
+from hetpart.partitioner.scores.sessions import most_others
+from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, least_sessions, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def bound_by_partitions(
     """
     session, budget = int(within.session_bytes[ACCELERATOR]), int(within.budgets[ACCELERATOR])
     most = int(within.legal()[ACCELERATOR].sum())
-    most = min(most, budget // session) if session else most
+    most = min(most, budget // session + most_others(within)) if session else most
     count = min(MOST_RANGES, SEARCHED_OPS // max(1, within.ops))
     if most < LEAST_PARTITIONS or not count or expired():
         return -np.inf
@@ -85,7 +86,7 @@ class _Ranges:
     def bounded(self, part: Range) -> Range:
         """With a bound of its own: by what streams at once, and by what the neediest needs, whichever says more."""
         low, high = int(self.levels[part.lowest]), int(self.levels[part.highest])
-        sessions = part.fewest * int(self.within.session_bytes[ACCELERATOR])
+        sessions = least_sessions(self.within, part.fewest) * int(self.within.session_bytes[ACCELERATOR])
         share = float(ring(np.array([part.most]))[0]) * (1 - ROUNDING)
         bound = max(part.bound, self._searched(sessions, high, share))
         bound = max(bound, self._searched(sessions + low, high, 0.0)) if low else bound

@@ -2,7 +2,7 @@
 
 Of a path's ops, two on one device with one on the other between them cannot share a partition: partitions run one after
 another and the path runs through all three. So a placement has at least as many partitions on the accelerator as the
-path has stretches there, and each holds a session's bytes.
+path has stretches there, and each holds a session's bytes. Ops that run apart are in no session: paths leave them out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def heaviest_chain(problem: PlacementProblem) -> NDArray[np.int64]:
     """The path whose ops read most bytes of weights, from its first op on; empty where sessions hold no bytes."""
     if not problem.session_bytes[ACCELERATOR] or problem.ops > MOST_OPS:
         return np.zeros(0, np.int64)
-    return _longest(_own_bytes(problem).tolist(), *_edges(problem))
+    path = _longest(_own_bytes(problem).tolist(), *_edges(problem))
+    return path[problem.in_sessions[path]]
 
 
 def heaviest_path(problem: PlacementProblem, own: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -59,16 +60,17 @@ class Ways:
     producers: list[int]
     users: list[int]
     """Of every edge, ascending."""
+    in_sessions: NDArray[np.bool_]
     own: list[float]
     """Share of all weights, less than 1 on any path."""
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Ways:
         own = _own_bytes(problem)
-        return cls(*_edges(problem), (own / (2 * own.sum() + 1.0)).tolist())
+        return cls(*_edges(problem), problem.in_sessions, (own / (2 * own.sum() + 1.0)).tolist())
 
     def most_often(self, placement: Placement) -> NDArray[np.int64]:
-        """The path that enters the accelerator most often, the heaviest of such."""
+        """The path that enters the accelerator most often, the heaviest of such; without ops that run apart."""
         there: list[bool] = (placement == ACCELERATOR).tolist()
         first = [near + begins for near, begins in zip(self.own, there, strict=True)]
         before, reached = [NO_OP] * len(first), first.copy()
@@ -76,14 +78,15 @@ class Ways:
             so_far = reached[producer] + (self.own[user] if there[producer] else first[user])
             if so_far > reached[user]:
                 reached[user], before[user] = so_far, producer
-        return _traced(reached, before)
+        path = _traced(reached, before)
+        return path[self.in_sessions[path]]
 
 
 def _own_bytes(problem: PlacementProblem) -> NDArray[np.float64]:
     """(N,) Bytes of the weights that each op reads, and a little for the op itself."""
     uses = problem.weight_uses
     own = np.bincount(uses.ops, problem.weight_bytes[uses.rows], problem.ops)
-    return own + problem.weight_bytes.sum() * STEP + 1.0
+    return np.where(problem.in_sessions, own + problem.weight_bytes.sum() * STEP + 1.0, 0.0)
 
 
 def _edges(problem: PlacementProblem) -> tuple[list[int], list[int]]:

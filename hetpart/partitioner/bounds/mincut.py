@@ -42,7 +42,7 @@ class PricedCut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """Ops each of which reads what the one before it makes, along which sessions are counted."""
+    """Ops each of which must run before the next, in sessions, which are counted along them."""
 
     ops: NDArray[np.int64]
     nbytes: float
@@ -154,7 +154,7 @@ class CutNetwork:
         nbytes = float(int(problem.held(placement)[ACCELERATOR] @ problem.weight_bytes) + problem.given_bytes)
         nbytes += sum(stretches(path.ops, placement) * path.nbytes for path in self.paths)
         if self.share:
-            nbytes += self.share * float(held_if_copied(problem)[problem.copies(placement).any(axis=0)].sum())
+            nbytes += self.share * float(held_if_copied(problem)[problem.copies(placement)].sum())
         return int(nbytes)
 
     def _flow(self, price: float) -> MaxFlow:
@@ -223,26 +223,34 @@ def _copy_arcs(problem: PlacementProblem, vertex: NDArray[np.int64], share: floa
     up_seconds = problem.copy_seconds[HOST, ACCELERATOR]
     nbytes = held_if_copied(problem) * np.float64(share)
     return [
-        down.arcs(down_seconds, nbytes, Vertex.SINK, Vertex.SOURCE),
-        up.arcs(up_seconds, nbytes, Vertex.SOURCE, Vertex.SINK).reversed(),
+        down.arcs(down_seconds, nbytes[HOST], Vertex.SINK, Vertex.SOURCE),
+        up.arcs(up_seconds, nbytes[ACCELERATOR], Vertex.SOURCE, Vertex.SINK).reversed(),
     ]
 
 
 def stretches(path: NDArray[np.int64], placement: Placement) -> int:
-    """Of ops on a path, on the accelerator. No placement has fewer partitions there."""
+    """Of ops on a path, on the accelerator. No placement has fewer sessions there."""
     along = placement[path] == ACCELERATOR
     return int(along[:1].sum()) + int((along[1:] & ~along[:-1]).sum())
 
 
 def held_if_copied(problem: PlacementProblem) -> NDArray[np.int64]:
-    """(V,) Bytes of a value that certainly lies between partitions of the accelerator where it is copied from or to it.
+    """(D, V) Bytes of a value that certainly lie beside a session on the accelerator if it is copied to a device.
 
     What the caller holds there lies there in any case, and what it wants there may only come when all has run. Where
-    a kernel reads a value from host memory, its way there may be inside a session.
+    a kernel reads a value from host memory, its way there may be inside a session. What an op that runs apart makes,
+    or reads, may lie there while no session runs. A state comes to sessions, and lies with weights where it is kept.
     """
     elsewhere = problem.value_left_on_host | problem.given_there | problem.wanted_there
-    elsewhere[problem.value_uses.rows[problem.value_uses.on_host]] = True
-    return np.where(elsewhere, 0, problem.value_bytes)
+    uses, made = problem.value_uses, problem.value_producer != NO_OP
+    elsewhere[uses.rows[uses.on_host]] = True
+    nbytes = np.where(elsewhere, 0, np.stack([problem.value_bytes, problem.copied_bytes]))
+    called = ~problem.in_sessions
+    nbytes[HOST, made] *= ~called[problem.value_producer[made]]
+    # Where its keeper reads a state, it is no copy.
+    keeper = NO_OP if problem.states is None else problem.states.keeper[uses.rows]
+    nbytes[ACCELERATOR, uses.rows[called[uses.ops] & (uses.ops != keeper)]] = 0
+    return nbytes
 
 
 def _weight_arcs(problem: PlacementProblem, vertex: NDArray[np.int64]) -> Arcs:

@@ -18,7 +18,7 @@ class Range:
 
     bound: float
     fewest: int
-    """Partitions on the accelerator."""
+    """Partitions, or sessions, on the accelerator."""
     most: int
     lowest: int
     """Which level."""

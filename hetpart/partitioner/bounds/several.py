@@ -1,7 +1,7 @@
-"""Rows that count the partitions on the accelerator, two of which are off the budget already.
+"""Rows that count the sessions on the accelerator, two of which are off the budget already.
 
-Along a path every stretch on the accelerator is a partition of its own, since partitions run one after another. So no
-placement has fewer than the path that enters the accelerator most often.
+Along a path every stretch on the accelerator is a session of its own, since partitions run one after another. So no
+placement has fewer than the path that enters the accelerator most often. An op that runs apart ends a stretch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNTED = 2
 
 
 def several(session: int) -> Callable[[Program], Moments]:
-    """Rows as ``moments`` makes them, with ``session`` bytes more in use for every partition beyond two."""
+    """Rows as ``moments`` makes them, with ``session`` bytes more in use for every session beyond two."""
 
     def rows(program: Program) -> Moments:
         return _with_sessions(program, session, moments(program))
@@ -34,13 +34,17 @@ def _with_sessions(program: Program, session: int, alive: Moments) -> Moments:
     further = program.variables + 1 + alive.extra
     begun = range(further + 1, further + 1 + len(group))
     step = 1.0 / (most + COUNTED)
+    counts: list[bool] = program.problem.in_sessions.tolist()
     for op, variable in enumerate(begun):
-        rows.add([(variable, 1.0), (group[op], -step)], 0.0)
+        if counts[op]:
+            rows.add([(variable, 1.0), (group[op], -step)], 0.0)
         rows.add([(further, most * step), (variable, -1.0)], -COUNTED * step)
     for maker, user in edges_of(program):
         never_falls = [(begun[user], 1.0), (begun[maker], -1.0)]
         rows.add(never_falls, 0.0)
-        if group[user] != group[maker]:
+        if counts[user] and not counts[maker]:
+            rows.add([*never_falls, (group[user], -step)], 0.0)
+        elif counts[user] and group[user] != group[maker]:
             rows.add([*never_falls, (group[user], -step), (group[maker], step)], 0.0)
     held = -program.unit * session * most
     rows.add([(program.variables, -1.0)], -program.unit * program.budget)

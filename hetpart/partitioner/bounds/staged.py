@@ -1,9 +1,9 @@
-"""Rows of the placements that have so many partitions on the accelerator.
+"""Rows of the placements that have so many sessions on the accelerator.
 
-Partitions run one after another, so what runs before the first of them, in it, between it and the second, and so on,
-are states that never fall along an edge. What a partition holds is written down as far as its own ops tell: what is
-copied for it or from it, what it returns, what it hands to others, and what is alive inside it. Without the budget all
-solutions at corners are whole, so that what is relaxed says nearly all.
+They run one after another, so what runs before the first of them, in it, between it and the second, and so on, are
+states that never fall along an edge. What runs apart is in none of them. What a session holds is written down as far as
+its own ops tell: what is copied for it or from it, what it returns, what it hands to others, and what is alive inside
+it. Without the budget all solutions at corners are whole, so that what is relaxed says nearly all.
 """
 
 from __future__ import annotations
@@ -79,12 +79,14 @@ class _Builder:
 
     def _in_order(self) -> None:
         group: list[int] = self.program.of_op.tolist()
+        in_sessions: list[bool] = self.program.problem.in_sessions.tolist()
         for op, begun in enumerate(self.begun):
             for earlier, later in pairwise(begun):
                 self.rows.add([(earlier, 1.0), (later, -1.0)], 0.0)
             anywhere = [term for partition in range(self.partitions) for term in self._there(op, partition)]
-            self.rows.add([*anywhere, (group[op], -1.0)], 0.0)
-            self.rows.add([*_less(anywhere), (group[op], 1.0)], 0.0)
+            there = [(group[op], 1.0)] if in_sessions[op] else []
+            self.rows.add([*anywhere, *_less(there)], 0.0)
+            self.rows.add([*_less(anywhere), *there], 0.0)
         for maker, user in edges_of(self.program):
             for before, after in zip(self.begun[maker], self.begun[user], strict=True):
                 self.rows.add([(after, 1.0), (before, -1.0)], 0.0)

@@ -228,6 +228,8 @@ def _bad_cut(run: _Run) -> list[str]:
     ]
     if set(run.partition) != set(range(len(run.devices))):
         wrong.append("a partition is empty")
+    if _partitions(run, apart=True) & _partitions(run, apart=False):
+        wrong.append("an op that runs apart shares a partition")
     for number, value in enumerate(run.values):
         early = [op for _, step, op in value.reads if value.producer != NO_OP and step < value.step]
         wrong += [f"op {op} runs before value {number} is made" for op in early]
@@ -245,7 +247,14 @@ def _over_budget(problem: PlacementProblem, peaks: tuple[int, ...]) -> list[str]
 def _peak(run: _Run, device: int) -> int:
     here = [partition for partition, where in enumerate(run.devices) if where == device]
     inside = max((_inside(run, partition) for partition in here), default=0)
-    return _weights(run, device) + _buffers(run, device) + inside + len(here) * int(run.problem.session_bytes[device])
+    sessions = len(_partitions(run, apart=False) & set(here)) * int(run.problem.session_bytes[device])
+    return _weights(run, device) + _buffers(run, device) + inside + sessions
+
+
+def _partitions(run: _Run, *, apart: bool) -> set[int]:
+    """Those that hold ops that run apart, or others."""
+    marks = [False] * len(run.partition) if run.problem.apart is None else run.problem.apart.tolist()
+    return {partition for partition, marked in zip(run.partition, marks, strict=True) if marked == apart}
 
 
 def _weights(run: _Run, device: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hetpart.devices import HOST
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, use_devices
+from hetpart.partitioner.scores.sessions import sessions_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +88,7 @@ def usage(problem: PlacementProblem, placement: Placement, cut: Cut) -> Usage:
     held = buffers(problem, placement, cut, crossing)
     live = held.live(devices, cut.partitions)
     weights = problem.held(placement) @ problem.weight_bytes
-    sessions = np.bincount(cut.devices, minlength=devices) * problem.session_bytes
+    sessions = sessions_on(problem, cut) * problem.session_bytes
     inside_partition = inside(problem, cut, crossing).peaks
     within = _most_inside(cut, inside_partition, devices)
     peak_buffers = live.max(axis=1, initial=0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.scores.cut import Cut
+from hetpart.partitioner.scores.sessions import sessions_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,8 @@ def _least_bytes(problem: PlacementProblem, found: Cut, brought: NDArray[np.int6
     np.add.at(each, found.partition, brought)
     each = each[here]
     pairs = each[1:] + each[:-1] if len(each) > 1 else each
-    return int(pairs.max(initial=0)) + len(each) * int(problem.session_bytes[ACCELERATOR])
+    sessions = int(sessions_on(problem, found)[ACCELERATOR])
+    return int(pairs.max(initial=0)) + sessions * int(problem.session_bytes[ACCELERATOR])
 
 
 def _brought(problem: PlacementProblem, found: Cut) -> NDArray[np.int64]:

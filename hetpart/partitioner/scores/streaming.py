@@ -17,6 +17,7 @@ import numpy as np
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
 from hetpart.partitioner.scores.fixing import without_misfits
+from hetpart.partitioner.scores.sessions import most_others
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -187,7 +188,7 @@ def _with_shares(problem: PlacementProblem, weights: NDArray[np.int64], users: U
 def least_share(problem: PlacementProblem, weights: NDArray[np.int64]) -> float:
     """What all of ``weights`` that are streamed take on the accelerator at least, as a share of their bytes.
 
-    Two sessions' bytes left out: in one partition nothing is gained by streaming. In n partitions, those of two that
+    The sessions of two partitions left out: in one nothing is gained by streaming. In n partitions, those of two that
     follow each other are there at once: with n even, of n/2 pairs one has 2/n of all bytes at least; with n odd, of
     (n + 1)/2. With n sessions' bytes that is concave in what is streamed, so above its chord from nothing to the most
     that a budget allows.
@@ -195,15 +196,21 @@ def least_share(problem: PlacementProblem, weights: NDArray[np.int64]) -> float:
     budget, session = int(problem.budgets[ACCELERATOR]), int(problem.session_bytes[ACCELERATOR])
     most = int(problem.legal()[ACCELERATOR].sum())
     partitions = np.arange(LEAST_PARTITIONS, most + 1)
-    room = budget - partitions * session
-    partitions, room = partitions[room > 0], room[room > 0]
+    sessions = np.maximum(0, partitions - most_others(problem)) * session
+    room = budget - sessions
+    partitions, sessions, room = partitions[room > 0], sessions[room > 0], room[room > 0]
     total = int(problem.weight_bytes[weights].sum())
     if budget == NO_BUDGET or not len(partitions) or not total:
         return 0.0
     at_once = ring(partitions)
     streamed = min(float(total), float((room / at_once).max()))
-    held = float((streamed * at_once + (partitions - LEAST_PARTITIONS) * session).min())
+    held = float((streamed * at_once + sessions).min()) - least_sessions(problem, LEAST_PARTITIONS) * session
     return min(1.0, held / streamed * (1 - ROUNDING))
+
+
+def least_sessions(problem: PlacementProblem, partitions: int) -> int:
+    """Of so many partitions on the accelerator."""
+    return max(0, partitions - most_others(problem))
 
 
 def ring(partitions: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.devices import ACCELERATOR
+from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.chain import Ways, heaviest_chain
 from hetpart.partitioner.bounds.mincut import CutNetwork, Path, held_if_copied, stretches
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import unique_pairs
 from hetpart.partitioner.scores.ledger import Ledger
+from hetpart.partitioner.scores.sessions import is_session
 from hetpart.partitioner.scores.wiring import Wiring, rows_of
 from hetpart.partitioner.search.fill import Pieces, filled
 
@@ -132,8 +133,9 @@ class _Pacer:
         found = self.scorer.score(placement).cut
         session, movable = int(self.within.session_bytes[ACCELERATOR]), set(wiring.movable)
         members = np.stack([found.partition.astype(np.int64), wiring.groups.of_op], axis=1)
-        for device, groups in zip(found.devices.tolist(), rows_of(members, found.partitions), strict=True):
-            if device == ACCELERATOR and movable.issuperset(groups):
+        counted = is_session(self.within, found) & (found.devices == ACCELERATOR)
+        for there, groups in zip(counted.tolist(), rows_of(members, found.partitions), strict=True):
+            if there and movable.issuperset(groups):
                 seconds, nbytes = ledger.cost, ledger.nbytes
                 ledger.flip_all(groups)
                 if ledger.cost - seconds > WORTH * self.price * (nbytes - ledger.nbytes + session):
@@ -180,10 +182,10 @@ class _Pacer:
         read = (of_op[uses.ops] >= 0) & ~uses.on_host & (copied & (home != ACCELERATOR))[uses.rows]
         piece, value = unique_pairs(of_op[uses.ops[read]], uses.rows[read])
         sizes = np.zeros(count, np.int64)
-        np.add.at(sizes, piece, nbytes[value])
+        np.add.at(sizes, piece, nbytes[ACCELERATOR, value])
         made = np.flatnonzero(copied & (home == ACCELERATOR) & problem.made)
         made = made[of_op[problem.value_producer[made]] >= 0]
-        np.add.at(sizes, of_op[problem.value_producer[made]], nbytes[made])
+        np.add.at(sizes, of_op[problem.value_producer[made]], nbytes[HOST, made])
         return sizes
 
 

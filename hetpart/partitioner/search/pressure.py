@@ -76,7 +76,7 @@ def steered(problem: PlacementProblem, pressure: Pressure, price: float) -> Plac
 
     An op under more than the whole budget may not run there. The bytes become weights of their ops, and what no op
     answers for leaves the budget. Each copy between ops pays half of what another partition costs, since a partition
-    comes with a copy in and a copy out.
+    comes with a copy in and a copy out. What only ops that run apart read begins no session.
     """
     budgets = problem.budgets.copy()
     shut = problem.legal().all(axis=0) & (pressure.of_op > budgets[ACCELERATOR])
@@ -106,9 +106,11 @@ def _with_own_rows(uses: Uses, ops: NDArray[np.int64]) -> Uses:
 
 def _surcharge(problem: PlacementProblem, price: float) -> NDArray[np.float64]:
     """(D, D, V) Seconds added to copies of values that run between ops."""
-    partition = float(problem.session_seconds.sum()) + price * float(problem.session_bytes[ACCELERATOR])
-    between = problem.value_producer != NO_OP
+    seconds, nbytes = float(problem.session_seconds.sum()), float(problem.session_bytes[ACCELERATOR])
+    between, into_session = problem.value_producer != NO_OP, np.zeros(problem.values, np.bool_)
+    into_session[problem.value_uses.rows[problem.in_sessions[problem.value_uses.ops]]] = True
     between &= np.diff(problem.value_uses.offsets) > 0
     added = np.zeros_like(problem.copy_seconds)
+    partition = seconds + price * nbytes * into_session
     added[[HOST, ACCELERATOR], [ACCELERATOR, HOST]] = np.where(between, partition / 2, 0.0)
     return added
