@@ -76,7 +76,7 @@ def at_the_border(wiring: Wiring, placement: Placement) -> list[int]:
 
 
 def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
-    """``best`` with a group moved, or two for one another, as long as one of the most promising moves helps."""
+    """``best`` with groups moved, or two for one another, as long as one of the most promising moves helps."""
     left, most_saved = NUDGED_OPS // max(1, scorer.problem.ops), 2 * float(scorer.problem.session_seconds.sum())
     while left > 0:
         ledger = Ledger(wiring, best.placement)
@@ -85,13 +85,25 @@ def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
         left -= len(promising)
         moves = [(scorer.score(flipped(wiring, best.placement, [group])), group) for group in promising]
         exchanged = _exchanged(scorer, wiring, best, moves, min(MOST_EXCHANGED, left // MOST_PARTNERS))
-        left -= len(exchanged)
-        found = [*(moved for moved, _ in moves), *exchanged]
+        together = _together(scorer, wiring, best, moves)
+        left -= len(exchanged) + len(together)
+        found = [*(moved for moved, _ in moves), *exchanged, *together]
         better = min(found, key=lambda one: one.fit_rank, default=best)
         if better.fit_rank >= best.fit_rank:
             break
         best = better
     return best
+
+
+def _together(scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]]) -> list[Scored]:
+    """``best`` with all the moves that help, with the better half of them, the better quarter, and so on."""
+    helping = [group for moved, group in sorted(moves, key=_by_rank) if moved.fit_rank < best.fit_rank]
+    counts = [len(helping) >> halved for halved in range(len(helping).bit_length() - 1)]
+    return [scorer.score(flipped(wiring, best.placement, helping[:count])) for count in counts]
+
+
+def _by_rank(move: tuple[Scored, int]) -> tuple[int, tuple[float, int, bytes]]:
+    return move[0].fit_rank
 
 
 def _exchanged(
