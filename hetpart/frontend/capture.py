@@ -34,6 +34,7 @@ _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
 _HINTS = {
     "Cache": HINT,
     "linalg_lstsq": "take torch.linalg.pinv(a) @ b: the size of what lstsq returns depends on what it is given",
+    "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
     "specialized integer": f"{_TRACE_HINT}; give sizes as numbers, as num_classes of one_hot",
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",

@@ -190,5 +190,14 @@ def pads_beyond(node: Node) -> bool:
     return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
 
 
+def pools_open(node: Node) -> bool:
+    """Whether windows are laid over sizes that differ from call to call, other than one window over all."""
+    sizes: Any = argument_of(node, "output_size", ())
+    wanted: tuple[Any, ...] = sizes if isinstance(sizes, tuple) else (sizes,)
+    first = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    pooled: Any = first.shape[-len(wanted) :] if isinstance(first, torch.Tensor) else ()
+    return any(size != 1 for size in wanted) and any(isinstance(size, torch.SymInt) for size in pooled)
+
+
 empty = _of_size(may_be_empty)
 single = _of_size(lambda tensor: tensor.dim() == 0)

@@ -56,6 +56,7 @@ _SHOWN = 3
 _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
 _FUNCTION_WANTED = "No ONNX function found for"
+_ALIASED = "has alias annotations"
 _CONSTANT_WRITTEN = "is mutated in the forward method"
 
 
@@ -225,6 +226,12 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
         return InvalidModelError(
             f"{name} changes a tensor that it holds as no buffer when it is called, which a plan would not do",
             hint="take the tensor as an argument and return its new content",
+        )
+    aliasing = next((str(cause) for cause in causes if _ALIASED in str(cause)), None)
+    if aliasing is not None:
+        return InvalidModelError(
+            f"{name} uses a custom operator that returns what it was given: {reason_of(causes[-1])}",
+            hint="register it with a result of its own, as x.view(…).clone(), and without (a) or out= in its schema",
         )
     if any("complex32" in str(cause) for cause in causes):
         return InvalidModelError(

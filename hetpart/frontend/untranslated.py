@@ -54,6 +54,7 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
     """A translation of ``target`` to one node that says nothing of what it computes."""
     if target is CALLED:
         return _run_whole
+    _require_flat(target)
     is_list = str(target._schema.returns[0].type) == "List[Tensor]" if len(target._schema.returns) == 1 else False
     number = _listed(target, program) if is_list else len(target._schema.returns)
 
@@ -66,6 +67,15 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
 
     leave.__name__ = str(target).replace(".", "_")
     return leave
+
+
+def _require_flat(target: OpOverload) -> None:
+    kinds = [str(one.type) for one in target._schema.returns]
+    if len(kinds) > 1 and "List[Tensor]" in kinds:
+        raise InvalidModelError(
+            f"{target} returns a list of tensors beside others, and what PyTorch runs in a plan returns tensors",
+            hint="let the operator return one list of all of them, or every tensor by itself",
+        )
 
 
 def _run_whole(text: str, tensors: Sequence[ir.Value]) -> list[ir.Value]:

@@ -39,6 +39,7 @@ from hetpart.frontend.conditions import (
     makes,
     mixes,
     pads_beyond,
+    pools_open,
     shrinks,
     single,
     uses_beyond_first,
@@ -226,6 +227,15 @@ KEPT: Mapping[OpOverload, Concerned] = {
             aten.linalg_cond.default, aten.linalg_cond.p_str, aten.linalg_norm.ord_str, aten.inverse.default,
         ),
         always,
+    ),
+    # Windows are those of the example's sizes.
+    **dict.fromkeys(
+        (
+            aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default,
+            aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default, aten.adaptive_max_pool1d.default,
+            aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default,
+        ),
+        pools_open,
     ),
     # Its parts write to a copy, which the exporter refuses.
     aten.diagonal_scatter.default: always,

@@ -91,7 +91,7 @@ class Signature:
                 hint="call it as in the example: the same by position, the same by name, lists as long",
             )
         for place, constant in self.constants.items():
-            if flat[place] is not constant and flat[place] != constant:
+            if flat[place] is not constant and (type(flat[place]) is not type(constant) or flat[place] != constant):
                 raise InvalidFeedError(
                     f"argument {place} is {flat[place]!r}, and the plan was made for {constant!r}",
                     hint="partition the module again with the other value",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import hetpart
 from hetpart.cli import main
 from hetpart.dynamo.backend import hetpart as backend
-from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
+from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidModelError
 from hetpart.frontend.calls import Call
 from hetpart.runtime import called
 from tests.pytorch.test_partition import assert_equal
@@ -327,3 +327,32 @@ def test_in_a_loop_pytorch_runs_the_loop() -> None:
     planned = hetpart.partition(Loop(), args=(torch.eye(3),), hardware=EMULATED)
     assert_equal(planned.to_module(emulate=True)(torch.eye(3)), expected(Loop(), torch.eye(3)))
     assert any("higher_order.while_loop" in note for note in planned.plan.notes)
+
+
+LIBRARY = torch.library.Library("hetpart_refused", "FRAGMENT")
+for schema in (
+    "seen(Tensor(a) x) -> Tensor(a)",
+    "apart(Tensor x) -> (Tensor, Tensor[])",
+    "formless(Tensor x) -> Tensor",
+):
+    LIBRARY.define(schema)
+LIBRARY._register_fake("seen", lambda x: x.view(-1))
+LIBRARY._register_fake("apart", lambda x: (x + 1, [x + 2]))
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "hint"),
+    [
+        (lambda x: torch.ops.hetpart_refused.seen(x * 2), "hetpart_refused::seen", "result of its own"),
+        (lambda x: torch.ops.hetpart_refused.apart(x * 2)[0], "hetpart_refused.apart", "one list"),
+        (lambda x: torch.ops.hetpart_refused.formless(x * 2), "hetpart_refused.formless", "register_fake"),
+    ],
+)
+def test_an_operator_that_cannot_be_called_is_named_with_what_to_do(code: Any, said: str, hint: str) -> None:
+    class Calling(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return code(x)
+
+    with pytest.raises(InvalidModelError, match=said) as refused:
+        hetpart.partition(Calling(), args=(torch.ones(2),), hardware=EMULATED)
+    assert hint in refused.value.hint

@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner
 from onnx import parser
 from torch import Tensor, nn
+from torch.nn import functional
 
 import hetpart
 from hetpart.cli import main
@@ -140,6 +141,32 @@ def test_dimensions_go_by_the_arguments_names(call: Any, shapes: Any) -> None:
 def test_dimensions_that_cannot_be_are_refused(shapes: Any, sizes: Any, said: str) -> None:
     with pytest.raises(InvalidOptionError, match=said):
         hetpart.load(TwoTables(), args=(A, B), dynamic_shapes=shapes, shape=sizes)
+
+
+class Pools(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional.adaptive_avg_pool2d(x, (2, 3)), functional.adaptive_max_pool2d(x, 2)
+
+
+def test_windows_are_those_of_the_size_that_is_planned() -> None:
+    sizes = {"x": {2: "height", 3: "width"}}
+    exported = hetpart.export(Pools(), args=(torch.ones(1, 2, 6, 6),), dynamic_shapes=sizes)
+    x = torch.arange(2.0 * 11 * 4).reshape(1, 2, 11, 4)
+    planned = hetpart.partition(exported, hardware=EMULATED, shape={"height": 11, "width": 4})
+    assert_equal(planned.to_module(emulate=True)(x), Pools()(x))
+
+
+class Scaled(nn.Module):
+    def forward(self, x: Tensor, by: Any) -> Tensor:
+        return x * by
+
+
+@pytest.mark.parametrize(("planned", "given"), [(3, 3.0), (3, 4), (1, True)])
+def test_an_argument_that_is_a_constant_is_of_the_examples_type_and_value(planned: Any, given: Any) -> None:
+    module = hetpart.partition(Scaled(), args=(A.long(), planned), hardware=EMULATED).to_module(emulate=True)
+    assert_equal(module(A.long(), planned), A.long() * planned)
+    with pytest.raises(InvalidFeedError, match=f"argument 1 is {given!r}, and the plan was made for {planned!r}"):
+        module(A.long(), given)
 
 
 def test_a_program_of_any_size_takes_one_row() -> None:
