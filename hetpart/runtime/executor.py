@@ -15,7 +15,7 @@ from hetpart.runtime.apart import cores_of
 from hetpart.runtime.frame import NO_PLACES, Frame, Layout
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.lanes import Lanes, Run
-from hetpart.runtime.perform import called, make_copy, result, run_stage
+from hetpart.runtime.perform import called, make_copy, result, run_stage, value_result
 from hetpart.runtime.precedence import loose_places, task_graph
 from hetpart.runtime.record import RunRecord, TaskTimes, told
 from hetpart.runtime.scheduler import begins, makespan
@@ -23,7 +23,7 @@ from hetpart.runtime.scheduler import begins, makespan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hetpart.plan.model import Transfer, ValueSpec
+    from hetpart.plan.model import Transfer
     from hetpart.runtime.sessions import PartSession
     from hetpart.runtime.states import States
     from hetpart.runtime.tasks import Task, TaskGraph
@@ -75,7 +75,7 @@ class Executor:
         feeds: Mapping[str, Any],
         run_options: Any = None,
         *,
-        give: Callable[[Frame, ValueSpec], Any] = result,
+        boxed: bool = False,
         targets: Mapping[str, Any] = _NO_TARGETS,
     ) -> dict[str, Any]:
         """Results by name. ``feeds`` are checked; their arrays are contiguous and stay alive through the run.
@@ -83,7 +83,7 @@ class Executor:
         Args:
             feeds: By input name: arrays, or tensors on the device that the input is kept on.
             run_options: ``onnxruntime.RunOptions``.
-            give: What makes of an output what the caller gets.
+            boxed: Whether the caller gets OrtValues.
             targets: Where outputs of known size are written to: arrays, or what lies on an output's own device.
 
         Raises:
@@ -92,7 +92,7 @@ class Executor:
         self.settle()
         frame, plan = self.frame, self.frame.layout.plan
         self.copied = ()
-        frame.stopping, frame.targets = False, targets
+        frame.stopping, frame.targets, frame.boxed = False, targets, boxed
         try:
             for name, value in feeds.items():
                 frame.arrays[self._fed[name]] = value
@@ -107,6 +107,7 @@ class Executor:
                     self._streams.finish()
             if self.record is not None:
                 self.record.end = perf_counter()
+            give = value_result if boxed else result
             made = {spec.name: give(frame, spec) for spec in plan.outputs}
             self.copied = plan.transfers
             if self._states is not None:

@@ -144,6 +144,8 @@ class Frame:
     targets: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Where the caller wants outputs of this run written: arrays as ``fresh_array`` would shape them, or what lies on
     the device that the output is kept on."""
+    boxed: bool = False
+    """Whether the caller of this run gets OrtValues."""
 
     @classmethod
     def of(cls, layout: Layout, sessions: list[PartSession], fixed: Mapping[Place, int] = NO_PLACES) -> Frame:
@@ -177,7 +179,8 @@ class Frame:
         spec = layout.specs[place[0]]
         made = self.targets.get(place[0]) if place == layout.home(place[0]) else None
         if made is None:
-            made = fresh_array(spec) if place[1] == layout.host else fresh_value(spec, layout.memories[place[1]])
+            unboxed = place[1] == layout.host and not self.boxed
+            made = fresh_array(spec) if unboxed else fresh_value(spec, layout.memories[place[1]])
         self.arrays[place] = made
         return made
 

@@ -177,10 +177,12 @@ def _keep_python(frame: Frame, place: Place, value: Any) -> None:
 
 def result(frame: Frame, spec: ValueSpec) -> Any:
     """An output as the caller gets it."""
-    value = raw_result(frame, spec)
+    layout = frame.layout
+    value = frame.arrays[layout.results[spec.name]]
+    if spec.name in layout.plan.passthrough and isinstance(value, np.ndarray):
+        value = np.array(value)
     if spec.form is ValueForm.OPAQUE:
         return value
-    layout = frame.layout
     device = layout.results[spec.name][1]
     array = to_array(spec, value, layout.memories[device])
     return array if device == layout.host else np.array(array)
@@ -190,22 +192,18 @@ def value_result(frame: Frame, spec: ValueSpec) -> onnxruntime.OrtValue | Device
     """An output as an OrtValue that owns its content, or what the caller had it written to on its device.
 
     Raises:
-        ExecutionError: it is no tensor.
+        ExecutionError: it is no tensor of numbers.
     """
     import onnxruntime
 
-    value = raw_result(frame, spec)
+    value = frame.arrays[frame.layout.results[spec.name]]
     if is_ort_value(value) or isinstance(value, DevicePointer):
         return value
-    if not isinstance(value, np.ndarray):
-        raise ExecutionError(f"the output {spec.name!r} is no tensor", hint="take it with run(), as a Python object")
-    if not is_builtin(spec.dtype):
-        return to_value(spec, value)
-    return onnxruntime.OrtValue.ortvalue_from_numpy(value)
-
-
-def raw_result(frame: Frame, spec: ValueSpec) -> Any:
-    """An output as the run left it: an array or OrtValue, or a Python object where it is no tensor of numbers."""
-    layout = frame.layout
-    value = frame.arrays[layout.results[spec.name]]
-    return np.array(value) if spec.name in layout.plan.passthrough and isinstance(value, np.ndarray) else value
+    if not isinstance(value, np.ndarray) or spec.form is ValueForm.OPAQUE:
+        raise ExecutionError(
+            f"the output {spec.name!r} is no tensor of numbers, and ONNX Runtime makes no OrtValue of others",
+            hint="take it with run(), as a Python object",
+        )
+    if value is frame.targets.get(spec.name) and is_builtin(spec.dtype):
+        return onnxruntime.OrtValue.ortvalue_from_numpy(value)  # which keeps no array alive: this one is the caller's
+    return to_value(spec, value)

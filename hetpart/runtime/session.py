@@ -26,7 +26,6 @@ from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
 from hetpart.runtime.loading import load, require_known
 from hetpart.runtime.options import asked_threads, refuse_providers
-from hetpart.runtime.perform import value_result
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
@@ -176,19 +175,19 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         return [results[name] for name in names]
 
     def _results(
-        self, names: Sequence[str], input_feed: Mapping[str, Any], run_options: Any, **how: Any
+        self, names: Sequence[str], input_feed: Mapping[str, Any], run_options: Any, *, boxed: bool = False, **how: Any
     ) -> dict[str, Any]:
-        """Results by name; ``how`` is what ``Executor.run`` takes."""
+        """Results by name; ``boxed`` and ``how`` are what ``Executor.run`` takes."""
         fed, old = self._states.apart(input_feed)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:
             executor = self._own_executor()
             if not self._layout.states:
-                return executor.run(feeds, run_options, **how)
+                return executor.run(feeds, run_options, boxed=boxed, **how)
             executor.settle()
             with self._states.fed(old):
-                results = executor.run(feeds, run_options, **how)
-            return results | self._states.returned(names, boxed="give" in how)
+                results = executor.run(feeds, run_options, boxed=boxed, **how)
+            return results | self._states.returned(names, boxed=boxed)
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
@@ -203,7 +202,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
                 raise
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, input_dict_ort_values) from error
-        results = self._results(names, input_dict_ort_values, run_options, give=value_result)
+        results = self._results(names, input_dict_ort_values, run_options, boxed=True)
         return [results[name] for name in names]
 
     def io_binding(self) -> Any:
@@ -224,7 +223,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             raise InvalidFeedError("the binding is of another session", hint="make one with session.io_binding()")
         targets = iobinding.targets()
         fed, wanted = iobinding.feeds(), iobinding.wanted
-        iobinding.take(self._results(wanted, fed, run_options, give=value_result, targets=targets))
+        iobinding.take(self._results(wanted, fed, run_options, boxed=True, targets=targets))
 
     def _own_executor(self) -> Executor:
         self._require_open()

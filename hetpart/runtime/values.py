@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hetpart.runtime.transport import Memory
 
 _FIRST_BYTE: Callable[[Any], c_char] = c_char.from_buffer
+_NO_BYTES = 64
+"""Stands for the address of an OrtValue without elements, which is 0: nothing can be bound there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def allocate(spec: ValueSpec, shape: Sequence[int], memory: Memory) -> onnxrunti
 def address_of(tensor: Any) -> int:
     """Where the bytes of an array lie, or of an OrtValue."""
     if not isinstance(tensor, np.ndarray):
-        return tensor.data_ptr()
+        return tensor.data_ptr() or _NO_BYTES
     try:
         return addressof(_FIRST_BYTE(tensor))  # a third of what `tensor.ctypes` takes
     except (

@@ -59,6 +59,46 @@ def test_ort_values_go_in_and_come_out(
     assert [value.data_type() for value in ours] == [value.data_type() for value in theirs]
 
 
+LARGE = model("""large (float[64,64] x, float[0,3] e) => (float[64,64] y, float[64,64] x2, float[0,3] f) {
+    [relu] m = Relu(x)
+    [neg] y = Neg(m)
+    [exp] f = Exp(e)
+    [same] x2 = Identity(x)
+}""")
+
+
+def _bound_outputs(session: hetpart.Session, fed: dict[str, OrtValue]) -> IOBinding:
+    binding = session.io_binding()
+    for name, value in fed.items():
+        binding.bind_ortvalue_input(name, value)
+    for name in ("y", "x2", "f"):
+        binding.bind_output(name)
+    session.run_with_iobinding(binding)
+    return binding
+
+
+VIEWS: dict[str, Callable[[hetpart.Session, dict[str, OrtValue]], list[Any]]] = {
+    "array": lambda one, fed: [value.numpy() for value in one.run_with_ort_values(None, fed)],
+    "tensor": lambda one, fed: [torch.from_dlpack(value) for value in one.run_with_ort_values(None, fed)],
+    "bound": lambda one, fed: [value.numpy() for value in _bound_outputs(one, fed).get_outputs()],
+    "vector": lambda one, fed: [value.numpy() for value in _bound_outputs(one, fed).get_outputs_as_ortvaluevector()],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("accelerated", [("neg",), ("relu", "neg", "exp"), ("relu",)], ids=str)
+def test_a_view_of_a_result_outlives_the_value_that_held_it(accelerated: tuple[str, ...], view: str) -> None:
+    x, e = np.random.default_rng(2).standard_normal((64, 64), np.float32), np.empty((0, 3), np.float32)
+    fed = {"x": OrtValue.ortvalue_from_numpy(x), "e": OrtValue.ortvalue_from_numpy(e)}
+    uncut = plain(LARGE).run(None, {"x": x, "e": e})
+    with cut(LARGE, accelerated) as session:
+        for _ in range(10):
+            made = VIEWS[view](session, fed)
+            others = [np.full((64, 64), 7, np.float32) for _ in range(5)]
+            assert_same([np.asarray(one) for one in made], uncut)
+            del others
+
+
 def _later(one: Either, *arguments: Any) -> tuple[Any, ...]:
     told: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     one.run_async(*arguments, lambda *what: told.put((*what, get_ident())), "mine")
@@ -529,3 +569,9 @@ def test_outputs_may_be_asked_for_by_what_is_read_once(accelerated: tuple[str, .
     with cut(TEXTS, accelerated) as session:
         assert session.run((name for name in ["z"]), fed)[0].tolist() == ["a", "b"]
         assert len(session.run(iter(["z", "y", "z"]), fed)) == 3
+
+
+def test_text_comes_out_as_no_ort_value() -> None:
+    with cut(TEXTS, ("two",)) as session, pytest.raises(ExecutionError, match="no tensor of numbers") as refused:
+        session.run_with_ort_values(["z"], {"x": np.array(["a", "b"])})
+    assert "run()" in refused.value.hint

@@ -86,6 +86,18 @@ def test_sizes_that_only_a_run_tells(seed: int) -> None:
             assert_same([value.numpy() for value in found], plain(OPEN).run(None, feeds))
 
 
+def test_a_tensor_without_elements_lies_there_too() -> None:
+    proto = model("g (float[0,3] e, float[2] x) => (float[0,3] f, float[2] y) { [a] f = Exp(e) [b] y = Neg(x) }")
+    feeds = {"e": np.empty((0, 3), np.float32), "x": np.ones(2, np.float32)}
+    made = hetpart.partition(
+        proto, hardware="emulated", pin=["node:a=cuda", "node:b=cpu"], io={"e": "cuda", "f": "cuda"}
+    )
+    with made.session(emulate=True) as session:
+        assert_same(session.run(None, feeds), plain(proto).run(None, feeds))
+        found = session.run_with_ort_values(None, values(feeds))
+        assert_same([value.numpy() for value in found], plain(proto).run(None, feeds))
+
+
 def test_a_feed_of_another_type_is_refused() -> None:
     with opened({"p": "cuda"}, 1) as session:
         wrong = values({**FEEDS, "p": FEEDS["p"].astype(np.float64)})
