@@ -12,8 +12,9 @@ whose cores other tenants share runs at half its speed for most of the time; the
 ``--profile`` predicts from a profile that comes with hetpart instead of the calibration.
 
 The rank correlation is Spearman's, over the kernels of the simulated session that ``paired_kernels`` finds in ONNX
-Runtime's profile, less what the profile itself adds to each: the least that a Reshape takes in it. The profile counts
-whole microseconds; means over the quietest runs tell short kernels apart, as each run begins at another part of one.
+Runtime's profile, each from its begin to that of the next, less what the profile and the session add to each: the least
+that a Reshape takes in it. The profile cuts off all but whole microseconds, and half of a small model's kernels take
+less than one; but each run begins at another part of one, so that means over the quietest runs tell them apart.
 ``rank_correlation_of_told`` is that of kernels of three microseconds and more;
 ``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both. Where
 what takes part in a run depends on its inputs, each set of them is measured by itself, and their mean counts.

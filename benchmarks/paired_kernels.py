@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.simplify import simplified
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 OPTIMISED, WEIGHTS, PROFILE = "optimised.onnx", "optimised.data", "profile"
 CLOCK = 1e-6
-"""Seconds that ONNX Runtime's profile counts in. It cuts off what is less: half of it, over many runs."""
+"""Seconds that ONNX Runtime's profile counts in. It cuts off what is less: half of it, over many runs.
+
+A node's time is cut off in every run alike, so that all of 1.0 to 1.9 us are one. From its begin to that of the next
+node it is not: each run begins at another part of a tick, so the mean over many runs has no such step.
+"""
 SHORT = 10
 """Ticks of that clock below which the least of many runs does not tell kernels apart."""
 QUIETEST, ENOUGH_RUNS = 0.1, 32
@@ -38,7 +42,7 @@ FEWEST_RANKED = 3
 _IN_BLOCKS = re.compile(r"(_bn|_mul)?_nchwc(_token_\d+)?$")
 _FARTHEST = 4
 """Nodes between one that belongs to what it feeds, and that."""
-_KERNEL_TIME, _RUN_ENDS = "_kernel_time", "model_run"
+_KERNEL_TIME, _NODES_END, _RUN_ENDS = "_kernel_time", "SequentialExecutor::Execute", "model_run"
 
 
 Run = dict[str, float]
@@ -54,9 +58,9 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     seconds: float
-    """The least that the profile says of it; of a short one, what it takes in the quietest runs on average."""
+    """From its begin to that of the next: the least of all runs; of a short one, the mean of the quietest."""
     least: float
-    """The least that the profile says of it."""
+    """The least that the profile says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +135,14 @@ def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path, kinds: i
     nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
     events = json.loads(Path(session.end_profiling()).read_bytes())
     runs = [{name: ticks for name, ticks in run.items() if name not in nested} for run in profiled_runs(events)]
-    return [_profiled(runs[kind::kinds], known) for kind in range(kinds)]
+    spans = list(begin_to_begin(events, nested))
+    return [_profiled(runs[kind::kinds], spans[kind::kinds], known) for kind in range(kinds)]
 
 
-def _profiled(runs: list[Run], known: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]) -> Profiled:
-    typical, least = typical_ticks(runs), _least_ticks(runs)
+def _profiled(
+    runs: list[Run], spans: list[Run], known: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]
+) -> Profiled:
+    typical, least = typical_ticks(runs, spans), _least_ticks(runs)
     unknown = ("", (), ())
     nodes = (Node(name, *known.get(name, unknown), CLOCK * typical[name], CLOCK * least[name]) for name in least)
     return tuple(nodes), runs
@@ -149,16 +156,18 @@ def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
             yield from _nested(node)
 
 
-def typical_ticks(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Ticks of every node by name, from its ticks in every run, half a tick added for what the clock cuts off.
+def typical_ticks(runs: Sequence[Run], spans: Sequence[Run]) -> dict[str, float]:
+    """Ticks of every node by name, from its ticks to the next one's begin in every run.
 
-    The least; of one that takes a few ticks the mean over the quietest runs, where there are enough of them.
+    The least; of one that takes a few ticks the mean over the quietest runs, where there are enough of them. Those are
+    chosen by the nodes' own ticks, which do not tell at which part of a tick a run began.
     """
     enough = len(runs) >= 2 * ENOUGH_RUNS
-    quiet = sorted(runs, key=lambda run: sum(run.values()))[: max(ENOUGH_RUNS, round(QUIETEST * len(runs)))]
+    order = sorted(range(len(runs)), key=lambda run: sum(runs[run].values()))
+    quiet = [spans[run] for run in order[: max(ENOUGH_RUNS, round(QUIETEST * len(runs)))]]
     return {
-        name: 0.5 + (mean(run.get(name, least) for run in quiet) if enough and least <= SHORT else least)
-        for name, least in _least_ticks(runs).items()
+        name: mean(span.get(name, least) for span in quiet) if enough and least <= SHORT else least
+        for name, least in _least_ticks(spans).items()
     }
 
 
@@ -180,6 +189,26 @@ def profiled_runs(events: Iterable[Mapping[str, object]]) -> Iterator[Run]:
         elif name == _RUN_ENDS:
             yield ticks
             ticks = {}
+
+
+def begin_to_begin(events: Iterable[Mapping[str, Any]], nested: Collection[str] = ()) -> Iterator[Run]:
+    """Ticks from the begin of every node to that of the next one, run by run, from a profile's events.
+
+    ``nested`` are names of nodes that run within others.
+    """
+    begins: list[tuple[str, float]] = []
+    end = 0.0
+    for event in events:
+        name = str(event["name"])
+        if event.get("cat") == "Node" and name.endswith(_KERNEL_TIME):
+            begins.append((name.removesuffix(_KERNEL_TIME), float(event["ts"])))
+        elif name == _NODES_END:
+            end = float(event["ts"]) + float(event["dur"])
+        elif name == _RUN_ENDS:
+            own = [(node, begin) for node, begin in begins if node not in nested]
+            ends = [*(begin for _, begin in own[1:]), end]
+            yield {node: after - begin for (node, begin), after in zip(own, ends, strict=True)}
+            begins = []
 
 
 def paired(kernels: Sequence[Kernel], graph: Graph, nodes: Sequence[Node]) -> Pairing:

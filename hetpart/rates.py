@@ -95,11 +95,9 @@ class KernelRates:
     """The same where they lie in the core's own caches, as in models that are small."""
     weights_table: RateTable
     """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
-    cool_start_seconds: float
-    """Of starting any node whose code, and what the session keeps of it, other data pushed out of the core's own
-    caches, beyond that."""
     cold_start_seconds: float
-    """The same where it pushed them out of all caches, for the share that ``weights_table`` tells."""
+    """Of starting any node whose code, and what the session keeps of it, other data pushed out of all caches, beyond
+    that."""
     constant_seconds: float
     """Of reading a small constant that no cache holds."""
     session_seconds: float
@@ -144,7 +142,6 @@ class KernelRates:
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
-            cool_start_seconds=self.cool_start_seconds / factor,
             cold_start_seconds=self.cold_start_seconds / factor,
             constant_seconds=self.constant_seconds / factor,
             bandwidth=self.bandwidth * factor,

@@ -80,7 +80,6 @@ def _rates(readings: Readings) -> KernelRates:
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
-        cool_start_seconds=0.0,
         cold_start_seconds=0.0,
         constant_seconds=0.0,
         **readings.bandwidths(tables, TABLE_BYTES),

@@ -39,6 +39,7 @@ LARGE = 20
 """Products of a twentieth of the largest's operations reach the best rate too."""
 _FLOAT_BYTES = 4
 _SHORT_ROW = 16
+PRODUCT = "gemm"
 OF_PIECES = frozenset({"concat"})
 """Families whose last size is how many operands they have."""
 _REORDERS = ("ReorderInput", "ReorderOutput")
@@ -116,6 +117,21 @@ class Readings:
         family = self._family(name)
         seconds = {sizes: self.call((name, sizes)) for sizes in family.points()}
         return table(family, seconds) if self.whole is None else scaled(self.whole[name], family, seconds)
+
+    def streaming(self, cool: Readings) -> RateTable:
+        """Of products whose weights come from main memory, from readings in which they do.
+
+        Since a probe's last run its session and its code were pushed out with its weights: what the least product takes
+        longer than in ``cool`` readings is theirs. In a model, the products before have warmed them.
+        """
+        family = self._family(PRODUCT)
+        least = next(family.points())
+        pushed_out = max(0.0, self.call((PRODUCT, least)) - cool.call((PRODUCT, least)))
+        seconds = {
+            sizes: max(cool.call((PRODUCT, sizes)), self.call((PRODUCT, sizes)) - pushed_out)
+            for sizes in family.points()
+        }
+        return table(family, seconds) if self.whole is None else scaled(self.whole[PRODUCT], family, seconds)
 
     def reordering(self) -> RateTable:
         """By elements: what bringing the channels of pointwise convolutions' images into blocks and back took."""

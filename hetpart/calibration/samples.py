@@ -12,7 +12,7 @@ import numpy as np
 from hetpart.calibration.families import TABLE_BYTES
 from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TWIN, Key
-from hetpart.calibration.readings import Readings
+from hetpart.calibration.readings import PRODUCT, Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
 from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREAMED
@@ -89,7 +89,7 @@ class Samples:
         states = self._readings() if single is None else self._scaled(single)
         streamed, cool, warm, far = states.streamed, states.cool, states.warm, states.far
         tables = _whole_tables(cool, self.threads) | {
-            STREAMED: streamed.table("gemm"),
+            STREAMED: streamed.streaming(cool),
             FAR_LOOKUPS: far.table(GATHER_SHARED),
         }
         return KernelRates(
@@ -101,8 +101,7 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cool_start_seconds=self._started_after("cool"),
-            cold_start_seconds=self._started_after("far"),
+            cold_start_seconds=self._cold_start(),
             constant_seconds=(single or self)._readings().warm.far_row,
             **streamed.bandwidths(tables, TABLE_BYTES),
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
@@ -113,10 +112,10 @@ class Samples:
             error=float(np.mean(cool.errors(tables))),
         )
 
-    def _started_after(self, state: str) -> float:
-        """What each of many kernels takes longer after other data passed than when repeated."""
+    def _cold_start(self) -> float:
+        """What each of many kernels takes longer after other data passed through all caches than when repeated."""
         mixed, one = self.probes[named(MIXED)], self.probes[named(TWIN)]
-        longer = (getattr(mixed, state) - getattr(one, state)) - (mixed.warm - one.warm)
+        longer = (mixed.far - one.far) - (mixed.warm - one.warm)
         return max(LEAST_SECONDS, longer / (len(MIXTURE) - 1))
 
     def _scaled(self, single: Samples) -> _States:
@@ -129,6 +128,8 @@ class Samples:
         kernels = _gained(alone.cool, own.warm, alone.warm)
         pairs = ((own.streamed, alone.streamed), (own.cool, alone.cool), (own.warm, alone.warm), (own.far, alone.far))
         streamed, cool, warm, far = (replace(these, whole=those.tables()) for these, those in pairs)
+        products = {PRODUCT: alone.streamed.streaming(alone.cool)}
+        streamed = replace(streamed, whole={**(streamed.whole or {}), **products})
         return _States(
             replace(streamed, kernels=kernels, noting=0.0), replace(cool, kernels=kernels, noting=0.0), warm, far
         )

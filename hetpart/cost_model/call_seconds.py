@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import exp
 
 from hetpart.cost_model.caches import kept_share
 from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
@@ -106,11 +107,11 @@ def read_anew(weights: float, own: float, table: RateTable) -> float:
 
 
 def start_seconds(rates: KernelRates, around: Surroundings) -> float:
-    """Of a node of a run, beyond what one takes that is repeated: caches lose its code as they lose weights."""
-    if around.since <= rates.core_cache_bytes:
-        return 0.0
-    lost = read_anew(around.since, rates.cache_bytes, rates.weights_table)
-    return rates.cool_start_seconds + lost * max(0.0, rates.cold_start_seconds - rates.cool_start_seconds)
+    """Of a node of a run, beyond what one takes that is repeated: what passes pushes its code out of the caches.
+
+    Each byte pushes one out at random, as in ``kept_share``.
+    """
+    return rates.cold_start_seconds * (1 - exp(-around.since / rates.cache_bytes))
 
 
 def constants_seconds(rates: KernelRates, around: Surroundings) -> float:

@@ -42,7 +42,6 @@ def made_up_rates() -> KernelRates:
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,
-        cool_start_seconds=0.0,
         cold_start_seconds=0.0,
         constant_seconds=0.0,
         hop_seconds=0.0,

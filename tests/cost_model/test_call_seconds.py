@@ -76,20 +76,17 @@ def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
     assert shared < alone
 
 
-def test_caches_lose_the_code_of_kernels_as_they_lose_weights():
+def test_caches_lose_the_code_of_kernels_at_random():
+    """What is left of it after as many bytes as the last cache holds is exp(-1)."""
+    rates = replace(made_up_rates(), cache_bytes=16 * MEGABYTE, cold_start_seconds=5e-6)
+    for passed, lost in {0: 0.0, 1: 0.0606, 16: 0.6321, 64: 0.9817, 10**6: 1.0}.items():
+        around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE)
+        assert start_seconds(rates, around) == pytest.approx(5e-6 * lost, rel=1e-3)
+
+
+def test_constants_come_from_where_weights_do():
     """Half of the second rate above the first at 16 MB, all of it at 64."""
-    rates = replace(
-        made_up_rates(),
-        weights_table=KEPT,
-        core_cache_bytes=MEGABYTE,
-        cache_bytes=MEGABYTE,
-        constant_seconds=1e-7,
-        cool_start_seconds=1e-6,
-        cold_start_seconds=5e-6,
-    )
-    passed = {0.5 * MEGABYTE: 0.0, 2 * MEGABYTE: 1e-6, 16 * MEGABYTE: 3e-6, 64 * MEGABYTE: 5e-6, 1e12: 5e-6}
-    for since, seconds in passed.items():
-        around = Surroundings(distance=0, touched=0, weights=0, since=int(since))
-        assert start_seconds(rates, around) == pytest.approx(seconds)
-        read = constants_seconds(rates, replace(around, since=0, whole=int(since), constants=2))
-        assert read == pytest.approx(2e-7 * max(0.0, seconds - 1e-6) / 4e-6)
+    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, constant_seconds=1e-7)
+    for whole, anew in {1: 0.0, 16: 0.5, 64: 1.0, 10**6: 1.0}.items():
+        around = Surroundings(distance=0, touched=0, weights=0, whole=whole * MEGABYTE, constants=2)
+        assert constants_seconds(rates, around) == pytest.approx(2e-7 * anew)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,9 +17,11 @@ from benchmarks import zoo
 from benchmarks.paired_kernels import (
     Node,
     Pairing,
+    begin_to_begin,
     paired,
     profile_into,
     profiled_nodes,
+    profiled_runs,
     rank_correlation,
     typical_ticks,
 )
@@ -157,16 +160,43 @@ def test_ranks_are_spearmans_and_equal_ones_share_theirs() -> None:
     assert rank_correlation(apart, [1e-6] * len(apart)) is None
 
 
-def test_short_kernels_are_told_apart_by_their_means_over_quiet_runs() -> None:
-    rng = np.random.default_rng(0)
-    true = {"short": 0.3, "longer": 0.7, "long": 50.2}
-    slowed = rng.permutation([1.0] * 200 + [3.0] * 800)
-    runs = [{name: float(int(slow * ticks + rng.uniform(0, 1))) for name, ticks in true.items()} for slow in slowed]
-    found = typical_ticks(runs)
-    assert 0.5 <= found["short"] < found["longer"] - 0.2
-    assert found["longer"] == pytest.approx(0.5 + 0.7, abs=0.2)
-    assert found["long"] == 50.5
-    assert typical_ticks(runs[:50])["short"] == 0.5
+TRUE = {"short": 0.3, "longer": 0.7, "long": 50.2}
+BETWEEN = 2.0
+
+
+def made_up_events(slowed: Iterable[float]) -> Iterator[dict[str, Any]]:
+    """What a profile that cuts off all but whole microseconds says of runs that begin at any time."""
+    rng, now = np.random.default_rng(0), 0.0
+    for slow in slowed:
+        now += rng.uniform(10, 20)
+        begun = now
+        for name, ticks in TRUE.items():
+            yield {"cat": "Node", "name": f"{name}_kernel_time", "ts": int(now), "dur": int(slow * ticks)}
+            now += slow * ticks + BETWEEN
+        for name in ("SequentialExecutor::Execute", "model_run"):
+            yield {"cat": "Session", "name": name, "ts": int(begun), "dur": int(now) - int(begun)}
+
+
+def test_short_kernels_are_told_apart_by_their_begins_in_quiet_runs() -> None:
+    slowed = np.random.default_rng(1).permutation([1.0] * 400 + [3.0] * 1600)
+    events = list(made_up_events(slowed))
+    runs = list(profiled_runs(events))
+    assert {run["short"] for run in runs} == {run["longer"] for run in runs} - {2.0}
+    found = typical_ticks(runs, list(begin_to_begin(events)))
+    assert found["longer"] - found["short"] == pytest.approx(0.4, abs=0.1)
+    assert found["short"] == pytest.approx(BETWEEN + 0.3, abs=0.1)
+    assert found["long"] in (52.0, 53.0)
+
+
+def test_a_node_within_another_is_a_part_of_it() -> None:
+    events = [
+        {"cat": "Node", "name": "first_kernel_time", "ts": 10, "dur": 3},
+        {"cat": "Node", "name": "inner_kernel_time", "ts": 17, "dur": 1},
+        {"cat": "Node", "name": "loop_kernel_time", "ts": 15, "dur": 9},
+        {"cat": "Session", "name": "SequentialExecutor::Execute", "ts": 9, "dur": 20},
+        {"cat": "Session", "name": "model_run", "ts": 8, "dur": 30},
+    ]
+    assert list(begin_to_begin(events, {"inner"})) == [{"first": 5.0, "loop": 14.0}]
 
 
 def test_a_measured_order_that_is_another_counts_as_such() -> None:
