@@ -79,7 +79,7 @@ def _join(whole: onnx.ModelProto, part: onnx.ModelProto) -> None:
         return
     weights = {tensor.name for tensor in whole.graph.initializer}
     values = {value.name for value in whole.graph.value_info}
-    made = {name for node in whole.graph.node for name in node.output}
+    made = {name for node in whole.graph.node for name in node.output if name}  # "" is an output that is left out
     whole.graph.node.extend(node for node in part.graph.node if made.isdisjoint(node.output))
     whole.graph.initializer.extend(tensor for tensor in part.graph.initializer if tensor.name not in weights)
     whole.graph.value_info.extend(value for value in part.graph.value_info if value.name not in values)

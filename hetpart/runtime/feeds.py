@@ -76,6 +76,7 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     if array.dtype.type is np.void and not is_builtin(spec.dtype) and array.itemsize == wanted.itemsize:
         array = array.view(wanted)  # how .npy files hold the types that NumPy lacks
     if _is_same(array, wanted, given):
+        _require_range(spec, array, wanted)
         array = array.astype(wanted, copy=False)
     if array.dtype != wanted:
         raise InvalidFeedError(
@@ -121,6 +122,18 @@ def _is_same(array: np.ndarray[Any, Any], wanted: np.dtype[Any], given: Any) -> 
     if isinstance(given, (list, tuple)):
         return np.can_cast(array.dtype, wanted, "same_kind")
     return not array.dtype.isnative and array.dtype.newbyteorder("=") == wanted
+
+
+def _require_range(spec: ValueSpec, array: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> None:
+    """Refuse whole numbers that another size of them would wrap around."""
+    if array.dtype.kind not in "iu" or wanted.kind not in "iu" or not array.size:
+        return
+    least, most, limits = int(array.min()), int(array.max()), np.iinfo(wanted)
+    if least < limits.min or most > limits.max:
+        raise InvalidFeedError(
+            f"input {spec.name!r} has numbers from {least} to {most}, planned was {spec.dtype}",
+            hint=f"it holds {limits.min} to {limits.max}",
+        )
 
 
 def taken(feeds: Mapping[str, Any]) -> Mapping[str, Any]:

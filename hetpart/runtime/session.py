@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -171,23 +172,24 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
                 return direct(names, taken(input_feed), run_options)
             except Exception as error:  # ONNX Runtime's kinds of error share no other class
                 raise self._explained(error, input_feed) from error
-        results = self._results(names, input_feed, run_options)
+        results = self._results(names, input_feed, run_options, boxed=False)
         return [results[name] for name in names]
 
     def _results(
-        self, names: Sequence[str], input_feed: Mapping[str, Any], run_options: Any, *, boxed: bool = False, **how: Any
+        self, names: Sequence[str], given: Mapping[str, Any], options: Any, *, boxed: bool, to: IOBinding | None = None
     ) -> dict[str, Any]:
-        """Results by name; ``boxed`` and ``how`` are what ``Executor.run`` takes."""
-        fed, old = self._states.apart(input_feed)
+        """Results by name, OrtValues where ``boxed``. The binding ``to`` takes them first: where it refuses, states stay."""
+        fed, old = self._states.apart(given)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:
             executor = self._own_executor()
-            if not self._layout.states:
-                return executor.run(feeds, run_options, boxed=boxed, **how)
             executor.settle()
-            with self._states.fed(old):
-                results = executor.run(feeds, run_options, boxed=boxed, **how)
-            return results | self._states.returned(names, boxed=boxed)
+            with self._states.fed(old) if self._layout.states else nullcontext():
+                made = executor.run(feeds, options, boxed=boxed, targets={} if to is None else to.targets())
+                made |= self._states.returned(names, boxed=boxed)
+                if to is not None:
+                    to.take(made)
+            return made
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
@@ -221,9 +223,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             return
         if not isinstance(iobinding, IOBinding) or iobinding.owner is not self:
             raise InvalidFeedError("the binding is of another session", hint="make one with session.io_binding()")
-        targets = iobinding.targets()
-        fed, wanted = iobinding.feeds(), iobinding.wanted
-        iobinding.take(self._results(wanted, fed, run_options, boxed=True, targets=targets))
+        self._results(iobinding.wanted, iobinding.feeds(), run_options, boxed=True, to=iobinding)
 
     def _own_executor(self) -> Executor:
         self._require_open()

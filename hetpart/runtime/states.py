@@ -58,8 +58,6 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         """Contents of those that grow."""
         self._front = 0
         """Which of two blocks has the old content."""
-        self._runs = 0
-        """That have ended well."""
         self._is_closed = False
         self._growing = [state for state in states if state.grows]
         self._sized = [state for state in states if not state.grows]
@@ -165,7 +163,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     def renew(self, frame: Frame) -> None:
         """Take over what a run made, which has ended well: of all states or, where Ctrl-C comes meanwhile, of none."""
         grown = {state.given.name: frame.arrays[state.new] for state in self._growing}
-        self._grown, self._front, self._runs = grown, 1 - self._front, self._runs + 1
+        self._grown, self._front = grown, 1 - self._front
 
     def apart(self, feeds: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """``feeds`` of inputs that are no states, and of those that are."""
@@ -185,21 +183,21 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     @contextmanager
     def fed(self, given: Mapping[str, Any]) -> Generator[None]:
-        """Let these be the contents of states, by name, for a run; where it fails, what was before is again.
+        """Let these be the contents of states, by name, for a run; where it or what follows fails, all is as before.
 
         Its turn is the caller's.
 
         Raises:
             InvalidFeedError: as ``checked``.
         """
-        arrays, runs = self.checked(given), self._runs
+        arrays, grown, front = self.checked(given), self._grown, self._front
         before = {name: self.read(name) for name in arrays}
         try:
             self._put(arrays)
             yield
         except BaseException:
-            if self._runs == runs:
-                self._put(before)
+            self._grown, self._front = grown, front
+            self._put(before)
             raise
 
     def _put(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -93,6 +93,23 @@ def test_annotations_are_what_onnxruntime_places_by(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_outputs_that_are_left_out_are_no_values(tmp_path: Path) -> None:
+    proto = model("""two (float[1,4,8] x, float[1,24,8] w, float[1,24,8] r) => (float[1,4,8] y) {
+        [one] p = GRU <hidden_size = 8> (x, w, r)
+        [mid] q = Relu(p)
+        [two] y = GRU <hidden_size = 8> (q, w, r)
+    }""")
+    for node in (proto.graph.node[0], proto.graph.node[2]):
+        node.output.insert(0, "")  # of every step, where only the last is wanted
+    rng = np.random.default_rng(0)
+    fed = {name: rng.standard_normal(shape, np.float32) for name, shape in
+           (("x", (1, 4, 8)), ("w", (1, 24, 8)), ("r", (1, 24, 8)))}  # fmt: skip
+    emit_annotated(placed(proto, ("mid",)).bundle(), tmp_path / "out.onnx", self_contained=True)
+    emitted = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(emitted)
+    assert_same(plain(emitted).run(None, fed), plain(proto).run(None, fed))
+
+
 @settings(max_examples=25, deadline=None)
 @given(models(), st.integers(0, 2**31))
 def test_random_models_are_whole_again(proto: onnx.ModelProto, seed: int) -> None:

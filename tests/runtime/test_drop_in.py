@@ -301,6 +301,16 @@ def test_numbers_that_are_no_array_are_taken(
     assert_same([value.numpy() for value in session.run_with_ort_values(None, boxed)], expected)
 
 
+@pytest.mark.parametrize("accelerated", [(), ("two",), ("three",)], ids=str)
+@pytest.mark.parametrize("numbers", [[300, 1], [-129, 1], [2**40, 1], [2**63, 1], [2**70, 1], (300, 1)], ids=str)
+def test_a_list_of_numbers_that_do_not_fit_is_refused(numbers: Any, accelerated: tuple[str, ...]) -> None:
+    bytes_ = model("bytes (int8[2] x) => (int8[2] z, int8[2] y) { [two] z = Identity(x) [three] y = Neg(x) }")
+    with cut(bytes_, accelerated) as session:
+        with pytest.raises((InvalidFeedError, ExecutionError)):
+            session.run(None, {"x": numbers})
+        assert session.run(["y"], {"x": [127, -127]})[0].tolist() == [-127, 127]
+
+
 def test_a_list_that_is_no_tensor_is_refused(session: hetpart.Session) -> None:
     with pytest.raises(InvalidFeedError, match="'x' is no tensor"):
         session.run(None, FEED | {"x": [[1.0], [1.0, 2.0]]})

@@ -248,6 +248,28 @@ def test_a_growing_state_that_is_fed_to_a_run_that_fails_is_what_it_was() -> Non
         assert session.state()["past"].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("fed", [{}, {"past": SEVENS}], ids=["kept", "fed"])
+@pytest.mark.parametrize("output", ["present", "y"])
+def test_a_binding_that_refuses_what_a_run_made_leaves_states_as_they_were(output: str, fed: dict[str, Any]) -> None:
+    growing = model("""grow (float[2] x, float[n] past) => (float[m] present, float[k] y)
+    {
+        [cat] present = Concat<axis = 0>(past, x)
+        [neg] y = Neg(present)
+    }""")
+    partitioned = hetpart.partition(growing, hardware="emulated", shape="n=?", state={"past": "present"})
+    small = np.zeros(3, np.float32)
+    with partitioned.session(emulate=True) as session:
+        session.run(None, {"x": np.ones(2, np.float32)})
+        binding = session.io_binding()
+        for name, content in ({"x": np.ones(2, np.float32)} | fed).items():
+            binding.bind_cpu_input(name, content)
+        binding.bind_output(output, "cpu", 0, np.float32, [3], small.ctypes.data)
+        with pytest.raises(InvalidFeedError, match=output):
+            session.run_with_iobinding(binding)
+        assert session.state()["past"].tolist() == [1, 1]
+        assert session.run(["present"], {"x": np.zeros(2, np.float32)})[0].tolist() == [1, 1, 0, 0]
+
+
 def test_a_run_asked_for_with_a_wrong_state_is_refused_at_once(session: hetpart.Session) -> None:
     with pytest.raises(InvalidFeedError, match="'total'"):
         session.run_async(None, ONES | {"total": np.zeros(4, np.float32)}, print)
