@@ -42,11 +42,11 @@ def _is_switch(given: object) -> bool:
 
 
 def _is_whole(given: object) -> bool:
-    return isinstance(given, Integral) and not isinstance(given, bool)
+    return not isinstance(given, bool) and isinstance(given, Integral)
 
 
 def _is_number(given: object) -> bool:
-    return isinstance(given, Real) and not isinstance(given, bool)
+    return not isinstance(given, bool) and isinstance(given, Real)
 
 
 def _either(*kinds: Kind) -> Kind:
