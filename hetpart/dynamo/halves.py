@@ -17,6 +17,8 @@ from sympy import Integer
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+from hetpart.frontend.calls import complex_of
+
 _LARGE = 2**16
 _SIZES = (int, torch.SymInt, torch.SymBool, torch.SymFloat, bool, float)
 
@@ -97,7 +99,7 @@ def laid_out(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
     What is complex in the trace is pairs of real numbers in a plan.
     """
     if traced.is_complex():
-        tensor = torch.view_as_complex(tensor)
+        tensor = complex_of(tensor)
     strides = _numbers(_strides(traced))
     order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     if order == list(range(len(order))):

@@ -249,6 +249,14 @@ def _plain(result: Any) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
+def complex_of(pairs: torch.Tensor) -> torch.Tensor:
+    """The complex numbers of ``pairs``, in their memory.
+
+    Of no elements ONNX Runtime lets the strides be any, and PyTorch wants those of pairs.
+    """
+    return torch.view_as_complex(pairs if pairs.numel() else torch.empty(pairs.shape, dtype=pairs.dtype))
+
+
 def _named(name: str, inputs: Sequence[torch.Tensor], device: torch.device) -> Any:
     del inputs, device
     return getattr(torch, name)
@@ -256,7 +264,7 @@ def _named(name: str, inputs: Sequence[torch.Tensor], device: torch.device) -> A
 
 _GIVEN: Mapping[str, Callable[[Any, Sequence[torch.Tensor], torch.device], Any]] = {
     "tensor": lambda number, inputs, _: inputs[number],
-    "complex": lambda number, inputs, _: torch.view_as_complex(inputs[number].contiguous()),
+    "complex": lambda number, inputs, _: complex_of(inputs[number].contiguous()),
     "number": lambda number, inputs, _: inputs[number].item(),
     # A program names the device that it was traced on, and a plan decides where the call is made.
     "device": lambda _, __, device: device,

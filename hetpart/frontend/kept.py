@@ -118,7 +118,7 @@ def restore(program: torch.export.ExportedProgram, but: AbstractSet[OpOverload] 
     for node in _calls(program):
         if isinstance(node.target, OpOverload) and node.target not in but:
             node.target = original_of(node.target)
-    for module in _graphs(program):
+    for module in graphs_of(program):
         module.recompile()
 
 
@@ -129,10 +129,11 @@ def _concerns(table: Mapping[OpOverload, Concerned], node: Node) -> bool:
 
 def _calls(program: torch.export.ExportedProgram) -> Iterator[Node]:
     """Those in branches and loops too."""
-    return (node for module in _graphs(program) for node in module.graph.nodes if node.op == "call_function")
+    return (node for module in graphs_of(program) for node in module.graph.nodes if node.op == "call_function")
 
 
-def _graphs(program: torch.export.ExportedProgram) -> Iterator[GraphModule]:
+def graphs_of(program: torch.export.ExportedProgram) -> Iterator[GraphModule]:
+    """Its graph, and those of its branches and loops."""
     whole: GraphModule = program.graph_module
     return (module for module in whole.modules() if isinstance(module, GraphModule))
 

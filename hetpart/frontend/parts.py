@@ -129,6 +129,10 @@ def _largest_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, keepdim: bool 
     return size.amax(axes, keepdim) if ord > 0 else size.amin(axes, keepdim)
 
 
+def _dropped(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    return x * 0 if train and p == 1 else NotImplemented
+
+
 def _step(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return NotImplemented
@@ -202,6 +206,7 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.linalg_vector_norm.default: _largest_norm,
     aten.angle.default: _angle,
+    aten.dropout.default: _dropped,
     aten.geometric.default: _geometric,
     aten.geometric_.default: _geometric,
 }

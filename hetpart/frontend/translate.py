@@ -24,7 +24,7 @@ from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
-from hetpart.frontend.kept import apart, keep, kept, name_views, own_names, parts_of, restore, wrong_in
+from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
@@ -198,7 +198,12 @@ def _without_wrong(program: torch.export.ExportedProgram, name: str) -> torch.ex
         except GuardOnDataDependentSymNode as error:
             raise _refusal(name, error) from error
     restore(made, before)
-    return made
+    return program if _calls_of(made) == _calls_of(program) else made
+
+
+def _calls_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
+    """What it calls, by name: the same, where what goes wrong whole for some arguments has others."""
+    return [(node.name, node.target) for module in graphs_of(program) for node in module.graph.nodes]
 
 
 def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, name: str) -> None:

@@ -1,7 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Translations of hetpart's own, in the place of the exporter's.
 
-What is largest or smallest is NaN where there is one, as it is to PyTorch: ONNX Runtime's kernels pass over it.
+What is largest or smallest is NaN where there is one, as it is to PyTorch: ONNX Runtime's kernels pass over it. Sums
+and choices of truth values are logic: its kernels neither add nor choose them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from onnxscript.onnx_opset import opset20
+
+from hetpart.frontend import digits
+from hetpart.frontend.digits import like
 
 op: Any = opset20
 aten = torch.ops.aten
@@ -29,7 +33,7 @@ def _extreme(reduced: Callable[..., Any]) -> Callable[..., Any]:
         made = reduced(x, axes, keepdims=keepdim)
         if not _may_be_nan(x):
             return made
-        return op.Add(made, op.ReduceSum(op.Where(op.IsNaN(x), x, _like(x, 0)), axes, keepdims=keepdim))
+        return op.Add(made, op.ReduceSum(op.Where(op.IsNaN(x), x, like(x, 0)), axes, keepdims=keepdim))
 
     return translate
 
@@ -59,7 +63,7 @@ def _extreme_and_place(reduced: Callable[..., Any], found: Callable[..., Any]) -
 
 def _sign(x: ir.Value) -> ir.Value:
     made = op.Sign(x)
-    return op.Where(op.IsNaN(x), _like(x, 0), made) if _may_be_nan(x) else made
+    return op.Where(op.IsNaN(x), like(x, 0), made) if _may_be_nan(x) else made
 
 
 def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:  # noqa: A002 - PyTorch's
@@ -68,7 +72,7 @@ def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: b
     how = {"axis": dim, "largest": int(largest), "sorted": int(sorted)}
     if not _may_be_nan(x):
         return op.TopK(x, number, **how)
-    _, places = op.TopK(op.Where(op.IsNaN(x), _like(x, math.inf), x), number, **how)
+    _, places = op.TopK(op.Where(op.IsNaN(x), like(x, math.inf), x), number, **how)
     return op.GatherElements(x, places, axis=dim), places
 
 
@@ -85,9 +89,31 @@ def _constant(numbers: Sequence[int]) -> Any:
     return op.Constant(value=ir.tensor(np.array(numbers, np.int64)))
 
 
-def _like(x: ir.Value, number: float) -> Any:
-    assert x.dtype is not None
-    return op.Constant(value=ir.tensor(number, dtype=x.dtype))
+def _added(x: Any, other: Any, alpha: float = 1) -> Any:
+    """Either of truth values is true; ``alpha`` is whether the second one counts."""
+    if _is_truth(x) and _is_truth(other):
+        return op.Or(_truth(x), _truth(other) if alpha else op.And(_truth(other), _truth(False)))
+    return op.Add(x, other if alpha == 1 else op.Mul(other, op.CastLike(alpha, other)))
+
+
+def _chosen(condition: ir.Value, x: Any, other: Any) -> Any:
+    if _is_truth(x) and _is_truth(other):
+        return op.Or(op.And(condition, _truth(x)), op.And(op.Not(condition), _truth(other)))
+    return op.Where(condition, x, other)
+
+
+def _filled(x: ir.Value, mask: ir.Value, value: Any) -> Any:
+    if x.dtype is ir.DataType.BOOL:
+        return _chosen(mask, op.Cast(value, to=x.dtype) if isinstance(value, ir.Value) else bool(value), x)
+    return op.Where(mask, op.CastLike(value, x), x)
+
+
+def _is_truth(given: Any) -> bool:
+    return given.dtype is ir.DataType.BOOL if isinstance(given, ir.Value) else isinstance(given, bool)
+
+
+def _truth(given: Any) -> Any:
+    return given if isinstance(given, ir.Value) else op.Constant(value=ir.tensor(given, dtype=ir.DataType.BOOL))
 
 
 TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
@@ -101,5 +127,13 @@ TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.min.dim: _extreme_and_place(op.ReduceMin, op.ArgMin),
     aten.sign.default: _sign,
     aten.topk.default: _topmost,
+    aten.add.Tensor: _added,
+    aten.where.self: _chosen,
+    aten.where.ScalarSelf: _chosen,
+    aten.where.ScalarOther: _chosen,
+    aten.where.Scalar: _chosen,
+    aten.masked_fill.Scalar: _filled,
+    aten.masked_fill.Tensor: _filled,
+    **digits.TRANSLATIONS,
 }
 """By operator, as ``torch.onnx.export`` takes them."""

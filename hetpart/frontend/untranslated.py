@@ -104,13 +104,17 @@ def complex_too(left: Translations) -> Generator[None]:
 
 def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> int:
     """How many tensors are in the list that ``target`` returns."""
-    lengths = {len(node.meta["val"]) for node in program.graph.nodes if node.target is target}
+    lengths = _lengths(target, program) or _lengths(target, program.run_decompositions())  # or in a part of one
     if len(lengths) != 1:
         raise InvalidModelError(
             f"{target} has no translation to ONNX, and returns lists of {sorted(lengths) or 'unknown'} tensors",
             hint="write that part in other operators, or leave it out of what is partitioned",
         )
     return lengths.pop()
+
+
+def _lengths(target: OpOverload, program: torch.export.ExportedProgram) -> set[int]:
+    return {len(node.meta["val"]) for node in program.graph.nodes if node.target is target}
 
 
 def _values(arguments: Any) -> Iterator[ir.Value]:

@@ -76,7 +76,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
         (
             aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default, aten.group_norm.default,
             aten.instance_norm.default, aten.leaky_relu.default, aten.elu.default, aten.celu.default,
-            aten.selu.default, aten.hardsigmoid.default, aten.hardswish.default,
+            aten.selu.default, aten.hardsigmoid.default, aten.hardswish.default, aten.mish.default,
         ),
         makes(DOUBLES),
     ),
@@ -118,6 +118,9 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.matmul.default: by_vector,
     # What a mask lets nothing of be seen becomes a mean of all, or no number.
     aten.scaled_dot_product_attention.default: both(given("attn_mask", None), has("dropout_p", None, 0.0)),
+    # No kernel drops all.
+    aten.dropout.default: both(has("p", 1), has("train", True)),
+    aten.native_dropout.default: has("p", 1),
     # One where it is to be zero, and the other way round.
     aten.bernoulli.default: always,
 }  # fmt: skip

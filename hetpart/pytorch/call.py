@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidFeedError
+from hetpart.frontend.calls import complex_of
 from hetpart.frontend.dimensions import span_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Signature:
         return tuple(flat) if self.out_spec is None else pytree.tree_unflatten(flat, self.out_spec)
 
     def _result(self, name: str, tensor: torch.Tensor) -> Any:
-        found = torch.view_as_complex(tensor) if name in self.complexes else tensor
+        found = complex_of(tensor) if name in self.complexes else tensor
         return found.item() if name in self.numbers else found
 
 
@@ -200,7 +201,7 @@ class PlannedModule(torch.nn.Module):
         with torch.no_grad():
             for name, content in self._signature.written.items():
                 new = results[content]
-                given[name].copy_(torch.view_as_complex(new) if given[name].is_complex() else new)
+                given[name].copy_(complex_of(new) if given[name].is_complex() else new)
         return self._signature.restored(results)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
 
 from hetpart.errors import ExecutionError, HetpartError
+from hetpart.frontend.calls import complex_of
 from hetpart.frontend.capture import captured
 from hetpart.frontend.example import Example
 from hetpart.frontend.lifted import LiftedProgram
@@ -100,7 +101,7 @@ def _argument(
     if spec.arg.name not in known:
         return None  # nothing reads it
     tensor = shared(known[spec.arg.name], feeds[spec.arg.name])
-    tensor = torch.view_as_complex(tensor) if spec.arg.name in complexes else tensor
+    tensor = complex_of(tensor) if spec.arg.name in complexes else tensor
     return tensor if isinstance(spec.arg, TensorArgument) else tensor.item()
 
 

@@ -185,6 +185,28 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "isnan of whole numbers": (lambda x: (x.isnan(), x.isfinite()), (WHOLE,)),
     "as many as the mask says": (lambda x: (x.masked_select(x > 0), torch.unique_consecutive(x)), (ROWS,)),
     "one that returns what it is given": (lambda x: (x.t(), x + 1), (ROWS[0],)),
+    "a loss of one in bfloat16": (
+        functional.linear_cross_entropy,
+        (ROWS[0].bfloat16(), ROWS.bfloat16(), torch.tensor(2)),
+    ),
+    "truth values": (
+        lambda x, y: (
+            x + y,
+            torch.add(x, y, alpha=0),
+            torch.where(x, y, ~x),
+            torch.where(y, x, True),
+            torch.where(y, False, x),
+            x.masked_fill(y, True),
+            y.masked_fill(x, torch.tensor(False)),
+            x.masked_fill(y, 0),
+            x + True,
+        ),
+        (torch.tensor([[True, False, True, False]]), torch.tensor([[True, True, False, False], [False] * 4])),
+    ),
+    "dropout of all": (lambda x: functional.dropout(x, 1.0) + functional.dropout(x, 0.0), (ROWS,)),
+    "eigenvalues of nothing": (torch.linalg.eigvals, (ROWS[:0, :0],)),
+    "lists in the parts of one": (lambda x: torch.histogramdd(x, [3, 4]), (ROWS[:, :2],)),
+    "mish in float64": (lambda x: functional.mish(x.double()), (ROWS,)),
     "a branch with one that goes in parts": (
         lambda x: torch.cond(x.sum() < 0, torch.sin, lambda x: torch.logaddexp(x, x), (x,)),
         (LARGE,),
@@ -227,6 +249,24 @@ class Held(nn.Module):
 def test_a_tensor_that_is_called_as_an_operator_is_keeps_its_content() -> None:
     planned = hetpart.partition(Held(), args=(ROWS,), hardware=EMULATED)
     torch.testing.assert_close(planned.to_module(emulate=True)(ROWS), Held()(ROWS))
+
+
+def test_truth_values_are_added_and_chosen_where_a_size_tells() -> None:
+    """In a branch that a size decides, ONNX Runtime runs all."""
+
+    class Told(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return torch.cond(
+                x.shape[0] > 3,
+                lambda x, y: (x + y) | torch.where(x, y, x),
+                lambda x, y: x.masked_fill(y, True) & x,
+                (x, y),
+            )
+
+    given = torch.eye(4, dtype=torch.bool), torch.ones(4, 4, dtype=torch.bool).triu()
+    sizes = {"x": {0: "rows"}, "y": {0: "rows"}}
+    run = hetpart.partition(Told(), args=given, dynamic_shapes=sizes, hardware=EMULATED).to_module(emulate=True)
+    torch.testing.assert_close(run(*given), Told()(*given))
 
 
 def test_sparse_tensors_are_refused() -> None:
