@@ -19,6 +19,7 @@ from hetpart.frontend.calls import Call, runs_on, written
 from hetpart.frontend.copying import NAMESPACE, called_by
 from hetpart.frontend.higher import CALLED, operator_in, results_in
 from hetpart.frontend.kept import original_of
+from hetpart.frontend.said import quiet
 from hetpart.graph.calls import CALL, CALL_DOMAIN, OVERWRITES, RUNS_ON
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ def complex_too(left: Translations) -> Generator[None]:
 
 def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> int:
     """How many tensors are in the list that ``target`` returns."""
-    lengths = _lengths(target, program) or _lengths(target, program.run_decompositions())  # or in a part of one
+    lengths = _lengths(target, program)
+    if not lengths:  # a part of what is called
+        with quiet():
+            lengths = _lengths(target, program.run_decompositions())
     if len(lengths) != 1:
         raise InvalidModelError(
             f"{target} has no translation to ONNX, and returns lists of {sorted(lengths) or 'unknown'} tensors",
