@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """``hetpart bench`` measures the plans that it says, and keeps the fastest."""
 
 from __future__ import annotations
@@ -79,6 +80,14 @@ def test_autotune_keeps_the_fastest(path: Path, tmp_path: Path) -> None:
     assert report.kept == report.contenders[0].name
     kept = hetpart.load_plan(tmp_path / "best.hetpart")
     assert len(kept.partitions) == report.contenders[0].partitions
+
+
+def test_autotune_considers_one_device_alone(path: Path) -> None:
+    report = bench(path, emulate=True, rounds=1, autotune=99, **OPTIONS)
+    ours = hetpart.partition(path, **OPTIONS).plan
+    for rule in ("all-cpu", "all-accelerator"):
+        alone = hetpart.partition(path, placement=rule, **OPTIONS).plan
+        assert (rule in _names(report)) != (benching._work(alone) == benching._work(ours))
 
 
 def test_onnxruntime_fills_the_budget_by_its_own_rule_where_there_is_a_cuda_device(path: Path) -> None:

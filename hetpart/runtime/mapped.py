@@ -199,22 +199,32 @@ def mapped_bytes(bundle: Bundle, given: Sequence[Mapping[str, Any]]) -> dict[str
 
     Args:
         bundle: What the sessions run. No other may have its files mapped.
-        given: What ``mapped_weights`` gave them. What they mapped themselves and still do, the system tells.
+        given: What ``mapped_weights`` gave them. What they mapped themselves and still do, the system tells: as many of
+            them as there are mappings, those first that read rows of it. Others may have packed or folded it instead.
     """
     folder = bundle.weights
     if folder is None:
         return {}
     ours = {value.data_ptr() for weights in given for value in weights.values()}
     theirs = [span for span in mapped_spans() if not any(map(span.holds, ours))]
-    found: dict[tuple[str, str, int], int] = {}
+    found: set[tuple[str, FilePart]] = set()
     """Where a device reads a weight: two sessions that read one read the same pages."""
+    others: dict[FilePart, list[tuple[bool, str]]] = {}
+    """Of what sessions may have mapped themselves: whether they read no rows of it, and their devices."""
     for place, partition in enumerate(bundle.plan.partitions):
-        for name, part in _file_parts(_parsed(partition, bundle.models[place]), folder):
-            if name in given[place] or any(span.covers(part) for span in theirs):
-                found[partition.device, part.path, part.offset] = part.nbytes
+        proto = _parsed(partition, bundle.models[place])
+        by_row = {node.input[0] for node in all_nodes(proto.graph.node) if node.op_type in _ROW_READERS}
+        for name, part in _file_parts(proto, folder):
+            if name in given[place]:
+                found.add((partition.device, part))
+            else:
+                others.setdefault(part, []).append((name not in by_row, partition.device))
+    for part, readers in others.items():
+        mappings = sum(span.covers(part) for span in theirs)
+        found.update((device, part) for _, device in sorted(readers)[:mappings])
     totals = Counter[str]()
-    for (device, _, _), nbytes in found.items():
-        totals[device] += nbytes
+    for device, part in found:
+        totals[device] += part.nbytes
     return totals
 
 

@@ -178,7 +178,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     def _results(
         self, names: Sequence[str], given: Mapping[str, Any], options: Any, *, boxed: bool, to: IOBinding | None = None
     ) -> dict[str, Any]:
-        """Results by name, OrtValues where ``boxed``. The binding ``to`` takes them first: where it refuses, states stay."""
+        """Results by name, OrtValues where ``boxed``. The binding ``to`` takes them while states may yet go back."""
         fed, old = self._states.apart(given)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:

@@ -139,3 +139,28 @@ def test_what_is_mapped_is_known_in_one_piece(tmp_path: Path) -> None:
         assert span.part == FilePart(str(file), 0, 8 * page)
     assert not [span for span in mapped_spans() if span.part.path == str(file)]
     assert MappedSpan(FilePart("f", page, page), 0).joined(MappedSpan(FilePart("f", 3 * page, page), page)) is None
+
+
+def test_what_one_device_has_mapped_another_that_folds_it_has_not(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).standard_normal((1024, 64), np.float32)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], name="look"),
+        helper.make_node("Transpose", ["table"], ["turned"], name="turn", perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["y"], name="product"),
+    ]
+    inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, [7])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [7, 1024])]
+    graph = helper.make_graph(nodes, "tied", inputs, outputs, [numpy_helper.from_array(table, "table")])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    onnx.save_model(proto, path, save_as_external_data=True, location="model.data", size_threshold=1024)
+    model = hetpart.partition(path, hardware="emulated", pin=["node:look=cpu", "node:product=cuda"], threads=1)
+    bundle, watch = model.bundle(), ValueWatch()
+    with hetpart.Session(bundle, profiling_options(tmp_path), emulate=True, record=watch) as session:
+        for _ in range(3):
+            session.run(None, {"ids": np.arange(7)})
+        found = session.held_memory(bundle, watch)
+    assert found["cpu"].mapped == table.nbytes
+    assert found["cuda:0"].mapped == 0
+    assert found["cuda:0"].prepared >= table.nbytes
+    assert found["cuda:0"].peak <= model.plan.device("cuda:0").peak_bytes
