@@ -36,21 +36,21 @@ class _Layer:
     """What is of the model."""
 
 
-_PLAIN = "DynamicLayer"
+_PLAIN, _WHOLE = "DynamicLayer", "layer"
 _LAYERS = {
     _PLAIN: _Layer(("keys", "values")),
     "DynamicSlidingWindowLayer": _Layer(("keys", "values", "cumulative_length"), ("sliding_window", "record_past")),
     "DummyLayer": _Layer(()),
 }
 """By class."""
-_Parts = Callable[[Any], list[tuple[str, Any]]]
+_TakenApart = Callable[[Any], list[tuple[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """How caches of a kind are taken apart and put together."""
 
-    parts: _Parts
+    parts: _TakenApart
     told: Callable[[Any], str | None]
     """What is the same in all calls; ``None`` of a cache whose layers are all plain."""
     whole: Callable[[list[Any], str | None], Any]
@@ -85,7 +85,14 @@ def _kinds() -> Mapping[type, _Kind]:
 
 
 def with_open_numbers(arguments: Mapping[str, Any], given: Any) -> Any:
-    """``given``, the dynamic shapes of ``arguments``, with numbers of tokens in caches left open."""
+    """``given``, the dynamic shapes of ``arguments``, with numbers of tokens in caches left open.
+
+    Raises:
+        InvalidModelError: a cache has layers that are not known.
+    """
+    for cache in arguments.values():
+        if hasattr(cache, "layers") and type(cache) in _kinds():
+            _require_known(cache)
     caches = {name for name, value in arguments.items() if type(value) in _kinds() and _numbers(value)}
     if not caches:
         return given
@@ -124,22 +131,32 @@ def _whole(rule: _Kind, found: Iterable[Any], told: str | None) -> Any:
 
 
 def _held(cache: Any) -> list[tuple[str, Any]]:
+    if torch.compiler.is_exporting():
+        _require_known(cache)
+    return [(f"{name}_{number}", part) for number, layer in enumerate(cache.layers) for name, part in _parts(layer)]
+
+
+def _require_known(cache: Any) -> None:
     others = sorted({type(layer).__name__ for layer in cache.layers} - _LAYERS.keys())
     if others:
         raise InvalidModelError(f"caches of {', '.join(others)} are not known", hint=HINT)
-    numbered = enumerate(cache.layers)
-    return [(f"{name}_{number}", getattr(layer, name)) for number, layer in numbered for name in _of(layer).held]
 
 
-def _of(layer: Any) -> _Layer:
-    return _LAYERS[type(layer).__name__]
+def _parts(layer: Any) -> list[tuple[str, Any]]:
+    """One that is not known is a leaf: whoever else looks into the cache need not know it either."""
+    known = _LAYERS.get(type(layer).__name__)
+    return [(_WHOLE, layer)] if known is None else [(name, getattr(layer, name)) for name in known.held]
 
 
 def _told(cache: Any) -> str | None:
-    kinds = [
-        (type(layer).__name__, {name: getattr(layer, name) for name in _of(layer).fixed}) for layer in cache.layers
-    ]
+    kinds = [_kind(layer) for layer in cache.layers]
     return None if all(kind == _PLAIN for kind, _ in kinds) else json.dumps(kinds)
+
+
+def _kind(layer: Any) -> tuple[str, dict[str, Any]]:
+    name = type(layer).__name__
+    known = _LAYERS.get(name)
+    return (_WHOLE, {}) if known is None else (name, {fixed: getattr(layer, fixed) for fixed in known.fixed})
 
 
 def _cache(found: list[Any], told: str | None) -> Any:
@@ -148,7 +165,7 @@ def _cache(found: list[Any], told: str | None) -> Any:
     cache = DynamicCache()
     held = iter(found)
     kinds: list[Any] = json.loads(told) if told else [(_PLAIN, {})] * (len(found) // len(_LAYERS[_PLAIN].held))
-    cache.layers.extend(_layer(kind, fixed, held) for kind, fixed in kinds)
+    cache.layers.extend(next(held) if kind == _WHOLE else _layer(kind, fixed, held) for kind, fixed in kinds)
     return cache
 
 

@@ -15,6 +15,8 @@ from transformers import (
     Gemma2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaModel,
     MistralConfig,
     MistralForCausalLM,
     T5Config,
@@ -24,6 +26,7 @@ from transformers.cache_utils import LinearAttentionLayer
 
 import hetpart
 from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.frontend.caches import know_caches
 
 EMULATED = "emulated"
 IDS = torch.arange(5)[None]
@@ -143,3 +146,14 @@ def test_a_cache_of_a_kind_that_is_not_known_is_refused_by_name() -> None:
     with pytest.raises(InvalidModelError, match="LinearAttentionLayer are not known") as refused:
         hetpart.partition(llama(), kwargs=call, hardware=EMULATED)
     assert "use_cache" in refused.value.hint
+
+
+def test_others_may_look_into_caches_that_are_not_known() -> None:
+    """As without hetpart: what is in such a cache is left alone."""
+    config = MambaConfig(hidden_size=32, num_hidden_layers=1, vocab_size=100, state_size=4)
+    know_caches()
+    result = MambaModel(config).eval()(input_ids=torch.tensor([[1, 2, 3]]))
+    again = pytree.tree_map(lambda leaf: leaf, result)
+    assert type(again) is type(result)
+    kept = [(type(layer), layer) for layer in result.cache_params.layers]
+    assert [(type(layer), layer) for layer in again.cache_params.layers] == kept
