@@ -28,7 +28,7 @@ from hetpart.frontend.pins import CUSTOM_KEY
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
-from hetpart.frontend.weights import identity
+from hetpart.frontend.weights import has_content, identity
 
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
 _HINTS = {
@@ -145,9 +145,13 @@ def tied_names(module: torch.nn.Module) -> dict[str, str]:
 
 
 def _tied_in(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """The same of a program: each name has a tensor of its own, over the memory of the first."""
+    """The same of a program: each name has a tensor of its own, over the memory of the first.
+
+    Tensors without content are tied where they are one: in a file all of them lie in one storage.
+    """
     first: dict[tuple[Any, ...], str] = {}
-    known = {name: first.setdefault(identity(tensor), name) for name, tensor in program.state_dict.items()}
+    whose = {name: identity(held) if has_content(held) else (id(held),) for name, held in program.state_dict.items()}
+    known = {name: first.setdefault(key, name) for name, key in whose.items()}
     return {name: kept for name, kept in known.items() if name != kept}
 
 

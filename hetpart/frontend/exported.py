@@ -18,7 +18,7 @@ from hetpart.frontend.model import ExportedModel
 from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
-from hetpart.frontend.weights import HeldWeights, settle_weights
+from hetpart.frontend.weights import HeldWeights, has_content, note_of_unread, settle_weights
 from hetpart.graph.load import LoadedModel
 from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_of
 from hetpart.graph.walk import all_nodes
@@ -51,12 +51,29 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     made = done.made
     assert made.exported_program is not None
     stored = None if example.weights is None else stored_weights(example.weights)
-    held = settle_weights(made.model, found.name, None if stored is None else stored.extents, _state(found), found.tied)
+    extents = None if stored is None else stored.extents
+    held = settle_weights(made.model, found.name, extents, _state(found), found.tied, _hint_of_lost(found, example))
     _note(made.model)
     known = dimensions_of(done.given, found.asked)
-    found = replace(found, notes=(*found.notes, *done.notes))
+    found = replace(found, notes=(*found.notes, *done.notes, *note_of_unread(held)))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
+
+
+def _hint_of_lost(found: Captured, example: Example) -> str:
+    """What to do where ``found`` is a program without content, which does not say what its module would."""
+    if isinstance(found.source, torch.nn.Module) or all(map(has_content, found.program.state_dict.values())):
+        return ""
+    stacks = (node.meta.get("nn_module_stack") for node in found.program.graph.nodes)
+    path = next((str(next(iter(stack.values()))[1]) for stack in stacks if stack), "Model")
+    is_known = path.startswith("transformers.")
+    config = f"transformers.AutoConfig.from_pretrained({str(example.weights)!r})" if is_known else "…"
+    made = f"{'transformers.' if is_known else ''}{path.rpartition('.')[2]}({config}).eval()"
+    return (
+        "a program without weights keeps neither which of them are tied nor buffers that follow from the configuration."
+        f" Give the module, in Python:\nwith torch.device('meta'): model = {made}\n"
+        f"hetpart.partition(model, kwargs={{…}}, weights={str(example.weights)!r})"
+    )
 
 
 def _state(found: Captured) -> set[str]:

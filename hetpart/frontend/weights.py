@@ -47,6 +47,8 @@ class HeldWeights:
     """By their place in the file."""
     missing: list[str] = field(default_factory=list[str])
     """Names of those that have no content."""
+    unread: Sequence[str] = ()
+    """Names in the files that the module does not have."""
     nbytes: int = 0
     _written: Path | None = None
     _turn: Lock = field(default_factory=Lock)
@@ -105,12 +107,17 @@ def has_content(tensor: torch.Tensor) -> bool:
 
 
 def settle_weights(
-    model: ir.Model, name: str, files: Mapping[str, Extent] | None, state: set[str], tied: Mapping[str, str]
+    model: ir.Model,
+    name: str,
+    files: Mapping[str, Extent] | None,
+    state: set[str],
+    tied: Mapping[str, str],
+    otherwise: str = "",
 ) -> HeldWeights:
     """Let every initializer of ``model`` lie in one of ``files``, be held, or stay where it is small.
 
     Beside files nothing is held: of what they lack stays in the model what is not in ``state``, the names that files of
-    the module have.
+    the module have. ``otherwise`` says what to do where they lack some, in the place of the usual.
 
     Raises:
         InvalidModelError: a file has one in another shape or type, or they lack some of ``state`` or without content.
@@ -136,9 +143,18 @@ def settle_weights(
             lacking.append(str(value.name))
         elif not stays:
             value.const_value = _held(value, tensor, held)
+    others = [name for name in files if name not in known]
     if lacking:
-        _refuse_lacking(name, lacking, [name for name in files if name not in known])
+        _refuse_lacking(name, lacking, others, otherwise)
+    held.unread = [name for name in others if name not in state and name not in tied]
     return held
+
+
+def note_of_unread(held: HeldWeights) -> tuple[str, ...]:
+    """What the user should know of the files: that they hold more than the module has."""
+    number = len(held.unread)
+    names = f"the files have {number} {'tensor' if number == 1 else 'tensors'} that {held.name} does not"
+    return (f"{names}, and nothing reads: {_few(held.unread)}",) if number else ()
 
 
 def _names_of(name: str, aliases: Mapping[str, Sequence[str]], tied: Mapping[str, str]) -> list[str]:
@@ -147,11 +163,12 @@ def _names_of(name: str, aliases: Mapping[str, Sequence[str]], tied: Mapping[str
     return [name, first, *aliases.get(name, ()), *(other for other, kept in tied.items() if kept == first)]
 
 
-def _refuse_lacking(name: str, lacking: Sequence[str], others: Sequence[str]) -> NoReturn:
+def _refuse_lacking(name: str, lacking: Sequence[str], others: Sequence[str], otherwise: str) -> NoReturn:
     """``others`` are names that files have and the model does not."""
     beside = f", and have others: {_few(others)}" if others else ""
     raise InvalidModelError(
-        f"the files lack weights of {name}: {_few(lacking)}{beside}", hint=_RENAMED if others else _LACKING
+        f"the files lack weights of {name}: {_few(lacking)}{beside}",
+        hint=otherwise or (_RENAMED if others else _LACKING),
     )
 
 

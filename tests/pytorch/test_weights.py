@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 import hetpart
 from hetpart.errors import HetpartError, InvalidBundleError, InvalidModelError, InvalidOptionError
@@ -74,6 +82,53 @@ def test_fake_tensors_stand_for_weights_that_lie_in_files(planned_within: bool, 
 
 def _planned(module: torch.nn.Module, call: dict[str, Any], weights: Path) -> hetpart.PartitionedModel:
     return hetpart.partition(module, kwargs=call, weights=weights, hardware=EMULATED, placement="random:1")
+
+
+class Alike(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+def test_weights_of_one_form_are_their_own_in_a_program_without_weights(tmp_path: Path) -> None:
+    """Which lie in one storage once the program has been in a file."""
+    real, x = Alike().eval(), torch.linspace(-1, 1, 8).reshape(2, 4)
+    save_file(real.state_dict(), tmp_path / "m.safetensors")
+    with torch.device("meta"):
+        program = torch.export.export(Alike().eval(), (x.to("meta"),))
+    torch.export.save(program, tmp_path / "m.pt2")
+    planned = hetpart.partition(tmp_path / "m.pt2", weights=tmp_path, hardware=EMULATED)
+    assert_equal(planned.to_module(emulate=True)(x), real(x).detach())
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(LlamaConfig, LlamaForCausalLM), (Qwen2Config, Qwen2ForCausalLM)],
+    ids=["own head", "tied head"],
+)
+def test_what_a_program_without_weights_lost_is_refused_with_lines_that_work(
+    config: Any, kind: Any, tmp_path: Path
+) -> None:
+    known = config(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=kind is Qwen2ForCausalLM,
+    )  # fmt: skip
+    real, call = kind(known).eval(), {"input_ids": torch.arange(5)[None], "use_cache": False}
+    real.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        given = {**call, "input_ids": torch.zeros(1, 5, dtype=torch.int64)}
+        program = torch.export.export(kind(known).eval(), (), given, strict=False)
+    torch.export.save(program, tmp_path / "lost.pt2")
+    with pytest.raises(InvalidModelError, match="inv_freq") as refused:
+        hetpart.partition(tmp_path / "lost.pt2", weights=tmp_path, hardware=EMULATED)
+    _, made, planned = refused.value.hint.splitlines()
+    names: dict[str, Any] = {"torch": torch, "transformers": transformers, "hetpart": hetpart, "call": call}
+    exec(f"{made}\nplanned = {planned.replace('{…}', 'call')}", names)
+    with torch.no_grad():
+        assert_equal(names["planned"].to_module()(**call).logits, real(**call).logits)
 
 
 def test_weights_are_run_from_the_files_they_lie_in(tmp_path: Path) -> None:
@@ -166,6 +221,17 @@ def test_files_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     assert "FLOAT[3, 3]" in refusal()
     save_file({name: tensor.half() for name, tensor in state.items()}, file)
     assert "FLOAT16" in refusal()
+
+
+@pytest.mark.parametrize("others", [["old.scale"], [f"z.{number}" for number in range(5)]])
+def test_names_that_the_module_does_not_have_are_noted(others: list[str], tmp_path: Path) -> None:
+    """As ``load_state_dict`` calls them unexpected."""
+    stored = {**MLP().state_dict(), **{name: torch.zeros(1) for name in others}}
+    save_file(stored, tmp_path / "m.safetensors")
+    planned = hetpart.partition(MLP().eval(), args=mlp().args, weights=tmp_path, hardware=EMULATED)
+    assert MLP().load_state_dict(stored, strict=False).unexpected_keys == others
+    (note,) = [note for note in planned.plan.notes if note.startswith(f"the files have {len(others)} tensor")]
+    assert all(repr(name) in note for name in others[:3])
 
 
 class Scaled(torch.nn.Module):
