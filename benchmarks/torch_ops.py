@@ -76,7 +76,8 @@ def cases_of(info: Any, dtype: str, number: int) -> Iterator[Case]:
     for kind, sample in _samples(info, getattr(torch, dtype), number):
         called = Called(info.op, sample)
         with contextlib.suppress(Exception):  # PyTorch's own samples have some that it refuses
-            yield Case(f"{label} {dtype}", kind, called, called(called.given()), is_random)
+            drops = bool(sample[2].get("dropout_p"))
+            yield Case(f"{label} {dtype}", kind, called, called(called.given()), is_random or drops)
 
 
 def _samples(info: Any, dtype: torch.dtype, number: int) -> Iterator[tuple[str, tuple[Any, ...]]]:

@@ -129,6 +129,9 @@ KEPT: Mapping[OpOverload, Concerned] = {
     # Margins of NaN are 0 to PyTorch.
     aten.multilabel_margin_loss.default: always,
     aten.multi_margin_loss.default: always,
+    # 1 less what is nearly 1.
+    aten.erfc.default: always,
+    aten.special_erfc.default: always,
     # The exponential of large numbers.
     aten.special_erfcx.default: always,
     aten.special_log_ndtr.default: always,

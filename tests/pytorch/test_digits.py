@@ -47,6 +47,17 @@ def test_digits_near_zero_are_kept(dtype: torch.dtype) -> None:
     torch.testing.assert_close(planned.to_module(emulate=True)(*given), Functions()(*given), rtol=allowed, atol=0)
 
 
+class Tails(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.erfc(x), torch.special.erfc(x + 1)
+
+
+def test_what_is_left_of_one_is_kept() -> None:
+    given = torch.linspace(1, 9, 33)
+    made = ran(Tails(), given).to_module(emulate=True)(given)
+    torch.testing.assert_close(made, Tails()(given), rtol=ROUNDINGS * torch.finfo(torch.float32).eps, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_what_is_infinite_or_no_number_is_so(dtype: torch.dtype) -> None:
     given = torch.tensor([math.inf, -math.inf, math.nan, -1.0, -2.0, 0.0, 6e4, 30.0], dtype=dtype)
