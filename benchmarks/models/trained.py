@@ -22,7 +22,6 @@ DRAWN: Mapping[str, Options] = {
     "by chance, 1": {"placement": "random:1"},
     "by chance, 2": {"placement": "random:2"},
 }
-ONE: Mapping[str, Options] = {"by chance, 1": DRAWN["by chance, 1"]}
 
 
 class Eager(Protocol):
@@ -205,12 +204,10 @@ CASES: dict[str, Case] = {
     "GRU, 2 layers of 64": Case(
         lambda: Recurrent(64, 64), next_token, Tokens(64, 16, batch_size=16, batches=20), AdamW(1e-3), _ADAMW
     ),
-    "ResNet-50, from eager's state": Case(
-        ResNet, classified, _PICTURES, Momentum(1e-3), _SLOW, from_eager=True, placements=ONE
-    ),
+    "ResNet-50, from eager's state": Case(ResNet, classified, _PICTURES, Momentum(1e-3), _SLOW, from_eager=True),
     "ResNet-50, float64": Case(
         lambda: ResNet().double(), lambda model, x, labels: classified(model, x.double(), labels), _PICTURES,
-        Momentum(1e-3), _SLOW, steps=20, from_eager=True, placements=ONE,
+        Momentum(1e-3), _SLOW, steps=20, from_eager=True,
     ),
 }  # fmt: skip
 """By name."""
