@@ -25,7 +25,7 @@ from benchmarks.models.trained import CASES, Batch, Case, Eager
 from benchmarks.table import figure, print_table
 from hetpart.training import Step
 from hetpart.training.compiled import Running, capture, place
-from hetpart.training.step import Contents
+from hetpart.training.kept import Contents
 
 REACH = 1e-5
 THREADS = 1
