@@ -7,6 +7,7 @@ between partitions get room of their own where the budget has it, so that no lan
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hetpart.partitioner.assembly.assemble import Assembly
@@ -32,8 +33,8 @@ def overlapped(assembly: Assembly, limits: Limits) -> Assembly:
     problem, solution, worth = assembly.formulation.problem, assembly.solution, _worth(limits)
     base = _Choice.of(assembly)
     found = splits(problem, solution.placement, solution.cut, assembly.costs.groups, worth)
-    for timed in reversed(found[1:]):
-        finer = _best_layout(_Choice.of(_cut_as(assembly, timed.cut)))
+    for cut in chain.from_iterable((timed.in_order(), timed.cut) for timed in reversed(found[1:])):
+        finer = _best_layout(_Choice.of(_cut_as(assembly, cut)))
         if finer.is_right and base.seconds - finer.seconds > _asked(worth, base, finer):
             return finer.assembly
     wider = _best_layout(base)

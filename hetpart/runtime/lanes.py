@@ -8,7 +8,7 @@ caller's, whatever made it leave, and ``Lanes.close`` ends theirs.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from weakref import finalize
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hetpart.runtime.tasks import TaskGraph
 
 _BEGIN, _NOTHING = -1, -2
+_NO_LANE = -1
 _GLANCE_SECONDS = 0.5
 """A Ctrl-C that comes just before a wait begins does not end it: so nobody waits longer without looking up."""
 
@@ -104,9 +105,9 @@ class Run:
         if task == _BEGIN and not self._is_first(crew, own):
             return
         try:
-            event = Produced() if task == _BEGIN else self._ended(task)
-            while (task := self._step(event, own)) != _NOTHING:
-                event = self._ended(task)
+            event, last = Produced() if task == _BEGIN else self._ended(task), task
+            while (task := self._step(event, last, own)) != _NOTHING:
+                event, last = self._ended(task), task
         except BaseException as error:  # noqa: BLE001 - a defect of ours: it must not keep the caller waiting
             self._note(error)
             with self._mutex:
@@ -137,8 +138,8 @@ class Run:
                 self.error = error
         self._stop()
 
-    def _step(self, event: Event, own: Jobs) -> int:
-        """Tell the scheduler; a task to do in this thread, which has left the run where there is none."""
+    def _step(self, event: Event, last: int, own: Jobs) -> int:
+        """Tell the scheduler of ``last``; a task to do in this thread, which has left the run where there is none."""
         with self._mutex:
             for action in self._answer(event):
                 if isinstance(action, (StartCopy, RunPartition)):
@@ -148,10 +149,24 @@ class Run:
             if not self._waiting:
                 self._leave(own)
                 return _NOTHING
-            mine = heappop(self._waiting)[1]
+            mine = self._next(last)
             while self._waiting and self._idle:
                 self._hand_on(heappop(self._waiting)[1])
         return mine
+
+    def _next(self, last: int) -> int:
+        """What waits for the lane that ``last`` was on, else the first: a lane that goes on wakes nobody.
+
+        What the lane wrote last is in the caches of this thread's core. Of two lanes that took turns with two threads,
+        the next partition began 30 us late, after the copies of the one before it.
+        """
+        lane = _NO_LANE if last == _BEGIN else self.graph.tasks[last].lane
+        found = next((one for one in self._waiting if self.graph.tasks[one[1]].lane == lane), None)
+        if found is None:
+            return heappop(self._waiting)[1]
+        self._waiting.remove(found)
+        heapify(self._waiting)
+        return found[1]
 
     def _hand_on(self, task: int) -> None:
         """To the thread that had work last: its caches and its share of the heap are warm."""

@@ -173,6 +173,28 @@ def test_a_chain_stays_in_one_thread() -> None:
     assert threading.get_ident() not in threads
 
 
+def test_a_lane_that_goes_on_stays_in_its_thread() -> None:
+    """Partitions one after another, each with a copy that may start when it ends, and goes first by rank."""
+    length, ran, copied = 12, list[int](), threading.Event()
+    partitions = [Task(False, 0, 0, (2 * place - 2,) if place else (), rank=2 * place) for place in range(length)]
+    copies = [Task(True, 0, 1, (2 * place,), rank=2 * place + 1) for place in range(length)]
+    tasks = tuple(task for pair in zip(partitions, copies, strict=True) for task in pair)
+
+    def deed(task: int) -> None:
+        if task % 2:
+            copied.set()
+            return
+        ran.append(threading.get_ident())
+        if task:
+            assert copied.wait(SOON)  # the other thread is at it meanwhile
+        copied.clear()
+
+    with lanes_of(TaskGraph(tasks, ("cuda:0", "cuda:0->cpu")), 2) as lanes:
+        lanes.run(Work(deed).run(lanes.graph))
+    assert len(ran) == length
+    assert len(set(ran)) == 1
+
+
 def test_threads_stay_over_runs_and_go_with_their_lanes() -> None:
     before = threading.active_count()
     lanes = Lanes(branches(2, 3))

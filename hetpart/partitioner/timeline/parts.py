@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Ops = frozenset[int]
 _URGENT = 6
 """Values that leave or enter a partition, at which splits of it are tried."""
+LEAST_SHARE = 1e-3
+"""Of the latency, that a split must save whatever it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class _Halves:
         problem, self._timed, self._task = parting.problem, timed, task
         ops = np.flatnonzero(timed.cut.partition == partition)
         self._problem = problem
+        self._little = LEAST_SHARE * timed.seconds
         self._ops: Ops = frozenset(ops.tolist())
         self._order = parting.order.among(ops)
         spent: list[float] = problem.seconds[parting.placement[ops], ops].tolist()
@@ -110,9 +113,18 @@ class _Halves:
         urgency = self._timed.urgency[self._task]
         makers = [int(self._problem.value_producer[value]) for value in _ranked(urgency)[:_URGENT]]
         for number in range(1, len(makers) + 1):
-            first = self._order.up_to(makers[:number])
+            first = self._joined(self._order.up_to(makers[:number]), urgency)
             if len(first) < len(self._ops):
                 yield first, self._spent(self._ops - first)
+
+    def _joined(self, first: Ops, handed: Values) -> Ops:
+        """``first``, and what of ``handed`` is made of it in next to no time: who waits for that waits for no more."""
+        left = self._little
+        for value in _ranked(handed):
+            more = self._order.up_to([int(self._problem.value_producer[value])]) - first
+            if (spent := self._spent(more)) <= left:
+                first, left = first | more, left - spent
+        return first
 
     def early_starts(self, idle_from: float) -> Iterator[tuple[Ops, float]]:
         """First what needs none of the values that arrive last, from when its lane is idle: the best of all moments."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.timeline.op_order import OpOrder
-from hetpart.partitioner.timeline.parts import Parting
+from hetpart.partitioner.timeline.parts import LEAST_SHARE, Parting
 from hetpart.partitioner.timeline.timed import Timed
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ _TRIED = 30
 """Splits that are timed before one is taken."""
 _VISITS = 200_000
 """Tasks in all that are timed: with it the time is bounded, and alike on every machine."""
-_LEAST_SHARE = 1e-3
-"""Of the latency, that a split must save whatever it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Worth:
 
     def least(self, latency: float) -> float:
         """Seconds that a split must save, whatever its session costs."""
-        return max(self.seconds, latency * max(self.share, _LEAST_SHARE))
+        return max(self.seconds, latency * max(self.share, LEAST_SHARE))
 
 
 def splits(

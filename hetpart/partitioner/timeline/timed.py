@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetpart.partitioner.scores.cut import Cut
 from hetpart.partitioner.timeline.cut_tasks import CutTasks
 from hetpart.partitioner.timeline.schedule import NO_TASK
 from hetpart.partitioner.timeline.search import listed
 
 if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem
-    from hetpart.partitioner.scores.cut import Cut
     from hetpart.partitioner.timeline.schedule import Schedule
 
 Values = dict[int, float]
@@ -35,6 +37,14 @@ class Timed:
         found = CutTasks.of(problem, placement, cut)
         schedule = listed(found.tasks)
         return cls(cut, found, schedule, *_handed_on(found, schedule))
+
+    def in_order(self) -> Cut:
+        """The cut with its partitions numbered as they begin: one after another, too, what is made is soon used."""
+        number = {task: index for index, task in enumerate(self.found.of_partition.tolist())}
+        order = np.array([number[task] for task in self.schedule.order if task in number])
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return Cut(place[self.cut.partition].astype(np.int32), self.cut.devices[order])
 
     @property
     def seconds(self) -> float:

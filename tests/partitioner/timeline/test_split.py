@@ -130,6 +130,38 @@ def test_two_lanes_are_split_together() -> None:
     assert made[-1].seconds == pytest.approx(8 + 0.1 + 2)
 
 
+def backward_pass(layers: int) -> tuple[PlacementProblem, list[Timed]]:
+    """Gradients of ``layers`` weights on the accelerator, and of their biases in no time; their updates on the host."""
+    weights, biases = range(layers), range(layers, 2 * layers)
+    edges = [*pairwise(weights), *zip(weights, biases, strict=True)]
+    edges += [(maker, maker + 2 * layers) for maker in range(2 * layers)]
+    seconds = [*[2.0] * layers, *[1e-3] * layers, *[1.5] * layers, *[0.2] * layers]
+    asked = problem("a" * 2 * layers + "h" * 2 * layers, seconds, edges, copy=0.01)
+    asked = replace(asked, value_returned=np.zeros(4 * layers, np.bool_))
+    return asked, found(asked)
+
+
+def test_what_is_made_in_no_time_leaves_with_what_it_is_made_of() -> None:
+    """No update of a bias waits for the last layer's gradient, and none takes a split of its own."""
+    layers = 9
+    _, made = backward_pass(layers)
+    of = made[-1].cut.partition.tolist()
+    assert [of[layers + layer] for layer in range(layers - 1)] == of[: layers - 1]
+    assert made[-1].seconds == pytest.approx(2.0 * layers + 1.7, abs=0.1)
+
+
+def test_partitions_are_numbered_as_they_begin() -> None:
+    asked, made = backward_pass(9)
+    placement = np.argmin(asked.seconds, axis=0).astype(np.int8)
+    in_order = made[-1].in_order()
+    again = Timed.of(asked, placement, in_order)
+    begins = [again.schedule.start[task] for task in again.found.of_partition.tolist()]
+    assert begins == sorted(begins)
+    assert again.seconds == pytest.approx(made[-1].seconds)
+    # Gradients that are updated with at once are not all held until the last one is there.
+    assert check(asked, placement, in_order).peaks[0] < check(asked, placement, made[-1].cut).peaks[0] / 2
+
+
 def test_no_cut_is_faster_than_the_finest_bound() -> None:
     """Of cuts into runs of neighbouring ops all, the one into the fewest partitions, and what that is split into."""
     for seed in range(150):
@@ -174,6 +206,7 @@ def test_every_split_is_legal_and_faster() -> None:
                 assert after.cut.partitions > before.cut.partitions
                 verdict = check(asked, placement, after.cut)
                 assert verdict.legal
+                assert check(asked, placement, after.in_order()).legal
                 assert verdict.fits or not fits
                 for group in np.unique(asked.groups):
                     own = {int(p) for p in before.cut.partition[asked.groups == group]}
