@@ -25,11 +25,12 @@ from hetpart.report.page.timeline import timeline
 from hetpart.report.sentences import model_facts
 
 _FOLDER = Path(__file__).parent
-_SECTIONS: tuple[Callable[[Evidence], Section], ...] = (
+_SECTIONS: tuple[Callable[[Evidence], Section | None], ...] = (
     opening,
     partition_graph,
     memory,
     timeline,
+    tables.training,
     roofline,
     budget,
     ops,
@@ -58,7 +59,7 @@ def render(evidence: Evidence) -> str:
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        sections=[section(evidence) for section in _SECTIONS],
+        sections=[made for section in _SECTIONS if (made := section(evidence)) is not None],
     )
 
 

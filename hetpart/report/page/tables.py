@@ -1,4 +1,4 @@
-"""The other rules, the certificate, the findings of lint, and the notes."""
+"""Updates and lookups of a training step, the other rules, the certificate, the findings of lint, and the notes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from hetpart.report.escape import printable
 from hetpart.report.findings.text import summary
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Cell, Grid, Part, Section, Words
+from hetpart.report.training_rows import COLUMNS, REMARK, TITLE, beside, rows_of
 from hetpart.units import format_bytes, format_count, format_seconds
 
 _MOST_FINDINGS = 200
 _TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "dim"}
+
+
+def training(evidence: Evidence) -> Section | None:
+    """Updates and lookups of every device; ``None`` for what is no training step."""
+    plan = evidence.plan
+    place = {use.device: index for index, use in enumerate(plan.devices)}
+    rows = [(Cell(row[0], device=place[row[0]]), *row[1:]) for row in rows_of(plan)]
+    words = (Words(printable(f"{device}: {told}")) for device, told in beside(plan))
+    return Section("training", TITLE, REMARK, (Grid.of(TITLE, COLUMNS, rows), *words)) if rows else None
 
 
 def baselines(evidence: Evidence) -> Section:
