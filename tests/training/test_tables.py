@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import re
 from functools import cache
+from html import unescape
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.report.page import Evidence, render
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, SparseSGD
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
@@ -155,6 +157,18 @@ def test_the_report_tells_updates_lookups_and_state_of_every_device(placement: s
         assert tables < 2 or f"lazyadam ×{tables}" in row
         lookups = sum(decision.op.startswith("lookup/") for decision in own)
         assert re.search(rf"  {lookups or '–'}  .*  {re.escape(format_bytes(use.state_bytes) if own else '–')}$", row)
+
+
+def test_the_page_tells_the_same() -> None:
+    step = placed("random:1")
+    told = [" ".join(line.split()) for line in step.report(width=400).splitlines()]
+    section = re.search(r'<section id="training".*?</section>', render(Evidence(step.plan)), re.DOTALL)
+    assert section is not None
+    words = " ".join(unescape(re.sub(r"<[^>]*>|[●■]", " ", section[0])).split())
+    for use in step.plan.devices:
+        row, beside = (line for line in told if re.match(rf"{use.device}( [a-z].*(B|–)$|: its updates)", line))
+        assert row in words
+        assert beside in words
 
 
 @pytest.mark.parametrize("wrong", [-1, ROWS])
