@@ -18,7 +18,7 @@ from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, 
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.liveness import buffers, crossing_values, usage
 from hetpart.partitioner.search.solve import solve
-from tests.partitioner.problems import chain, placements, random_problem
+from tests.partitioner.problems import chain, placements, random_problem, with_calls
 
 EXACT = Effort(0.0, 10_000, 60.0)
 ACCELERATOR = 1
@@ -62,7 +62,8 @@ def activations_bind(seed: int, most_ops: int) -> PlacementProblem:
         apart=rng.random(problem.ops) < 0.2 if seed % 5 == 0 else None,
     )
     total = int(problem.value_bytes.sum() + problem.weight_bytes.sum())
-    return replace(problem, budgets=np.array([NO_BUDGET, int((0.15, 0.3, 0.5)[seed % 3] * total)]))
+    problem = replace(problem, budgets=np.array([NO_BUDGET, int((0.15, 0.3, 0.5)[seed % 3] * total)]))
+    return with_calls(problem, seed) if seed % 4 == 0 else problem
 
 
 def bound(program: Program, rows: Moments, placement: Placement | None = None) -> float:

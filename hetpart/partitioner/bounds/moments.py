@@ -22,6 +22,8 @@ from hetpart.partitioner.problem import NO_OP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
 
@@ -82,6 +84,8 @@ class _Waiting:
     """The group of the op itself where it reads the value, else nobody."""
     maker: int
     """Its maker's group where that came before and decides where the value is; else nobody."""
+    keeper: int = NOBODY
+    """The group that it lies with, of a state: on that device it is no copy, and counted with weights."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +96,7 @@ class Alive:
     group: list[int]
     """Of every op."""
     sizes: list[int]
-    """Bytes of every value that can be alive on the accelerator beside weights."""
+    """Bytes of every value that can be alive on the accelerator beside weights; of a state those of a copy."""
     homes: list[int]
     readers: list[list[int]]
     """Per value: ops that read it on their own device."""
@@ -109,7 +113,7 @@ class Alive:
         return cls(
             program,
             program.of_op.tolist(),
-            np.where(elsewhere, 0, problem.value_bytes).tolist(),
+            np.where(elsewhere, 0, _sizes(problem)).tolist(),
             home_groups(problem, program.of_op).tolist(),
             _readers(problem),
             Reach.of(problem),
@@ -137,6 +141,8 @@ class Alive:
         reach = self.reach
         if reach.makers[value] == op:
             return self.group[op]
+        if reach.makers[value] < 0 and self.homes[value] != NOBODY:
+            return self._copy(op, value)
         readers = self.readers[value]
         after = [self.group[reader] for reader in readers if reach.before(op, reader)]
         reads = op in readers
@@ -150,16 +156,28 @@ class Alive:
         reader = self.group[op] if reads else NOBODY
         return self._waits(_Waiting(value, tuple(sorted(near)), tuple(sorted({*after[:MOST_NEAR]})), reader, made))
 
+    def _copy(self, op: int, value: int) -> int:
+        """The variable that is 1 where a copy of a state is certainly there while ``op`` runs; nobody if none is."""
+        reach, home = self.reach, self.homes[value]
+        readers = [reader for reader in self.readers[value] if self.group[reader] != home]
+        before = {self.group[reader] for reader in [one for one in readers if reach.before(one, op)][-MOST_NEAR:]}
+        after = {self.group[reader] for reader in [one for one in readers if reach.before(op, one)][:MOST_NEAR]}
+        reader = self.group[op] if op in readers else NOBODY
+        if reader == NOBODY and not (before and after):
+            return NOBODY
+        return self._waits(_Waiting(value, tuple(sorted(before)), tuple(sorted(after)), reader, NOBODY, home))
+
     def _waits(self, found: _Waiting) -> int:
         if found in self.extra:
             return self.extra[found]
         variable = self.new(found)
+        there = [(variable, 1.0)] if found.keeper == NOBODY else [(variable, 1.0), (found.keeper, 1.0)]
         for before in found.before:
             for after in found.after:
                 both = [(before, -1.0), (after, -1.0)] if before != after else [(before, -1.0)]
-                self.rows.add([(variable, 1.0), *both], 1.0 - len(both))
+                self.rows.add([*there, *both], 1.0 - len(both))
         if found.reader != NOBODY:
-            self.rows.add([(variable, 1.0), (found.reader, -1.0)], 0.0)
+            self.rows.add([*there, (found.reader, -1.0)], 0.0)
         self._rows_by_copies(found, variable)
         return variable
 
@@ -173,6 +191,13 @@ class Alive:
         for after in found.after:
             if up is not None and after != found.maker:
                 self.rows.add([(variable, 1.0), (after, -1.0), (up, 1.0)], 0.0)
+
+
+def _sizes(problem: PlacementProblem) -> NDArray[np.int64]:
+    states = problem.states
+    return (
+        problem.value_bytes if states is None else np.where(states.keeper == NO_OP, problem.value_bytes, states.nbytes)
+    )
 
 
 def _readers(problem: PlacementProblem) -> list[list[int]]:

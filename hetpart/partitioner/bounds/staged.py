@@ -93,7 +93,7 @@ class _Builder:
 
     def _held_by(self, partition: int, border: int, inside: int) -> None:
         problem = self.program.problem
-        sizes: list[int] = problem.value_bytes.tolist()
+        sizes: list[int] = problem.copied_bytes.tolist()
         crossing, inner = self._values(partition)
         self._holds(border, [(variable, sizes[value]) for value, variable in crossing.items()])
         scratch: list[int] = problem.scratch_bytes.tolist()
@@ -112,14 +112,20 @@ class _Builder:
     def _values(self, partition: int) -> tuple[dict[int, int], dict[int, int]]:
         """Values → variables that are 1 where they cross the partition's border, and where they stay inside it."""
         problem = self.program.problem
-        # What the caller gives there is counted with weights.
-        elsewhere = problem.value_left_on_host | problem.given_there | (problem.value_bytes == 0)
+        # What the caller gives there is counted with weights, and so is a state where it lies.
+        keeper = np.full(problem.values, NO_OP, np.int32) if problem.states is None else problem.states.keeper
+        nothing = np.where(keeper == NO_OP, problem.value_bytes, problem.copied_bytes) == 0
+        elsewhere = problem.value_left_on_host | problem.given_there | nothing
         makers: list[int] = problem.value_producer.tolist()
         returned: list[bool] = problem.value_returned.tolist()
         crossing, inner = dict[int, int](), dict[int, int]()
         for value in np.flatnonzero(~elsewhere).tolist():
             maker = makers[value]
             read = [self._there(op, partition) for op in self.readers_there[value]]
+            if keeper[value] != NO_OP:
+                copied = self._copied(partition, value, int(self.program.of_op[keeper[value]]))
+                crossing |= {} if copied is None else {value: copied}
+                continue
             if maker == NO_OP:
                 if read:
                     crossing[value] = self._at_least(read)
@@ -136,6 +142,19 @@ class _Builder:
                     stays = [*made, (crossing[value], -1.0)]
                 inner[value] = self._at_least([stays])
         return crossing, inner
+
+    def _copied(self, partition: int, value: int, home: int) -> int | None:
+        """The variable that is 1 where a copy of a state is there: read in the partition, or before and behind it."""
+        called = ~self.program.problem.in_sessions
+        readers = [op for op in self.readers_there[value] if self.program.of_op[op] != home and not called[op]]
+        if not readers:
+            return None
+        variable = self._at_least([[*self._there(op, partition), (home, -1.0)] for op in readers])
+        if len(readers) > 1:
+            so_far = [term for one in range(partition + 1) for term in self._there(readers[0], one)]
+            to_come = [term for one in range(partition, self.partitions) for term in self._there(readers[-1], one)]
+            self.rows.add([(variable, 1.0), (home, 1.0), *_less(so_far), *_less(to_come)], -1.0)
+        return variable
 
     def _at_least(self, sums: list[Terms]) -> int:
         """A variable no less than any of the sums."""
