@@ -125,6 +125,8 @@ class Certain:
         if home == NOBODY:
             return []
         copied = [home] if self.returned[value] else [] if down is None else [down]
+        if any(self._parted(value, user) for user in self.users[value]):
+            copied = [home]
         return [*(Case((one,)) for one in copied), *self._behind_others(value, self.alive.readers[value])]
 
     def waits(self, value: int, readers: list[int]) -> list[Case]:
@@ -134,12 +136,19 @@ class Certain:
             return []
         copied = [home] if self.returned[value] else [] if down is None else [down]
         read = [Case.of((one, self.alive.group[reader])) for one in copied for reader in readers]
+        read += [Case.of((home, self.alive.group[reader])) for reader in readers if self._parted(value, reader)]
         return [*read, *self._behind_others(value, readers)]
 
     def enters(self, value: int, reader: int) -> list[Case]:
         """When ``reader``, on the accelerator, certainly finds ``value`` in a buffer from elsewhere."""
-        brought = Case.of((self.alive.group[reader],), (self.alive.homes[value],))
+        elsewhere = () if self._parted(value, reader) else (self.alive.homes[value],)
+        brought = Case.of((self.alive.group[reader],), elsewhere)
         return [*([brought] if brought.possible else []), *self._behind_others(value, [reader])]
+
+    def _parted(self, value: int, user: int) -> bool:
+        """Whether a partition that runs apart makes ``value`` for one that does not, or the other way round."""
+        maker = self.alive.reach.makers[value]
+        return maker >= 0 and bool((self.apart >> maker ^ self.apart >> user) & 1)
 
     def _behind_others(self, value: int, readers: list[int]) -> list[Case]:
         """Made on the accelerator, and read there by one of ``readers`` with an op on the host between the two."""

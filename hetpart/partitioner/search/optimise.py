@@ -53,6 +53,8 @@ TRIMMED_OPS = 400_000
 """Ops scored in taking groups off the border, all together."""
 MOST_STEPS = 5
 """Steps one candidate is given."""
+SMALL_GROUPS = 256
+"""Up to which a program is solved whatever it says with parts of groups allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +184,7 @@ class _Search:
     ) -> tuple[Scored, float, bool]:
         """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it.
 
-        A program that says less than ``least`` with parts of groups allowed is not solved.
+        A program that says less than ``least`` with parts of groups allowed is not solved, unless it is small.
         """
         if branch.problem is not self.wiring.problem:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
@@ -191,7 +193,7 @@ class _Search:
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
         if relaxation is None:
             return best, search.bound, False
-        if least > relaxation.bound:
+        if least > relaxation.bound and relaxation.program.groups > SMALL_GROUPS:
             relaxation.relaxed(self.scorer.score)
             if relaxation.bound < least:
                 return best, relaxation.bound, True
