@@ -76,6 +76,11 @@ def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: b
     return op.GatherElements(x, places, axis=dim), places
 
 
+def _transposed(x: ir.Value) -> ir.Value:
+    """Of a vector a value of its own: the exporter gives what it gets another name."""
+    return op.Transpose(x, perm=[1, 0]) if _rank(x) == 2 else op.Identity(x)
+
+
 def _rank(x: ir.Value) -> int:
     assert x.shape is not None
     return len(x.shape)
@@ -117,6 +122,7 @@ def _truth(given: Any) -> Any:
 
 
 TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
+    aten.t.default: _transposed,
     aten.amax.default: _extreme(op.ReduceMax),
     aten.amin.default: _extreme(op.ReduceMin),
     aten.max.default: _extreme(op.ReduceMax),

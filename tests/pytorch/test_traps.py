@@ -80,3 +80,17 @@ def test_a_program_with_its_backward_pass_returns_loss_and_gradients() -> None:
     loss.backward()
     gradients = [parameter.grad for parameter in module.parameters()]
     assert_equal(list(made), [loss.detach(), *gradients])
+
+
+class Row(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = nn.Parameter(torch.arange(4.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.row.t()
+
+
+def test_a_vector_that_is_transposed_is_itself() -> None:
+    model, x = Row().eval(), torch.arange(8.0).reshape(2, 4)
+    assert_equal(hetpart.partition(model, args=(x,), hardware=EMULATED).to_module(emulate=True)(x), model(x).detach())
