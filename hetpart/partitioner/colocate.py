@@ -16,7 +16,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.partitioner.assembly.specs import value_form
 from hetpart.partitioner.pins import matched
 from hetpart.plan.model import ValueForm
-from hetpart.plan.states import Port, find_states
+from hetpart.plan.states import Port, find_states, fits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,13 +54,34 @@ def _sets(graph: Graph, constraints: Constraints) -> Iterator[tuple[str, Sequenc
 
 
 def known_states(states: Sequence[State], graph: Graph) -> tuple[State, ...]:
-    """``states`` by name, those included that ``AUTO_STATE`` stands for; without any, those that the file names."""
+    """``states`` by name, those included that ``AUTO_STATE`` stands for; without any, those that the file names.
+
+    Raises:
+        InvalidOptionError: an output cannot be the new content of the input, or one of either is named twice.
+    """
     if not states:
         return tuple(State(given, returned, f"{given}={returned}") for given, returned in graph.states.items())
     if AUTO_STATE not in states:
+        _require_fit(states, graph)
         return tuple(states)
     pairs = find_states(_ports(graph, graph.inputs), _ports(graph, graph.outputs))
     return tuple(State(given, returned, f"{given}={returned}") for given, returned in sorted(pairs.items()))
+
+
+def _require_fit(states: Sequence[State], graph: Graph) -> None:
+    """As sessions want them. Names that are no input or output are refused where their ops are looked for."""
+    old, new = ({port.name: port for port in _ports(graph, ends)} for ends in (graph.inputs, graph.outputs))
+    for state in states:
+        known = state.given in old and state.returned in new
+        if known and not fits(old[state.given], new[state.returned]):
+            raise InvalidOptionError(
+                f"{state.returned!r} cannot be the new content of {state.given!r}",
+                hint="a state is a graph input, and a graph output of its type and shape",
+            )
+    for ends in ([state.given for state in states], [state.returned for state in states]):
+        twice = [name for name in ends if ends.count(name) > 1]
+        if twice:
+            raise InvalidOptionError(f"{twice[0]!r} belongs to two states", hint="give every state its own output")
 
 
 def _ports(graph: Graph, values: Sequence[int]) -> list[Port]:

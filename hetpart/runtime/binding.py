@@ -17,9 +17,8 @@ from hetpart.runtime.cuda import CudaMemory
 from hetpart.runtime.dlpack import memory_of
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.feeds import describe, is_shaped
-from hetpart.runtime.frame import fresh_array
 from hetpart.runtime.kept import DevicePointer
-from hetpart.runtime.values import tensor_bytes, to_array, to_value
+from hetpart.runtime.values import fresh_array, tensor_bytes, to_array, to_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

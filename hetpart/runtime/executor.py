@@ -92,7 +92,7 @@ class Executor:
         self.settle()
         frame, plan = self.frame, self.frame.layout.plan
         self.copied = ()
-        frame.stopping, frame.targets, frame.boxed = False, targets, boxed
+        frame.stopping, frame.options, frame.targets, frame.boxed = False, run_options, targets, boxed
         try:
             for name, value in feeds.items():
                 frame.arrays[self._fed[name]] = value

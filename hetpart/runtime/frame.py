@@ -12,17 +12,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hetpart.devices import HOST
 from hetpart.plan.model import Partition, Plan, Transfer, ValueForm, ValueSpec
 from hetpart.runtime.called import CalledSession
 from hetpart.runtime.cuda_streams import run_copies
 from hetpart.runtime.direct import DirectSession, bind_input, bind_output
-from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.streaming import NO_WEIGHTS, StreamedWeights
 from hetpart.runtime.transport import Block, Memory, device_memory
-from hetpart.runtime.values import address_of, allocate, fresh_value
+from hetpart.runtime.values import address_of, allocate, fresh_array, fresh_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,7 +137,9 @@ class Frame:
     moving: dict[Place, int] = field(default_factory=dict[Place, int])
     """Where states of known size lie in this run."""
     stopping: bool = False
-    """Whether this run is to stop: long copies look at it on their way."""
+    """Whether this run is to stop."""
+    options: Any = None
+    """``RunOptions`` of the caller's, who may end the run by them."""
     targets: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Where the caller wants outputs of this run written: arrays as ``fresh_array`` would shape them, or what lies on
     the device that the output is kept on."""
@@ -160,6 +159,11 @@ class Frame:
         ]
         copies = [Move.of(layout, transfer, addresses) for transfer in layout.plan.transfers]
         return cls(layout, stages, copies, blocks, addresses)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody wants this run to stop: long copies look at it on their way."""
+        return self.stopping or (self.options is not None and self.options.terminate)
 
     def address(self, place: Place) -> int:
         """Where the bytes of a value of known size lie in this run."""
@@ -293,11 +297,3 @@ class Stage:
         assert self.binding is not None
         memory = layout.memories[place[1]]
         self.binding.bind_output(place[0], memory.device_type, memory.device_id)
-
-
-def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:
-    """A new host array for a value of known size; packed types are given as bytes."""
-    dtype = numpy_dtype(spec.dtype)
-    if dtype is None:
-        return np.empty(spec.nbytes, np.uint8)
-    return np.empty([size or 0 for size in spec.shape or ()], dtype)

@@ -66,6 +66,13 @@ class _Crew:
     under_way: list[Any] = field(default_factory=list[Any])
     """``RunOptions`` of ours."""
     stopped: bool = False
+    process: int = field(default_factory=os.getpid)
+    """A child that is forked off has none of the threads."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the threads are of this process."""
+        return self.process == os.getpid()
 
     def made(self, job: _Job) -> tuple[list[Any], str]:
         """The results of a run, or none and what went wrong."""
@@ -88,6 +95,8 @@ class _Crew:
 
     def wait(self) -> None:
         """Return when every run has been told of, and the threads are gone. Interrupted, it gives the runs up."""
+        if not self.is_here:
+            return
         for _ in self.threads:
             self.jobs.put(None)
         try:
@@ -140,6 +149,11 @@ class LaterRuns:
             thread.start()
         is_ours = options is None
         crew.jobs.put(_Job(run, stoppable_options() if is_ours else options, is_ours, callback, user_data))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether they are of this process, and not of one that it was forked off."""
+        return self._crew.is_here
 
     def give_up(self) -> None:
         """Let every run come to an end soon; all are told of."""
@@ -196,7 +210,7 @@ class LaterCalls:
         self._states.checked(old)
         with self._asking:
             self._require_open()
-            if self._later is None:
+            if self._later is None or not self._later.is_here:
                 self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
             self._later.begin(partial(self.run, names, input_feed), run_options, callback, user_data)
 

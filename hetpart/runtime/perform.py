@@ -64,7 +64,7 @@ def _move(frame: Frame, move: Move) -> None:
 def _copy_pieces(frame: Frame, move: Move, target: int, source: int, nbytes: int) -> None:
     piece = move.piece_bytes
     for start in range(0, nbytes, piece):
-        if frame.stopping:
+        if frame.is_stopped:
             raise ExecutionError("the run stops")
         move.copy(target + start, source + start, min(piece, nbytes - start))
 

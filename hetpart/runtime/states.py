@@ -17,9 +17,8 @@ import numpy as np
 from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.feeds import checked_feeds
-from hetpart.runtime.frame import fresh_array
 from hetpart.runtime.transport import HostMemory
-from hetpart.runtime.values import allocate, tensor_bytes, to_array, to_value
+from hetpart.runtime.values import allocate, fresh_array, tensor_bytes, to_array, to_value
 
 if TYPE_CHECKING:
     from threading import Lock

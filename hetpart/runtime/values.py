@@ -80,6 +80,14 @@ def fresh_value(spec: ValueSpec, memory: Memory) -> onnxruntime.OrtValue:
     return allocate(spec, [size or 0 for size in spec.shape or ()], memory)
 
 
+def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:
+    """A new host array for a value of known size; packed types are given as bytes."""
+    dtype = numpy_dtype(spec.dtype)
+    if dtype is None:
+        return np.empty(spec.nbytes, np.uint8)
+    return np.empty([size or 0 for size in spec.shape or ()], dtype)
+
+
 def to_value(spec: ValueSpec, array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:
     """An OrtValue on the host with the content of an array; of a packed type, with that of its bytes."""
     packed = numpy_dtype(spec.dtype) is None

@@ -152,3 +152,36 @@ def test_ctrl_c_while_a_session_closes_ends_its_runs_and_all_are_told(accelerate
         session.close()
     assert sorted(told.get_nowait()[1] for _ in range(2)) == [0, 1]
     session.close()
+
+
+FORKED = """
+import os, sys
+from queue import SimpleQueue
+from tests.runtime.models import cut
+from tests.runtime.test_interrupts import LOOP, PLACEMENTS, SHORT
+
+session, told = cut(LOOP, PLACEMENTS[int(sys.argv[1])]), SimpleQueue()
+
+def ask():
+    session.run_async(None, SHORT, lambda results, _, error: told.put(error))
+    assert told.get(timeout=20) == ""
+
+ask()
+child = os.fork()
+if sys.argv[2] == "asks":
+    ask()
+if child == 0:
+    session._end_later()
+    os._exit(7)  # ONNX Runtime's own threads are not there either: freeing its sessions would wait for them
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+ask()
+session.close()
+"""
+
+
+@pytest.mark.parametrize("placement", ["0", "1"])
+@pytest.mark.parametrize("child", ["asks", "closes"])
+def test_a_forked_process_has_later_runs_of_its_own(child: str, placement: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, placement, child]
+    ended = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

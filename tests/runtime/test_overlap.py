@@ -15,6 +15,7 @@ from weakref import ref
 
 import numpy as np
 import onnx
+import onnxruntime
 import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -161,6 +162,21 @@ def test_a_stop_reaches_a_long_copy_between_its_pieces() -> None:
         assert monotonic() - begin < SOON
     with cut(proto, ("a",), overlap=True) as session:
         assert_same(session.run(None, {"x": x, "at": np.array([1])}), [-x, x[:1]])
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_options_of_the_caller_end_a_long_copy(overlap: bool) -> None:
+    proto = model("g (float[100000] x) => (float[100000] y) { [a] z = Neg(x) [b] y = Abs(z) }")
+    options = onnxruntime.RunOptions()
+    x = np.ones(100_000, np.float32)
+    with cut(proto, ("a",), overlap=overlap, emulate_link=1000.0) as session:
+        timer = threading.Timer(0.1, lambda: setattr(options, "terminate", True))
+        timer.start()
+        begin = monotonic()
+        with pytest.raises(ExecutionError, match="the run stops"):
+            session.run(None, {"x": x}, options)
+        assert monotonic() - begin < SOON
+        timer.join()
 
 
 def test_a_feed_that_goes_away_during_the_run_stays_whole() -> None:

@@ -313,6 +313,13 @@ def test_what_is_no_state_is_refused(case: str) -> None:
         cut(SUM, ("add",), state=asked)
 
 
+@pytest.mark.parametrize("case", ["another shape", "twice"])
+def test_no_plan_is_made_of_what_is_no_state(case: str) -> None:
+    asked, message = REFUSED[case]
+    with pytest.raises(InvalidOptionError, match=message):
+        hetpart.partition(SUM, hardware="emulated", state=asked)
+
+
 def test_a_state_that_the_plan_does_not_copy_to_its_reader_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="cpu, cuda:0") as refused:
         cut(READ_LATE, ("set",), state="auto")

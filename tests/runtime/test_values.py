@@ -13,8 +13,7 @@ import onnx
 import pytest
 
 from hetpart.runtime import frame
-from hetpart.runtime.frame import fresh_array
-from hetpart.runtime.values import address_of
+from hetpart.runtime.values import address_of, fresh_array
 from tests.runtime.models import assert_same, cut, model, plain
 
 NUMBERS = np.array([3, 0, -1, 0, 2.5, 0], np.float32)
