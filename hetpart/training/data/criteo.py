@@ -80,7 +80,11 @@ def _rows(path: Path) -> Iterator[Integers]:
         with cast("BinaryIO", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")) as file:
             yield from _parsed(path, file)
     except (OSError, EOFError) as error:
-        raise HetpartError(f"{path} cannot be read: {error}", hint="give a file of Criteo's, plain or .gz") from error
+        why = getattr(error, "strerror", None) or error
+        raise HetpartError(
+            f"{path} cannot be read: {why}",
+            hint="give a file of Criteo's, plain or .gz",
+        ) from error
 
 
 def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
@@ -107,7 +111,11 @@ def parse(text: bytes, where: str) -> Integers:
     ends = np.flatnonzero((raw == _TAB) | (raw == _NEWLINE))
     lines = np.count_nonzero(raw == _NEWLINE)
     if len(ends) != lines * COLUMNS or not np.all(raw[ends[COLUMNS - 1 :: COLUMNS]] == _NEWLINE):
-        raise HetpartError(f"{where}: a line does not have {COLUMNS} columns", hint="lines are parted by tabs")
+        found = next(count for row in text.split(b"\n") if (count := row.count(b"\t") + 1) != COLUMNS)
+        raise HetpartError(
+            f"{where}: a line does not have {COLUMNS} columns, but {found}",
+            hint="a label, 13 numbers and 26 hashes, parted by tabs",
+        )
     starts = np.concatenate(([0], ends[:-1] + 1)).reshape(lines, COLUMNS)
     lengths = ends.reshape(lines, COLUMNS) - starts
     numbers = _numbers(raw, starts[:, : 1 + COUNTS], lengths[:, : 1 + COUNTS], where)

@@ -79,4 +79,8 @@ def _content(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
-        raise HetpartError(f"{path} cannot be read: {error}", hint="the files are the user's own to get") from error
+        why = getattr(error, "strerror", None) or error
+        raise HetpartError(
+            f"{path} cannot be read: {why}",
+            hint="the files are the user's own to get",
+        ) from error

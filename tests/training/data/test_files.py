@@ -58,7 +58,7 @@ def test_criteos_lines_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"1\t2\n", "line 1: a line does not have 40 columns"),
+        (b"1\t2\n", "line 1: a line does not have 40 columns, but 2"),
         (b"\t".join([b"0"] * 41) + b"\n", "does not have 40 columns"),
         (b"\t".join([b"x"] * 40) + b"\n", "holds no number of base 10"),
         (b"\t".join([b"0"] * 39 + [b"0123456g"]) + b"\n", "holds no number of base 16"),
