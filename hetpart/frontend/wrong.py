@@ -224,6 +224,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
     **dict.fromkeys(
         (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), makes(NO_KERNEL)
     ),
+    # No kernel of its own has float64.
+    **dict.fromkeys((aten.prelu.default, aten._prelu_kernel.default), makes(DOUBLES)),
     # Their parts check what they made, and a check returns nothing; or go other ways than the whole.
     **dict.fromkeys(
         (

@@ -207,6 +207,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "eigenvalues of nothing": (torch.linalg.eigvals, (ROWS[:0, :0],)),
     "lists in the parts of one": (lambda x: torch.histogramdd(x, [3, 4]), (ROWS[:, :2],)),
     "mish in float64": (lambda x: functional.mish(x.double()), (ROWS,)),
+    "prelu in float64": (lambda x: functional.prelu(x.double(), x[0, :1].double()), (ROWS,)),
     "a branch with one that goes in parts": (
         lambda x: torch.cond(x.sum() < 0, torch.sin, lambda x: torch.logaddexp(x, x), (x,)),
         (LARGE,),
