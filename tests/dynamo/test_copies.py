@@ -15,6 +15,20 @@ from hetpart.dynamo.backend import hetpart as backend
 
 EMULATED = "emulated"
 NBYTES = 32 * 2**20
+SEEN: list[int] = []
+
+
+@torch.library.custom_op("hetpart_copies::flipped", mutates_args=())
+def flipped(x: Tensor, weight: Tensor) -> Tensor:
+    """What PyTorch runs in a plan sees where its tensors lie."""
+    SEEN.extend((x.data_ptr(), weight.data_ptr()))
+    return x != weight if x.dtype is torch.bool else x + weight
+
+
+@flipped.register_fake
+def _(x: Tensor, weight: Tensor) -> Tensor:
+    del weight
+    return torch.empty_like(x)
 
 
 class Weighted(nn.Module):
@@ -61,3 +75,14 @@ def resident(field: str) -> int:
     found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return 1024 * int(found[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_arguments_and_weights_are_read_where_the_caller_has_them(dtype: torch.dtype) -> None:
+    weight, x = torch.ones(64, dtype=dtype), torch.ones(64, dtype=dtype)
+    with torch.no_grad():
+        run = torch.compile(Weighted(flipped, weight), backend=backend, options={"placement": "all-cpu"})
+        run(x)
+        SEEN.clear()
+        run(x)
+    assert [x.data_ptr(), weight.data_ptr()] == SEEN
