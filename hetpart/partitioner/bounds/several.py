@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetpart.partitioner.bounds.apart import between_and_inside
 from hetpart.partitioner.bounds.moments import Moments, moments
 from hetpart.partitioner.bounds.single import edges_of
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
 
 COUNTED = 2
+MOST_APART = 400
+"""Ops up to which, where some run apart, what lies between partitions is told from what is inside them."""
 
 
 def several(session: int) -> Callable[[Program], Moments]:
-    """Rows as ``moments`` makes them, with ``session`` bytes more in use for every session beyond two."""
+    """Rows of what is alive, with ``session`` bytes more in use for every session beyond two."""
 
     def rows(program: Program) -> Moments:
-        return _with_sessions(program, session, moments(program))
+        small = program.problem.apart is not None and program.problem.ops <= MOST_APART
+        return _with_sessions(program, session, between_and_inside(program) if small else moments(program))
 
     return rows
 
