@@ -1,9 +1,12 @@
-# pyright: reportMissingTypeStubs=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """A bundle's sessions, opened: one of every partition, or one of all of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
@@ -35,6 +38,20 @@ MODES = ("partitions", "native", "own-budget")
 """How a plan is run: a session a partition; one of all, by annotations; one that fills the budget by its own rule."""
 _VERIFIED = ("sampled", "full")
 """How much of the weight files is hashed."""
+
+
+def path_of(bundle: object) -> Path:
+    """Where a bundle is.
+
+    Raises:
+        InvalidOptionError: that is no path.
+    """
+    if not isinstance(bundle, str | PathLike) or not str(bundle):
+        raise InvalidOptionError(
+            f"a session opens a bundle, not {shortened(bundle)}",
+            hint="give the path of one, or the bundle() of what hetpart.partition gives",
+        )
+    return Path(bundle)
 
 
 def require_known(

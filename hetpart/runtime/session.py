@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,7 +24,7 @@ from hetpart.runtime.feeds import boxed, checked_feeds, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
-from hetpart.runtime.loading import load, require_known
+from hetpart.runtime.loading import load, path_of, require_known
 from hetpart.runtime.options import asked_threads, refuse_providers
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
@@ -99,7 +98,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     ) -> None:
         refuse_providers(sess_options, providers, provider_options)
         require_known(mode=mode, verify=verify, emulate=emulate, threads=threads, overlap=overlap, link=emulate_link)
-        opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle), verify_full=verify == "full")
+        opened = bundle if isinstance(bundle, Bundle) else open_bundle(path_of(bundle), verify_full=verify == "full")
         require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")
         self.emulate, native = emulate, mode != "partitions"
         self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads

@@ -585,3 +585,9 @@ def test_text_comes_out_as_no_ort_value() -> None:
     with cut(TEXTS, ("two",)) as session, pytest.raises(ExecutionError, match="no tensor of numbers") as refused:
         session.run_with_ort_values(["z"], {"x": np.array(["a", "b"])})
     assert "run()" in refused.value.hint
+
+
+@pytest.mark.parametrize("given", [None, 3, "", ARITHMETIC, ARITHMETIC.SerializeToString(), placed(ARITHMETIC, ())])
+def test_what_is_no_bundle_is_refused_in_words(given: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="a session opens a bundle"):
+        hetpart.Session(given, emulate=True)
