@@ -36,41 +36,48 @@ def between_and_inside(program: Program) -> Moments:
     most = sum(alive.sizes) + int(problem.scratch_bytes.max(initial=0))
     if not most or most + int(problem.weight_bytes.sum()) + problem.given_bytes <= program.budget:
         return Moments(Rows(), 0, ())
-    return _Builder(alive, Certain.of(alive)).build()
+    return Builder(alive, Certain.of(alive)).build()
 
 
 @dataclass(slots=True, eq=False)
-class _Builder:
+class Builder:
+    """Makes the rows of a program."""
+
     alive: Alive
     certain: Certain
     between: int = field(init=False)
     """Variables: most of either, as a share of the budget."""
     inside: int = field(init=False)
     known: set[Row] = field(default_factory=set[Row])
+    live: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """Per op: values that may be alive while it runs."""
 
     def build(self) -> Moments:
+        """All of them."""
         alive, program = self.alive, self.alive.program
         self.between, self.inside = alive.new("between"), alive.new("inside")
         whole = program.unit * program.budget
         alive.rows.add([(program.variables, -1.0), (self.between, -whole), (self.inside, -whole)], -whole)
         for op, live, terms in alive.at_every_op():
+            self.live[op] = live
             self._at_least((self.between, self.inside), terms)
-            self._at_least((self.between,), self._summed((value, self._buffered(op, value)) for value in live))
+            self._at_least((self.between,), self.summed((value, self.buffered(op, value)) for value in live))
             self._at_least((self.inside,), self._within(op, live))
-        self._along_partitions()
+        self.along_partitions()
         return Moments(alive.rows, len(alive.extra), (0,), sharp=True)
 
     def _at_least(self, most: tuple[int, ...], terms: Terms) -> None:
         key = most, frozenset((variable, nbytes) for variable, nbytes in terms.items() if nbytes)
         if key[1] and key not in self.known:
             self.known.add(key)
-            self.alive.rows.add([*((one, 1.0) for one in most), *self._shares(terms, -1.0)], 0.0)
+            self.alive.rows.add([*((one, 1.0) for one in most), *self.shares(terms, -1.0)], 0.0)
 
-    def _shares(self, terms: Terms, sign: float) -> list[tuple[int, float]]:
+    def shares(self, terms: Terms, sign: float) -> list[tuple[int, float]]:
+        """Bytes by variable as parts of the budget, times ``sign``."""
         budget = max(1, self.alive.program.budget)
         return [(variable, sign * nbytes / budget) for variable, nbytes in sorted(terms.items()) if nbytes]
 
-    def _summed(self, cases: Iterable[tuple[int, list[Case]]]) -> Terms:
+    def summed(self, cases: Iterable[tuple[int, list[Case]]]) -> Terms:
         """Bytes of values, each by the variable that is 1 in any of its cases."""
         terms: Terms = {}
         for value, any_of in cases:
@@ -79,7 +86,7 @@ class _Builder:
                 terms[variable] = terms.get(variable, 0) + self.alive.sizes[value]
         return terms
 
-    def _buffered(self, op: int, value: int) -> list[Case]:
+    def buffered(self, op: int, value: int) -> list[Case]:
         """When ``value`` is certainly in a buffer on the accelerator while ``op`` runs."""
         alive, reach = self.alive, self.alive.reach
         if reach.makers[value] == op:
@@ -106,12 +113,12 @@ class _Builder:
             begun = maker == op or (maker >= 0 and reach.before(maker, op))
             if begun and (maker == op or any(reader == op or reach.before(op, reader) for reader in readers)):
                 inner.append((value, self.certain.stays_inside(value)))
-        terms = self._summed(inner)
+        terms = self.summed(inner)
         group = alive.group[op]
         terms[group] = terms.get(group, 0) + int(alive.program.problem.scratch_bytes[op])
         return terms
 
-    def _along_partitions(self) -> None:
+    def along_partitions(self) -> None:
         """A variable per op for what certainly enters and leaves its partition, as far as ops that come before tell."""
         alive, certain = self.alive, self.certain
         made: list[list[int]] = [[] for _ in certain.sources]
@@ -123,7 +130,7 @@ class _Builder:
                 entered[alive.readers[value][0]].append(value)
         so_far = [alive.new(("so far", op)) for op in range(len(certain.sources))]
         for op, variable in enumerate(so_far):
-            own = self._summed(
+            own = self.summed(
                 [
                     *((value, certain.leaves(value)) for value in made[op]),
                     *((value, certain.enters(value, op)) for value in entered[op]),
@@ -139,7 +146,7 @@ class _Builder:
 
     def _add_up(self, variable: int, own: Terms, together: dict[int, int], source: int | None = None) -> None:
         """``variable`` is at least what is its own, beside what there is at ``source`` where all are ``together``."""
-        terms = {one: -share for one, share in self._shares(own, 1.0)}
+        terms = {one: -share for one, share in self.shares(own, 1.0)}
         for group in together:
             terms[group] = terms.get(group, 0.0) - 1.0
         before = [] if source is None else [(source, -1.0)]

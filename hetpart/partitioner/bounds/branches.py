@@ -14,6 +14,8 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.apart import between_and_inside
+from hetpart.partitioner.bounds.by_sweep import by_sweep
+from hetpart.partitioner.bounds.certain import Sweep
 from hetpart.partitioner.bounds.moments import moments
 from hetpart.partitioner.bounds.several import several
 from hetpart.partitioner.bounds.single import single
@@ -45,6 +47,8 @@ class Branch:
     """What they hold beside weights."""
     counted: bool = False
     """Whether they have two sessions at least, and stream nothing."""
+    parts: tuple[Callable[[Program], Moments], ...] = ()
+    """Rows that tell more, each of some of the placements, all together of all."""
 
 
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
@@ -58,7 +62,9 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         return () if within is None else (Branch(within, streaming_moments),)
     any_number = between_and_inside if problem.ops <= MOST_APART else moments
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
-        return (Branch(problem, any_number),)
+        if problem.ops > MOST_APART:
+            return (Branch(problem, any_number),)
+        return (Branch(problem, any_number, parts=(by_sweep(Sweep.ALONG), by_sweep(Sweep.AGAINST))),)
     called = most_others(problem) > 0
     left = (
         (_without_sessions(problem) if called else None, any_number, False),

@@ -3,15 +3,17 @@
 ``scores.cut`` makes as few partitions as two sweeps find, by the most device changes on a path to an op, or from it. Of
 two ops on the accelerator, one before the other, the path with most changes to the later one ends there in ops of the
 accelerator behind some last op elsewhere. Where all ops that lead to the later and not to the earlier one are on the
-accelerator, that last op leads to the earlier one too, which hence comes behind as many changes. Backwards likewise. So
-the two share a partition where all ops are on the accelerator that lead to the later but not to the earlier one, or
-follow the earlier but not the later one. And they do not where an op between them is on the host.
+accelerator, that last op leads to the earlier one too, which hence comes behind as many changes. So the two share a
+partition of the sweep along edges where all those are on the accelerator; and of the sweep against edges where all are
+that follow the earlier but not the later one. In either they do not where an op between them is on the host, and hence
+no op does that certainly shares the partition of one of the two with the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
 
 MOST_OPS = 32
 """On whose devices one thing may depend. What depends on more is left out: a bound is weaker for it, never wrong."""
+MOST_LINKED = 128
+"""The same of one sweep's partitions."""
+
+
+class Sweep(Enum):
+    """By which partitions are numbered."""
+
+    ALONG = "along edges"
+    AGAINST = "against edges"
+    EITHER = "whichever makes fewer partitions"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,14 +64,17 @@ class Certain:
     """Per value: all ops that use it, wherever they read it."""
     sources: tuple[tuple[int, ...], ...]
     """Per op: the ops whose values it uses."""
+    readers: tuple[tuple[int, ...], ...]
+    """Per op: the ops that use its values."""
     followers: list[int]
     """Per op: a bit for each op that must run after it."""
     returned: list[bool]
     apart: int
     """A bit for each op whose partition holds no others."""
+    sweep: Sweep
 
     @classmethod
-    def of(cls, alive: Alive) -> Certain:
+    def of(cls, alive: Alive, sweep: Sweep = Sweep.EITHER) -> Certain:
         problem, makers = alive.program.problem, alive.reach.makers
         users: list[set[int]] = [set[int]() for _ in makers]
         sources: list[set[int]] = [set[int]() for _ in range(problem.ops)]
@@ -70,13 +85,15 @@ class Certain:
             if makers[value] >= 0:
                 sources[op].add(makers[value])
         followers = [0] * problem.ops
+        readers: list[set[int]] = [set[int]() for _ in range(problem.ops)]
         for op in reversed(range(problem.ops)):
             for earlier in sources[op]:
                 followers[earlier] |= followers[op] | 1 << op
+                readers[earlier].add(op)
         apart: list[int] = [] if problem.apart is None else np.flatnonzero(problem.apart).tolist()
         return cls(
-            alive, _sorted(users), _sorted(sources), followers, problem.value_returned.tolist(),
-            sum(1 << op for op in apart),
+            alive, _sorted(users), _sorted(sources), _sorted(readers), followers, problem.value_returned.tolist(),
+            sum(1 << op for op in apart), sweep,
         )  # fmt: skip
 
     def variable(self, cases: Iterable[Case]) -> int:
@@ -98,18 +115,49 @@ class Certain:
         before, after = self.alive.reach.ancestors, self.followers
         ops = 1 << op
         for other in later:
-            ops |= (before[other] & ~before[op]) | (after[op] & ~after[other]) | 1 << other
-        if ops & self.apart or ops.bit_count() > MOST_OPS:
-            return ()
+            ops |= 1 << other
+            ops |= before[other] & ~before[op] if self.sweep is not Sweep.AGAINST else 0
+            ops |= after[op] & ~after[other] if self.sweep is not Sweep.ALONG else 0
+        most = MOST_OPS if self.sweep is Sweep.EITHER else MOST_LINKED
+        return () if ops & self.apart or ops.bit_count() > most else self._groups(ops)
+
+    def _groups(self, ops: int) -> tuple[int, ...]:
         return tuple(sorted({self.alive.group[one] for one in _ops(ops)}))
 
     def gate(self, op: int) -> int | None:
-        """The last op that all paths to ``op`` share, if its operands come from any."""
+        """The last op that leads to all ops that ``op`` uses values of, or is the only one of those."""
         before = self.alive.reach.ancestors
         shared = -1
         for source in self.sources[op]:
             shared &= before[source] | 1 << source
         return shared.bit_length() - 1 if self.sources[op] and shared else None
+
+    def outlet(self, op: int) -> int | None:
+        """The first op that follows all ops that use values of ``op``, or is the only one of those."""
+        shared = -1
+        for reader in self.readers[op]:
+            shared &= self.followers[reader] | 1 << reader
+        return (shared & -shared).bit_length() - 1 if self.readers[op] and shared else None
+
+    def linked(self, one: int, other: int) -> tuple[tuple[int, int], ...] | None:
+        """Pairs of groups such that two ops come to the same partition of the accelerator, unless a pair falls.
+
+        That is the partition of an op which is there, of any other the next that edges lead to; backwards, the one
+        before. A pair falls where the first is on the accelerator and the second is not. None where nothing is known.
+        """
+        ends, (near, far) = sorted((one, other)), (self.sources, self.readers)
+        before, after = self.alive.reach.ancestors, self.followers
+        if self.sweep is Sweep.AGAINST:
+            ends, (near, far), (before, after) = ends[::-1], (far, near), (after, before)
+        first, last = ends
+        region = before[last] & ~before[first] | 1 << first | 1 << last
+        if region & self.apart or region.bit_count() > MOST_LINKED:
+            return None
+        inner = [op for op in _ops(region) if op != first]
+        edges = {(source, op) for op in inner for source in near[op] if region >> source & 1}
+        edges |= {(first, op) for op in inner if not after[first] >> op & 1}
+        group = self.alive.group
+        return tuple(sorted({(group[source], group[op]) for source, op in edges if group[source] != group[op]}))
 
     def stays_inside(self, value: int) -> list[Case]:
         """When ``value`` is certainly inside a partition of the accelerator."""
@@ -151,7 +199,7 @@ class Certain:
         return maker >= 0 and bool((self.apart >> maker ^ self.apart >> user) & 1)
 
     def _behind_others(self, value: int, readers: list[int]) -> list[Case]:
-        """Made on the accelerator, and read there by one of ``readers`` with an op on the host between the two."""
+        """Made on the accelerator, and read there by one of ``readers`` in another partition."""
         home, maker = self.alive.homes[value], self.alive.reach.makers[value]
         if home == NOBODY or maker < 0:
             return []
@@ -160,7 +208,29 @@ class Certain:
             between = self.followers[maker] & self.alive.reach.ancestors[reader]
             ends = home, self.alive.group[reader]
             found.update(Case.of(ends, (self.alive.group[op],)) for op in islice(_ops(between), MOST_OPS))
+            found.update(self._around(maker, reader, ends))
         return sorted(case for case in found if case.possible)
+
+    def _around(self, maker: int, reader: int, ends: tuple[int, int]) -> Iterator[Case]:
+        """Where one of the two shares a partition that the other does not, since an op beside them is on the host."""
+        if self.sweep is Sweep.ALONG:
+            gate = self.gate(reader)
+            near = () if gate is None or gate == maker else self.together(gate, maker)
+            apart = NOBODY if gate is None or not near else self._apart(gate, reader)
+        elif self.sweep is Sweep.AGAINST:
+            outlet = self.outlet(maker)
+            near = () if outlet is None or outlet == reader else self.together(reader, outlet)
+            apart = NOBODY if outlet is None or not near else self._apart(maker, outlet)
+        else:
+            return
+        if apart != NOBODY:
+            yield Case.of((*near, *ends, apart))
+
+    def _apart(self, earlier: int, later: int) -> int:
+        """The variable that is 1 where an op between these, both on the accelerator, is on the host."""
+        ends = self.alive.group[earlier], self.alive.group[later]
+        between = self._groups(self.followers[earlier] & self.alive.reach.ancestors[later])[:MOST_OPS]
+        return self.variable(Case.of(ends, (group,)) for group in between)
 
 
 def _sorted(rows: list[set[int]]) -> tuple[tuple[int, ...], ...]:

@@ -9,7 +9,7 @@ least of that limit and the program's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,9 @@ MOST_FITTED = 2
 FITTED_GROUPS, NEAR = 256, 0.05
 """Up to which that is done with rows that tell inside from between; beyond, where a relaxation takes seconds, only for
 what is so near to its bound."""
+NEAR_IN_PARTS, IN_PARTS = 0.02, 0.5
+"""How near a placement is, relative, to a bound that programs of some placements each are to raise; of the nodes, what
+each of those gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,27 @@ class Relaxation:
                 found = self._solve(self.margins.sides(cost), self.program.budget, share)
                 self.bound = max(self.bound, min(cost, found.bound))
                 met += [score(placement) for placement in self._placed(found)]
+        return met
+
+    def in_parts(
+        self, parts: tuple[Callable[[Program], Moments], ...], known: Scored, score: Callable[[Placement], Scored]
+    ) -> list[Scored]:
+        """Raise the bound by programs of some placements each, if ``known`` is near to it; every placement met.
+
+        No more are solved once one of them says no more than is known.
+        """
+        met: list[Scored] = []
+        bound = self._aim(known.cost)
+        if not parts or self.proves(known) or self.bound < known.cost * (1 - NEAR_IN_PARTS):
+            return met
+        for rows in parts:
+            part = replace(self, moments=rows(self.program))
+            found = part._solve(self.margins.sides(bound), self.program.budget, IN_PARTS)
+            met += [score(placement) for placement in self._placed(found)]
+            bound = min(bound, found.bound)
+            if bound <= self.bound or self.clock.expired():
+                return met
+        self.bound = bound
         return met
 
     def relaxed(self, score: Callable[[Placement], Scored]) -> list[Scored]:

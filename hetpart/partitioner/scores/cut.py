@@ -44,18 +44,23 @@ def cut(problem: PlacementProblem, placement: Placement, edges: Sweeps | None = 
     it). Stages never fall along an edge, and between two devices they rise, so (stage, device) pairs have no cycle.
     Ops that are run apart count as on a device of their own.
     """
+    return min(both_cuts(problem, placement, edges), key=lambda found: found.partitions)
+
+
+def both_cuts(problem: PlacementProblem, placement: Placement, edges: Sweeps | None = None) -> tuple[Cut, Cut]:
+    """The partitions that the sweep along edges finds, and those of the sweep against them."""
     if problem.ops == 0:
-        return Cut(np.zeros(0, np.int32), np.zeros(0, np.int8))
+        nothing = Cut(np.zeros(0, np.int32), np.zeros(0, np.int8))
+        return nothing, nothing
     edges = dependencies(problem) if edges is None else edges
-    places = placement if problem.apart is None else placement + np.int8(len(problem.devices)) * problem.apart
+    devices = len(problem.devices)
+    places = placement if problem.apart is None else placement + np.int8(devices) * problem.apart
     earliest = edges.forwards.changes(places)
     latest = edges.backwards.changes(places)
-    candidates = (_number(earliest, places), _number(latest.max() - latest, places))
-    found = min(candidates, key=lambda found: found.partitions)
-    return Cut(found.partition, (found.devices % len(problem.devices)).astype(np.int8))
+    return _number(earliest, places, devices), _number(latest.max() - latest, places, devices)
 
 
-def _number(stages: NDArray[np.int32], placement: Placement) -> Cut:
-    keys = stages.astype(np.int64) * (int(placement.max()) + 1) + placement
+def _number(stages: NDArray[np.int32], places: Placement, devices: int) -> Cut:
+    keys = stages.astype(np.int64) * (int(places.max()) + 1) + places
     distinct, partition = np.unique(keys, return_inverse=True)
-    return Cut(partition.astype(np.int32), (distinct % (int(placement.max()) + 1)).astype(np.int8))
+    return Cut(partition.astype(np.int32), (distinct % (int(places.max()) + 1) % devices).astype(np.int8))

@@ -205,7 +205,8 @@ class _Search:
             if relaxation.may_be_fitted(found):
                 met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
-        return found, relaxation.bound, True
+        met = relaxation.in_parts(branch.parts, found, self.scorer.score)
+        return self.nearest([found, *met]), relaxation.bound, True
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""
