@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from hetpart.partitioner.bounds import exact
 from hetpart.partitioner.bounds.apart import between_and_inside
 from hetpart.partitioner.bounds.by_sweep import by_sweep
 from hetpart.partitioner.bounds.certain import Case, Certain, Sweep
@@ -246,3 +247,26 @@ def test_the_gate_of_an_op_is_where_its_branches_part() -> None:
     assert [certain.outlet(op) for op in range(5)] == [1, 4, 4, 4, None]
     assert certain.together(1, 4) == (1, 2, 3, 4)
     assert certain.together(2, 4) == (2, 3, 4)
+
+
+@pytest.mark.parametrize("start", range(0, 80, 40))
+def test_bounds_by_sweep_are_below_the_best_of_all_placements(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far a plan is from its bound, both sweeps are asked for theirs."""
+    monkeypatch.setattr(exact, "NEAR_IN_PARTS", 1.0)
+    raised = 0
+    in_parts = exact.Relaxation.in_parts
+
+    def counted(relaxation: exact.Relaxation, *told: Any) -> Any:
+        nonlocal raised
+        before = relaxation.bound
+        met = in_parts(relaxation, *told)
+        raised += relaxation.bound > before
+        return met
+
+    monkeypatch.setattr(exact.Relaxation, "in_parts", counted)
+    for seed in range(start, start + 40):
+        problem = activations_bind(seed, 7)
+        best = min(map(problem.cost, fitting(problem)), default=np.inf)
+        if best < np.inf:
+            assert solve(problem).lower_bound <= best * (1 + 1e-9), seed
+    assert raised, start

@@ -150,7 +150,8 @@ class Relaxation:
         """
         met: list[Scored] = []
         bound = self._aim(known.cost)
-        if not parts or self.proves(known) or self.bound < known.cost * (1 - NEAR_IN_PARTS):
+        near = self.moments.sharp and self.bound >= known.cost * (1 - NEAR_IN_PARTS)
+        if not near or self.proves(known):
             return met
         for rows in parts:
             part = replace(self, moments=rows(self.program))
