@@ -64,6 +64,13 @@ def dtypes_of(value: Any) -> Iterator[torch.dtype]:
             yield one.dtype
 
 
+def widens(node: Node) -> bool:
+    """Whether the result is of another type than the first argument."""
+    first = node.args[0]
+    known = first.meta.get("val") if isinstance(first, Node) else None
+    return list(dtypes_of(known)) != list(dtypes_of(node.meta.get("val")))
+
+
 def mixes(node: Node) -> bool:
     """Whether tensors of several floating types go in, as an autocast leaves them."""
     values = [one.meta.get("val") for one in node.all_input_nodes]

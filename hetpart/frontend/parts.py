@@ -37,14 +37,14 @@ def _bound(x: torch.Tensor, number: Any) -> torch.Tensor:
     return torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
 
 
-def _floored(x: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
+def _floored(x: Any, other: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
     """The quotient rounded down, as PyTorch finds it: by the remainder, of which nothing is rounded off.
 
-    Python's ``//`` of floating point numbers does the same.
+    Python's ``//`` of floating point numbers does the same. One of the two may be a number.
     """
     if not torch.result_type(x, other).is_floating_point or rounding_mode == "trunc":
         return NotImplemented
-    other = _bound(x, other)
+    x, other = _bound(other, x), _bound(x, other)
     rest = torch.fmod(x, other)
     exact = (x - rest) / other
     exact = torch.where((rest != 0) & ((rest < 0) != (other < 0)), exact - 1, exact)
@@ -55,12 +55,18 @@ def _floored(x: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -
     return torch.where(other == 0, quotient, whole)
 
 
-def _remainder(x: torch.Tensor, other: Any) -> torch.Tensor:
-    """With the sign of ``other``."""
+def _remainder(x: Any, other: Any) -> torch.Tensor:
+    """With the sign of ``other``. One of the two may be a number."""
     if not torch.result_type(x, other).is_floating_point:
         return NotImplemented
+    x, other = _bound(other, x), _bound(x, other)
     rest = torch.fmod(x, other)
     return torch.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
+
+
+def _taken_from(x: torch.Tensor, other: Any, alpha: Any = 1) -> torch.Tensor:
+    """``other`` less ``x``. PyTorch's own parts have a number in the place of a tensor."""
+    return torch.sub(_bound(x, other), x, alpha=alpha)
 
 
 def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
@@ -194,8 +200,10 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.div.Scalar_mode: _floored,
     aten.floor_divide.default: _floored,
     aten.floor_divide.Scalar: _floored,
+    aten.rsub.Scalar: _taken_from,
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
+    aten.remainder.Scalar_Tensor: _remainder,
     aten.diagonal.default: _diagonal,
     aten.diagonal_copy.default: _diagonal,
     aten.sum.default: _summed,

@@ -43,6 +43,7 @@ from hetpart.frontend.conditions import (
     shrinks,
     single,
     uses_beyond_first,
+    widens,
 )
 from hetpart.frontend.parts import WIDENED
 
@@ -92,9 +93,14 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.div.Tensor_mode: both(has("rounding_mode", "floor"), makes(FLOATS)),
     aten.div.Scalar_mode: both(has("rounding_mode", "floor"), makes(FLOATS)),
     **dict.fromkeys(
-        (aten.floor_divide.default, aten.floor_divide.Scalar, aten.remainder.Tensor, aten.remainder.Scalar),
+        (
+            aten.floor_divide.default, aten.floor_divide.Scalar,
+            aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor,
+        ),
         makes(FLOATS),
     ),
+    # Taken apart, it has a number in the place of a tensor, which is of no type that the other could be brought to.
+    aten.rsub.Scalar: widens,
     # A sum of what a mask leaves, and infinity times 0.
     aten.diagonal.default: always,
     aten.diagonal_copy.default: always,

@@ -173,6 +173,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: (x // y, x % y, x % 0.1, x // 0.1, torch.div(x, y, rounding_mode="trunc")),
         (torch.tensor([1.0, 5.3, -7.7, 6.0, math.inf, 1.0]), torch.tensor([0.1, 0.1, 0.3, -0.2, 2.0, 0.0])),
     ),
+    "numbers that whole ones are taken from": (
+        lambda x, y: (1.0 - x, torch.rsub(x, 2.5, alpha=2), 7.5 // x, 7.5 // y, 7.5 % y, 5 // x, 1 - x),
+        (torch.tensor([1, -2, 3, 7]), torch.tensor([0.1, -0.3, 2.0, 0.0])),
+    ),
     "clamp by tensors": (lambda x, y: (x.clamp(min=y), x.clamp(max=y)), (NAN, NAN[1])),
     "a clamp in the parts of another": (torch.cosine_similarity, (torch.full((2, 2), math.inf), torch.ones(2, 2))),
     "heaviside": (torch.heaviside, (NAN, torch.tensor(0.5))),
