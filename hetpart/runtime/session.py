@@ -181,11 +181,13 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         fed, old = self._states.apart(given)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
         with self._turn:
-            executor = self._own_executor()
-            executor.settle()
-            with self._states.fed(old) if self._layout.states else nullcontext():
+            executor, keeps = self._own_executor(), bool(self._layout.states)
+            if keeps:
+                executor.settle()
+            with self._states.fed(old) if keeps else nullcontext():
                 made = executor.run(feeds, options, boxed=boxed, targets={} if to is None else to.targets())
-                made |= self._states.returned(names, boxed=boxed)
+                if keeps:
+                    made |= self._states.returned(names, boxed=boxed)
                 if to is not None:
                     to.take(made)
             return made
