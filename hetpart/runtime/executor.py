@@ -22,6 +22,7 @@ from hetpart.runtime.scheduler import begins, makespan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from threading import Thread
 
     from hetpart.plan.model import Transfer
     from hetpart.runtime.sessions import PartSession
@@ -69,6 +70,10 @@ class Executor:
     def overlaps(self) -> bool:
         """Whether its tasks run on lanes of their own."""
         return self._lanes is not None
+
+    def crew(self) -> Sequence[Thread]:
+        """The threads that work for the caller's."""
+        return () if self._lanes is None else self._lanes.threads
 
     def run(
         self,

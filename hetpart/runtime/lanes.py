@@ -204,13 +204,13 @@ class Lanes:
         crew: list[Jobs] = [Desk() for _ in range(self._hands)]
         self._first = crew[0]
         """Of the thread that begins runs."""
-        self._threads = [
+        self.threads = [
             Thread(target=_work, args=(crew, own), name=f"hetpart lane {number}", daemon=True)
             for number, own in enumerate(crew)
         ]
         self._dismiss = finalize(self, _send_home, crew)
         try:
-            for thread in self._threads:
+            for thread in self.threads:
                 thread.start()
         except RuntimeError as error:
             self._dismiss()
@@ -245,7 +245,7 @@ class Lanes:
 
     def settle(self) -> None:
         """End a run whose caller was interrupted. Where that was before a thread heard of it, one does now."""
-        if not self._threads[0].is_alive():
+        if not self.threads[0].is_alive():
             self._last = None
             self._hire()  # in a process that was forked off, in which threads do not go on
         run = self._last
@@ -259,7 +259,7 @@ class Lanes:
         """Send the threads home, once a run under way has ended."""
         self.settle()
         self._dismiss()
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join()
 
 

@@ -23,11 +23,10 @@ from hetpart.runtime.feeds import checked_feeds
 from hetpart.runtime.interrupts import stoppable_options
 
 if TYPE_CHECKING:
-    from threading import Lock
-
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.sole import SoleSession
     from hetpart.runtime.states import States
+    from hetpart.runtime.turn import Turn
 
 Callback = Callable[[list[Any], Any, str], None]
 """Called with the results, what the caller gave, and what went wrong: ``""`` where nothing did."""
@@ -171,7 +170,9 @@ class LaterCalls:
     _layout: Layout
     _sole: SoleSession | None
     _states: States
-    _asking: Lock
+    _turn: Turn
+    """Held while a run is made."""
+    _asking: Turn
     """Held while a run is asked for: another than runs hold, which would keep the caller waiting for theirs."""
     _later: LaterRuns | None = None
 
@@ -208,15 +209,20 @@ class LaterCalls:
         fed, old = self._states.apart(input_feed)
         checked_feeds(self._layout.plan.inputs, fed)
         self._states.checked(old)
-        with self._asking:
+        with self._asking.take():
             self._require_open()
             if self._later is None or not self._later.is_here:
                 self._later = LaterRuns(1 if self._sole is None else os.cpu_count() or 1)
             self._later.begin(partial(self.run, names, input_feed), run_options, callback, user_data)
 
     def _end_later(self, *, give_up: bool = False) -> None:
-        """Return when every such run has been told of."""
-        with self._asking:
+        """Return when every such run has been told of.
+
+        Raises:
+            ExecutionError: they wait for a run that is under way in this thread.
+        """
+        self._turn.require_other()
+        with self._asking.take():
             later, self._later = self._later, None
         if later is None:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
@@ -35,6 +34,7 @@ from hetpart.runtime.sessions import SessionSettings, session_options
 from hetpart.runtime.sole import SoleSession
 from hetpart.runtime.states import States
 from hetpart.runtime.streaming import StreamedWeights
+from hetpart.runtime.turn import Turn
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -140,7 +140,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._sole = self._sole_session() if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
-        self._turn, self._asking = Lock(), Lock()
+        self._turn, self._asking = Turn(), Turn()
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
@@ -180,7 +180,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         """Results by name, OrtValues where ``boxed``. The binding ``to`` takes them while states may yet go back."""
         fed, old = self._states.apart(given)
         feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
-        with self._turn:
+        with self._turn.take():
             executor, keeps = self._own_executor(), bool(self._layout.states)
             if keeps:
                 executor.settle()
@@ -231,7 +231,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         if self._executor is None:
             states = self._states if self._layout.states else None
             self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=states)
-            self._executor.record = self._record
+            self._executor.record, self._turn.crew = self._record, self._executor.crew
         return self._executor
 
     def _require_open(self) -> None:
@@ -268,7 +268,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
 
     def reset_state(self) -> None:
         """Every state as before the first run: zeros; one that grows is empty."""
-        with self._turn:
+        with self._turn.take():
             self._states.reset()
 
     def get_session_options(self) -> onnxruntime.SessionOptions:
@@ -278,7 +278,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     def close(self) -> None:
         """Free the sessions and buffers, once the run that has its turn is over; the Session cannot run afterwards."""
         self._end_later()
-        with self._turn:
+        with self._turn.take():
             self._closed = True
             if self._executor is not None:
                 self._executor.close()

@@ -21,11 +21,10 @@ from hetpart.runtime.transport import HostMemory
 from hetpart.runtime.values import allocate, fresh_array, tensor_bytes, to_array, to_value
 
 if TYPE_CHECKING:
-    from threading import Lock
-
     from hetpart.runtime.frame import Frame, Place
     from hetpart.runtime.resident import State
     from hetpart.runtime.transport import Block, Memory
+    from hetpart.runtime.turn import Turn
 
 _PIECE = 64 * 2**20
 
@@ -48,7 +47,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         turn: Held while a run uses them.
     """
 
-    def __init__(self, states: tuple[State, ...], memories: Mapping[str, Memory], turn: Lock) -> None:
+    def __init__(self, states: tuple[State, ...], memories: Mapping[str, Memory], turn: Turn) -> None:
         self._states = {state.given.name: state for state in states}
         self._memories = memories
         self._turn = turn
@@ -242,7 +241,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         return array
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        with self._turn:
+        with self._turn.take():
             self._require_open()
             return self.read(name)
 
@@ -252,7 +251,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
             raise InvalidFeedError(
                 f"there is no state {name!r}", hint=f"the states are {', '.join(map(repr, self._states)) or 'none'}"
             )
-        with self._turn:
+        with self._turn.take():
             self._put(self.checked({name: content}))
 
     def __delitem__(self, name: str) -> None:

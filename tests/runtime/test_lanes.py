@@ -56,7 +56,7 @@ def lanes_of(graph: TaskGraph, most: int | None = None) -> Iterator[Lanes]:
         yield lanes
     finally:
         lanes.close()
-        assert not [thread for thread in lanes._threads if thread.is_alive()]
+        assert not [thread for thread in lanes.threads if thread.is_alive()]
 
 
 def branches(lanes: int, length: int = 1) -> TaskGraph:
@@ -204,7 +204,7 @@ def test_threads_stay_over_runs_and_go_with_their_lanes() -> None:
         lanes.run(Work(lambda _: seen.add(threading.get_ident())).run(lanes.graph))
     assert len(seen) <= 2
     assert threading.active_count() == before + 2
-    threads, gone = lanes._threads, ref(lanes)
+    threads, gone = lanes.threads, ref(lanes)
     del lanes
     gc.collect()
     assert gone() is None
