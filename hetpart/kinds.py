@@ -45,6 +45,10 @@ def _is_whole(given: object) -> bool:
     return not isinstance(given, bool) and isinstance(given, Integral)
 
 
+def _is_record(given: object) -> bool:
+    return hasattr(given, "watched")
+
+
 def _is_number(given: object) -> bool:
     return not isinstance(given, bool) and isinstance(given, Real)
 
@@ -84,6 +88,7 @@ _KINDS: Mapping[str, tuple[Kind, str]] = {
         'it is "16GB", "80%", a number of bytes, several of these, or one by the name of each device',
     ),
     "colocate": (_TEXTS, 'it is a pattern such as "encoder.layer.0.*", or several'),
+    "cuda_graph": (_is_switch, "it is True or False"),
     "emulate": (_is_switch, "it is True or False"),
     "emulate_link": (_either(_is_none, _SIZE), 'it is "12GB/s", or a number of bytes per second'),
     "hardware": (_either(_is_none, _is_path), "it is the name of a profile or the path of a TOML file"),
@@ -92,11 +97,15 @@ _KINDS: Mapping[str, tuple[Kind, str]] = {
     "io": (_NAMES, 'it is "logits=cuda:0", several of these, or devices by name'),
     "max_partitions": (_either(_is_none, _is_whole), "it is a number from 1"),
     "min_gain": (_either(_is_none, _is_text), 'it is "5%" or "1ms"'),
+    "optimize": (_is_switch, "it is True or False"),
     "overlap": (_either(_is_none, _is_switch), "it is True or False"),
     "pin": (_NAMES, 'it is "encoder.*=cpu", several of these, or devices by pattern'),
     "placement": (
         _either(_is_path, _by_name(_is_text)), "it is the name of a rule, the path of a file, or devices by op"
     ),
+    "progress": (_either(_is_none, callable), "it is a function, which is told what is under way"),
+    "provider": (_NAMES, 'it is "cuda:0=TensorrtExecutionProvider", several of these, or names by device'),
+    "record": (_either(_is_switch, _is_record), "it is True or False, or a RunRecord"),
     "shape": (_COUNTS, 'it is "batch=8", several of these, or numbers by name'),
     "state": (_NAMES, 'it is "past=present", several of these, or outputs by input'),
     "stream": (_either(_is_none, _is_switch), "it is True, False or None"),

@@ -44,13 +44,26 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("emulate", "yes"), ("threads", 1.5), ("overlap", 1), ("emulate_link", [1])]
-)
+    ("name", "wrong"),
+    [
+        ("cuda_graph", "no"), ("emulate", "yes"), ("threads", 1.5), ("optimize", "no"), ("optimize", None),
+        ("overlap", 1), ("emulate_link", [1]), ("progress", 3), ("provider", 3), ("provider", [3]), ("record", "yes"),
+        ("state", 3), ("state", ["a"]),
+    ],
+)  # fmt: skip
 def test_a_session_refuses_an_option_of_the_wrong_kind(name: str, wrong: Any) -> None:
     made = hetpart.partition(model(RELU), hardware="emulated")
     asked: dict[str, Any] = {"emulate": True, name: wrong}
     with pytest.raises(hetpart.InvalidOptionError, match=f"^{name} cannot be "):
         hetpart.Session(made.bundle(), **asked)
+
+
+def test_providers_are_refused_where_onnxruntime_takes_them() -> None:
+    bundle, names = hetpart.partition(model(RELU), hardware="emulated").bundle(), ["CPUExecutionProvider"]
+    wrong: list[tuple[Any, ...]] = [(None, names), (None, None, [{}]), (None, names, [{}])]
+    for arguments in wrong:
+        with pytest.raises(hetpart.InvalidOptionError, match=r"^provider.* was given, and the plan says"):
+            hetpart.Session(bundle, *arguments, emulate=True)
 
 
 def test_a_placement_may_be_a_mapping() -> None:

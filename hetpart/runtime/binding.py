@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from reprlib import repr as shortened
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hetpart.errors import InvalidFeedError
 from hetpart.plan.homes import home
 from hetpart.plan.model import ValueForm
+from hetpart.runtime.bound import bound_address, bound_device, bound_shape, bound_type
 from hetpart.runtime.cuda import CudaMemory
-from hetpart.runtime.dlpack import memory_of
+from hetpart.runtime.dlpack import is_ort_value, memory_of
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.feeds import describe, is_shaped
 from hetpart.runtime.kept import DevicePointer
@@ -67,12 +69,13 @@ class IOBinding:
         """Read the input ``name`` from an address."""
         planned = self._spec(name, self._inputs, "input")
         spec, on_host = self._sized(planned, element_type, shape), device_type == "cpu"
+        device, address = self._device(name, device_type, device_id), bound_address(name, buffer_ptr, spec.nbytes)
         if not on_host and planned.form is not ValueForm.STATIC:
             raise InvalidFeedError(
-                f"{name!r}, whose size only a run tells, is bound at an address of {device_type}:{device_id}",
+                f"{name!r}, whose size only a run tells, is bound at an address of {device}",
                 hint="bind it as an OrtValue there: bind_ortvalue_input",
             )
-        self._fed[name] = _at(spec, buffer_ptr) if on_host else self._pointer(device_type, device_id, buffer_ptr)
+        self._fed[name] = _at(spec, address) if on_host else self._pointer(device, address)
 
     def bind_ortvalue_input(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Read the input ``name`` from an OrtValue."""
@@ -89,24 +92,29 @@ class IOBinding:
         buffer_ptr: int | None = None,
     ) -> None:
         """Make the output ``name``, at an address where one is given."""
-        spec = self._spec(name, self._outputs, "output")
-        self._bind_on(name, device_type, device_id)
+        spec, device = self._spec(name, self._outputs, "output"), self._device(name, device_type, device_id)
+        self._bind_on(name, device)
         self._own.pop(name, None)
         self._shapes.pop(name, None)
         if buffer_ptr is None:
             self._wanted[name] = None
         else:
             sized = self._sized(spec, element_type, shape or ())
-            self._write_to(name, sized, buffer_ptr, f"{device_type}:{device_id}")
+            self._write_to(name, sized, bound_address(name, buffer_ptr, sized.nbytes), device)
 
     def bind_ortvalue_output(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Write the output ``name`` to an OrtValue."""
-        spec = self._spec(name, self._outputs, "output")
-        kind, index = ortvalue.device_name(), memory_of(ortvalue).device_id
-        self._bind_on(name, kind, index)
+        spec, given = self._spec(name, self._outputs, "output"), cast("object", ortvalue)
+        if not is_ort_value(given):
+            raise InvalidFeedError(
+                f"the output {name!r} is bound to {shortened(given)}, no OrtValue",
+                hint="give an onnxruntime.OrtValue, or an address to bind_output",
+            )
+        device = f"{ortvalue.device_name()}:{memory_of(ortvalue).device_id}"
+        self._bind_on(name, device)
         self._shapes.pop(name, None)
         sized = self._sized(spec, ortvalue.element_type(), ortvalue.shape())
-        self._write_to(name, sized, ortvalue.data_ptr(), f"{kind}:{index}")
+        self._write_to(name, sized, ortvalue.data_ptr(), device)
         self._own[name] = ortvalue
 
     def _write_to(self, name: str, sized: ValueSpec, address: int, device: str) -> None:
@@ -119,26 +127,28 @@ class IOBinding:
             )
         if not known:
             self._shapes[name] = tuple(size or 0 for size in sized.shape or ())
-        kind, _, index = device.partition(":")
         there = name in self._there
-        self._wanted[name] = self._pointer(kind, int(index), address) if there else _at(sized, address)
+        self._wanted[name] = self._pointer(device, address) if there else _at(sized, address)
 
-    def _bind_on(self, name: str, device_type: str, device_id: int) -> None:
+    def _bind_on(self, name: str, device: str) -> None:
         """Note where an output is bound: on the host, or where the plan keeps it."""
-        device, at = f"{device_type}:{device_id}", home(self._plan, name)
+        at = home(self._plan, name)
         self._there.discard(name)
         if device == at:
             self._there.add(name)
-        elif device_type != "cpu":
+        elif not device.startswith("cpu:"):
             hint = _HOST_HINT.format(home=at, name=name, device=device)
             raise InvalidFeedError(f"the output {name!r} is bound on {device}", hint=hint)
 
-    def _pointer(self, device_type: str, device_id: int, address: int) -> DevicePointer:
-        memory = self._memories.get(f"{device_type}:{device_id}")
-        return DevicePointer(CudaMemory(device_id) if memory is None else memory, address)
+    def _device(self, name: str, device_type: object, device_id: object) -> str:
+        return bound_device(name, device_type, device_id, self._memories)
+
+    def _pointer(self, device: str, address: int) -> DevicePointer:
+        memory = self._memories.get(device)
+        return DevicePointer(CudaMemory(int(device.partition(":")[2])) if memory is None else memory, address)
 
     def _spec(self, name: str, among: Mapping[str, ValueSpec], what: str) -> ValueSpec:
-        if name not in among:
+        if not isinstance(cast("object", name), str) or name not in among:
             raise InvalidFeedError(
                 f"the model has no {what} {name!r}", hint=f"its {what}s are {', '.join(map(repr, among)) or 'none'}"
             )
@@ -147,12 +157,13 @@ class IOBinding:
     def _sized(self, spec: ValueSpec, element_type: Any, shape: Sequence[int]) -> ValueSpec:
         """``spec`` in the size of a buffer, whose type and shape are what it needs."""
         number = element_type if isinstance(element_type, int) else _number(spec, element_type)
-        if spec.form is ValueForm.OPAQUE or number != onnx_number(spec.dtype) or not is_shaped(tuple(shape), spec):
+        sizes = bound_shape(spec.name, shape)
+        if spec.form is ValueForm.OPAQUE or number != onnx_number(spec.dtype) or not is_shaped(sizes, spec):
             raise InvalidFeedError(
-                f"{spec.name!r} is bound to {element_type} {list(shape)}, planned was {describe(spec)}",
+                f"{spec.name!r} is bound to {element_type} {list(sizes)}, planned was {describe(spec)}",
                 hint="bind a buffer of the planned type and shape, or let one be allocated",
             )
-        return replace(spec, form=ValueForm.STATIC, shape=tuple(shape), nbytes=tensor_bytes(spec.dtype, shape))
+        return replace(spec, form=ValueForm.STATIC, shape=sizes, nbytes=tensor_bytes(spec.dtype, sizes))
 
     def feeds(self) -> dict[str, Any]:
         """What is bound, by input name."""
@@ -246,7 +257,7 @@ class IOBinding:
 
 def _number(spec: ValueSpec, element_type: Any) -> int | None:
     """ONNX's number of NumPy's type, where it is the one of ``spec``."""
-    return onnx_number(spec.dtype) if np.dtype(element_type) == numpy_dtype(spec.dtype) else None
+    return onnx_number(spec.dtype) if bound_type(spec.name, element_type) == numpy_dtype(spec.dtype) else None
 
 
 def _at(spec: ValueSpec, address: int) -> np.ndarray[Any, Any]:

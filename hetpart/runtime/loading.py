@@ -54,9 +54,7 @@ def path_of(bundle: object) -> Path:
     return Path(bundle)
 
 
-def require_known(
-    *, mode: str, verify: str, emulate: bool, threads: int | None, overlap: bool | None, link: object
-) -> None:
+def require_known(mode: str, verify: str, *, threads: int | None, **options: object) -> None:
     """A session can be opened so.
 
     Raises:
@@ -66,19 +64,19 @@ def require_known(
     for option, given, known in (("mode", mode, MODES), ("verify", verify, _VERIFIED)):
         if given not in known:
             raise InvalidOptionError(f"{option}={given!r} is none", hint=f"it is one of {', '.join(map(repr, known))}")
-    require_kinds({"emulate": emulate, "threads": threads, "overlap": overlap, "emulate_link": link})
+    require_kinds({"threads": threads, **options})
     if threads is not None and threads < 0:
         raise InvalidOptionError(
             f"threads={threads} is none", hint="give a number from 0, which leaves it to the machine"
         )
-    _require_lanes(mode, overlap=overlap, link=link)
+    if mode != MODES[0]:
+        _require_no_lanes(mode, options)
 
 
-def _require_lanes(mode: str, *, overlap: bool | None, link: object) -> None:
+def _require_no_lanes(mode: str, options: Mapping[str, object]) -> None:
     """One session has neither lanes nor links."""
-    asked = {"overlap": overlap, "emulate_link": link is not None}
-    if mode != MODES[0] and any(asked.values()):
-        option = next(name for name, given in asked.items() if given)
+    option = next((name for name in ("overlap", "emulate_link") if options[name] not in (None, False)), None)
+    if option is not None:
         raise InvalidOptionError(
             f"{option} is asked for, and with mode={mode!r} one session runs the plan, without lanes or links",
             hint=f"leave out {option}, or the mode (--native)",

@@ -6,6 +6,7 @@ Every partition needs options of its own, and ONNX Runtime cannot copy any: so w
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetpart.errors import InvalidBundleError, InvalidOptionError
@@ -44,19 +45,21 @@ _ROUNDING = (
 """ONNX Runtime's names of what makes scales and epsilons attributes, which are float32."""
 
 
-def refuse_providers(
+def require_options(
     given: onnxruntime.SessionOptions | None, providers: object = None, provider_options: object = None
 ) -> None:
-    """Neither options nor arguments name a provider: the plan does.
+    """Options are such, and neither they nor arguments name a provider: the plan does.
 
     Raises:
-        InvalidOptionError: they do.
+        InvalidOptionError: they do, or the options are none, or ask for profiles in a folder that is none.
     """
     if given is not None and not hasattr(given, "has_providers"):
         raise InvalidOptionError(
             f"sess_options is a {type(given).__name__}",
             hint="give onnxruntime.SessionOptions, or options by their names",
         )
+    if given is not None:
+        _require_folder(given)
     if given is not None and given.has_providers():
         raise InvalidOptionError(
             "the session options name execution providers, and the plan says where every op runs",
@@ -68,6 +71,16 @@ def refuse_providers(
                 f"{option}={value!r} was given, and the plan says where every op runs",
                 hint="leave it out, or write provider='cuda:0=NAME,option=value' for another provider of that device",
             )
+
+
+def _require_folder(given: onnxruntime.SessionOptions) -> None:
+    """ONNX Runtime writes no profile, and says nothing, where the folder is none."""
+    folder = Path(given.profile_file_prefix).parent
+    if given.enable_profiling and not folder.is_dir():
+        raise InvalidOptionError(
+            f"profiles are to be written to {str(folder)!r}, which is no folder",
+            hint="make it, or give another profile_file_prefix",
+        )
 
 
 def carry(given: onnxruntime.SessionOptions, options: onnxruntime.SessionOptions, part: str) -> None:

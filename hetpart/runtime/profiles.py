@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
+from hetpart.errors import ExecutionError
 from hetpart.runtime.called import RUN, CalledSession
 from hetpart.runtime.sessions import require_runtime
 
@@ -36,6 +37,9 @@ def merged_profile(plan: Plan, sessions: Sequence[PartSession]) -> str:
     """End the profiles of ``sessions``, and write them into one file, a process for every partition; its name.
 
     Its time begins with the first of them. Where there is one partition, its own file is it.
+
+    Raises:
+        ExecutionError: a file cannot be read or written, such as one whose folder is gone.
     """
     told = [
         (partition, session.get_profiling_start_time_ns(), session.end_profiling())
@@ -44,6 +48,15 @@ def merged_profile(plan: Plan, sessions: Sequence[PartSession]) -> str:
     parts = [(partition, start, Path(name)) for partition, start, name in told if name]
     if len(parts) < 2:
         return str(parts[0][2]) if parts else ""
+    try:
+        return _merged(parts)
+    except OSError as error:
+        raise ExecutionError(
+            f"the profiles cannot be put together: {error}", hint="keep their folder until the profile has ended"
+        ) from error
+
+
+def _merged(parts: Sequence[tuple[Partition, int, Path]]) -> str:
     earliest = min(start for _, start, _ in parts)
     events = [
         event

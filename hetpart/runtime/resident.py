@@ -65,10 +65,10 @@ def read_states(bundle: Bundle, asked: StateOption) -> tuple[State, ...]:
 
 def _pairs(plan: Plan, asked: Mapping[str, str] | str) -> Mapping[str, str]:
     inputs, outputs = _ports(plan.inputs), _ports(plan.outputs)
-    if isinstance(asked, str):
-        if asked != AUTO:
-            raise InvalidOptionError(f"state cannot be {asked!r}", hint='it is "auto" or {"past": "present", …}')
+    if asked == AUTO:
         return find_states(inputs.values(), outputs.values())
+    if not isinstance(asked, Mapping):
+        raise InvalidOptionError(f"state cannot be {asked!r}", hint='it is "auto" or {"past": "present", …}')
     for given, returned in asked.items():
         if given not in inputs or returned not in outputs or not fits(inputs[given], outputs[returned]):
             raise InvalidOptionError(

@@ -8,23 +8,20 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
-from hetpart.devices import HOST
 from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.plan.bundle import Bundle, open_bundle
-from hetpart.plan.model import Plan, ValueForm
+from hetpart.plan.model import Plan
 from hetpart.runtime.ahead import ask_ahead
 from hetpart.runtime.binding import IOBinding
-from hetpart.runtime.called import CalledSession
 from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
-from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.executor import Executor
 from hetpart.runtime.feeds import boxed, checked_feeds, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
 from hetpart.runtime.loading import load, path_of, require_known
-from hetpart.runtime.options import asked_threads, refuse_providers
+from hetpart.runtime.options import asked_threads, require_options
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
@@ -49,6 +46,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         bundle: Path of a bundle, or one that is open.
         sess_options: ``onnxruntime.SessionOptions`` for the session of every partition: optimisation level, logging,
             profiling, threads and other settings that can be read back. Providers are the plan's.
+        providers: Nothing: the plan says where every op runs.
+        provider_options: Nothing, likewise.
         emulate: Run accelerator partitions on the CPU provider, behind buffers of their own.
         optimize: ONNX Runtime's graph optimisations.
         threads: Threads of the host's sessions; 0 leaves it to ONNX Runtime, ``None`` takes those of ``sess_options``
@@ -67,8 +66,6 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         cuda_graph: Capture partitions on CUDA whose values all have one size and one address in every run.
         progress: Told of every partition that is loaded.
         record: Note when the tasks of a run begin and end, for ``write_trace``; or what notes something else of them.
-        providers: Nothing: the plan says where every op runs.
-        provider_options: Nothing, likewise.
 
     Raises:
         DeviceUnavailableError: The plan needs an accelerator that does not answer, and ``emulate`` is off.
@@ -80,6 +77,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self,
         bundle: str | PathLike[str] | Bundle,
         sess_options: onnxruntime.SessionOptions | None = None,
+        providers: None = None,
+        provider_options: None = None,
         *,
         mode: Literal["partitions", "native", "own-budget"] = "partitions",
         state: StateOption = None,
@@ -93,11 +92,21 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         cuda_graph: bool = False,
         progress: Callable[[str], None] | None = None,
         record: bool | RunRecord = False,
-        providers: None = None,
-        provider_options: None = None,
     ) -> None:
-        refuse_providers(sess_options, providers, provider_options)
-        require_known(mode=mode, verify=verify, emulate=emulate, threads=threads, overlap=overlap, link=emulate_link)
+        require_options(sess_options, providers, provider_options)
+        require_known(
+            mode,
+            verify,
+            emulate=emulate,
+            optimize=optimize,
+            threads=threads,
+            overlap=overlap,
+            emulate_link=emulate_link,
+            provider=provider,
+            cuda_graph=cuda_graph,
+            progress=progress,
+            record=record,
+        )
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(path_of(bundle), verify_full=verify == "full")
         require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")
         self.emulate, native = emulate, mode != "partitions"
@@ -137,23 +146,12 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._described = Description.of(self.plan, self._sessions)
         self._options = session_options(settings, None) if sess_options is None else sess_options
         self._record = RunRecord() if record is True else record or None
-        self._sole = self._sole_session() if self._record is None else None
+        self._sole = SoleSession.of(self._layout, self._sessions) if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
         self._turn, self._asking = Turn(), Turn()
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
-
-    def _sole_session(self) -> SoleSession | None:
-        """The one session of a plan that is a single partition on the host: there is nothing to add to it."""
-        apart = self.plan.passthrough or self.plan.homes or self._layout.states
-        if len(self._sessions) != 1 or apart or isinstance(self._sessions[0], CalledSession):
-            return None
-        partition, borders = self.plan.partitions[0], (*self.plan.inputs, *self.plan.outputs)
-        on_host = partition.device == self.plan.devices[HOST].device
-        complete = set(partition.inputs) == {spec.name for spec in self.plan.inputs}
-        known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
-        return SoleSession(self._sessions[0], partition) if on_host and complete and known else None
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -282,7 +280,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             self._closed = True
             if self._executor is not None:
                 self._executor.close()
-            self._executor = None
+            self._executor, self._turn.crew = None, tuple
             self._sole = self._direct = None
             self._states.free()
             self._sessions = []

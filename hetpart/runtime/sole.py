@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from hetpart.plan.model import ValueForm
+from hetpart.runtime.called import CalledSession
+from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.perform import called
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.model import Partition
+    from hetpart.runtime.frame import Layout
+    from hetpart.runtime.sessions import PartSession
 
 
 class SoleSession:
@@ -27,6 +32,19 @@ class SoleSession:
         self._session, self._partition = session, partition
         self._options = stoppable_options()
         """Of the main thread alone: no other is ended by Ctrl-C."""
+
+    @classmethod
+    def of(cls, layout: Layout, sessions: Sequence[PartSession]) -> Self | None:
+        """Those of the plan of ``layout``; ``None`` where there is something to add."""
+        plan = layout.plan
+        if len(sessions) != 1 or isinstance(sessions[0], CalledSession):
+            return None
+        session, partition, borders = sessions[0], plan.partitions[0], (*plan.inputs, *plan.outputs)
+        apart = plan.passthrough or plan.homes or layout.states
+        complete = set(partition.inputs) == {spec.name for spec in plan.inputs}
+        known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
+        on_host = partition.device == layout.host
+        return cls(session, partition) if on_host and complete and known and not apart else None
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], options: Any) -> list[Any]:
         """As the session's."""

@@ -10,7 +10,7 @@ import pytest
 
 import hetpart
 from hetpart.errors import ExecutionError, InvalidFeedError
-from tests.runtime.models import assert_same, model, plain
+from tests.runtime.models import assert_same, cut, model, plain
 
 OPEN = model("g (float[n] x) => (float[m] z, float[n] y) { [a] y = Neg(x) [b] i = NonZero(y) [c] z = Cast<to=1>(i) }")
 OPEN.graph.output[0].type.tensor_type.shape.dim.add().dim_param = "k"  # NonZero's: a row for its one axis
@@ -84,3 +84,51 @@ def test_what_no_run_could_fill_or_read_is_refused() -> None:
             binding.bind_input("x", "cuda", 0, np.float32, [2], _fed(2).ctypes.data)
         with pytest.raises(InvalidFeedError, match="'z', whose size only a run tells, is bound to a buffer on cuda:0"):
             binding.bind_output("z", "cuda", 0, np.float32, [1, 2], _fed(2).ctypes.data)
+
+
+FIXED = model("fixed (float[4] x) => (float[4] z) { [a] y = Relu(x) [b] z = Neg(y) }")
+WRONG: dict[str, dict[str, Any]] = {
+    "device": {"device_type": "tpu"},
+    "no device": {"device_type": 3},
+    "number": {"device_id": "a"},
+    "type": {"element_type": "junk"},
+    "no type": {"element_type": [3]},
+    "no shape": {"shape": 4},
+    "shape": {"shape": [-4]},
+    "no address": {"buffer_ptr": "here"},
+    "null": {"buffer_ptr": 0},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("accelerated", [("b",), ("a", "b")], ids=str)
+def test_what_is_no_buffer_is_refused_when_it_is_bound(accelerated: tuple[str, ...], wrong: str) -> None:
+    x, z = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    right = {"device_type": "cpu", "device_id": 0, "element_type": np.float32, "shape": [4]}
+    with cut(FIXED, accelerated) as session:
+        binding = session.io_binding()
+        for bind, array in ((binding.bind_input, x), (binding.bind_output, z)):
+            asked: dict[str, Any] = {**right, "buffer_ptr": array.ctypes.data}
+            with pytest.raises(InvalidFeedError) as refused:
+                bind("x" if array is x else "z", **asked | WRONG[wrong])
+            assert refused.value.hint
+            bind("x" if array is x else "z", **asked)
+        session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(z, -x)
+
+
+def test_what_is_bound_goes_by_the_names_of_the_model() -> None:
+    x = np.zeros(4, np.float32)
+    with cut(FIXED, ("b",)) as session:
+        binding = session.io_binding()
+        wrong: list[Any] = [3, [], None]
+        for name in wrong:
+            with pytest.raises(InvalidFeedError, match="the model has no output"):
+                binding.bind_output(name)
+        with pytest.raises(InvalidFeedError, match="no input None"):
+            binding.bind_input(wrong[2], "cpu", 0, np.float32, [4], x.ctypes.data)
+        with pytest.raises(InvalidFeedError, match="to the address None"):
+            binding.bind_input("x", "cpu", 0, np.float32, [4], wrong[2])
+        for value in (x, None):
+            with pytest.raises(InvalidFeedError, match="no OrtValue"):
+                binding.bind_ortvalue_output("z", value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -429,6 +430,20 @@ def test_profiles_of_all_partitions_end_in_one_file(accelerated: tuple[str, ...]
     assert [event["name"] for event in sorted(nodes, key=lambda event: event["ts"])] == [
         "add_kernel_time", "mul_kernel_time", "neg_kernel_time"
     ]  # fmt: skip
+
+
+def test_a_profile_without_a_folder_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime writes none, and tells the name that it would have."""
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "gone" / "profile")
+    with pytest.raises(InvalidOptionError, match="gone") as refused:
+        cut(ARITHMETIC, ("mul",), sess_options=options)
+    assert refused.value.hint
+    (tmp_path / "gone").mkdir()
+    with cut(ARITHMETIC, ("mul",), sess_options=options) as session:
+        shutil.rmtree(tmp_path / "gone")
+        with pytest.raises(ExecutionError, match=r"the profiles.*gone"):
+            session.end_profiling()
 
 
 def test_without_a_profile_there_is_none(session: hetpart.Session, uncut: onnxruntime.InferenceSession) -> None:
