@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise, product
-from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import torch
@@ -33,14 +30,7 @@ def half_step() -> CapturedStep:
 
 
 def test_no_other_updates_that_fit_are_faster_on_the_host() -> None:
-    """In a process of its own: after other tests in one, the same step has once been cut into more sessions."""
-    code = "from tests.training import test_budgets; test_budgets.try_all_updates()"
-    done = run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def try_all_updates() -> None:
-    """All sets of large ones. A partition that PyTorch runs holds no session's bytes."""
+    """Of all sets of large ones. A partition that PyTorch runs holds no session's bytes."""
     step, request = half_step(), Request.of(None, {})
     whole = planned_step(step, hardware=HARDWARE, placement="all-accelerator").plan.devices[ACCELERATOR]
     priced = request.priced(request.read(step.exported).graph, request.machine(HARDWARE))
