@@ -29,11 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.onnx._constants import ONNX_DEFAULT_OPSET
-from torch.onnx._internal.exporter import _decomp, _registration
 from torch.testing._internal.common_methods_invocations import op_db
 
 import hetpart
+from benchmarks.exporter_table import made_once
 from benchmarks.measure import emit, machine_facts, say
 from benchmarks.torch_judge import Called, Case, judged
 from hetpart.errors import HetpartError
@@ -155,14 +154,6 @@ def _write(cases: Sequence[Case], file: Path) -> None:
     os._exit(0)
 
 
-def _once(table: Any) -> None:
-    """Let the exporter make its table of operators once, which takes it a second, and not for every batch."""
-    implemented = set(_decomp.get_onnx_implemented_overloads(table))
-    decompositions = _decomp.create_onnx_friendly_decomposition_table(implemented)
-    _registration.ONNXRegistry.from_torchlib = lambda *_, **__: table  # type: ignore[method-assign,assignment]
-    _decomp.create_onnx_friendly_decomposition_table = lambda _: dict(decompositions)  # type: ignore[assignment]
-
-
 def swept(places: Sequence[int], dtypes: Sequence[str], number: int) -> list[tuple[str, str, str]]:
     """Label, kind and outcome of every case of the operators at ``places`` of ``op_db``."""
     every = [
@@ -182,7 +173,6 @@ def prepared() -> None:
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    _once(_registration.ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET))
     hetpart.partition(torch.nn.Linear(2, 2), args=(torch.ones(1, 2),), hardware="emulated")
 
 
@@ -201,6 +191,21 @@ def _kinds(rows: Sequence[tuple[str, str, str]]) -> list[str]:
     return sorted({kind for _, kind, _ in rows})
 
 
+def _swept_by_several(asked: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """What ``swept`` returns, of all operators that are asked for; what is not equal is said at once."""
+    places = [place for place, info in enumerate(op_db) if asked.only is None or info.name in asked.only]
+    groups = [places[start : start + 2] for start in range(0, len(places), 2)][:: asked.every]
+    rows: list[tuple[str, str, str]] = []
+    dtypes, number = asked.dtype or list(DTYPES), asked.samples
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for found in pool.map(swept, groups, [dtypes] * len(groups), [number] * len(groups)):
+            rows += found
+            for label, kind, outcome in found:
+                if outcome != "equal":
+                    say(f"{label}, {kind}: {outcome}")
+    return rows
+
+
 def main() -> None:
     """Prints the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -211,17 +216,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
     facts = machine_facts()
-    prepared()
-    places = [place for place, info in enumerate(op_db) if asked.only is None or info.name in asked.only]
-    groups = [places[start : start + 2] for start in range(0, len(places), 2)][:: asked.every]
-    rows: list[tuple[str, str, str]] = []
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        dtypes, number = asked.dtype or list(DTYPES), asked.samples
-        for found in pool.map(swept, groups, [dtypes] * len(groups), [number] * len(groups)):
-            rows += found
-            for label, kind, outcome in found:
-                if outcome != "equal":
-                    say(f"{label}, {kind}: {outcome}")
+    with made_once():
+        prepared()
+        rows = _swept_by_several(asked)
     say(f"{sum(outcome == 'equal' for *_, outcome in rows)} of {len(rows)} equal")
     emit("torch_ops", {"machine": facts, "torch": torch.__version__, **_told(rows)})
 

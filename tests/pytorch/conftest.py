@@ -6,23 +6,17 @@ from collections.abc import Generator
 from functools import cache
 
 import pytest
-from torch.onnx._constants import ONNX_DEFAULT_OPSET
 
 import hetpart
+from benchmarks.exporter_table import made_once
 from hetpart.frontend.model import ExportedModel
 from tests.pytorch.models import CASES, Case
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_registry() -> Generator[None]:
-    """The exporter makes its table of operators once, which takes it a second, and not for every model."""
-    from torch.onnx._internal.exporter import _decomp, _registration
-
-    with pytest.MonkeyPatch.context() as patch:
-        table = _registration.ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET)
-        patch.setattr(_registration.ONNXRegistry, "from_torchlib", lambda *_, **__: table)
-        found = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(table)))
-        patch.setattr(_decomp, "create_onnx_friendly_decomposition_table", lambda _: dict(found))
+    """The exporter makes its table of operators once, and not for every model."""
+    with made_once():
         yield
 
 
