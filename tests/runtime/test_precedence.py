@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from threading import Thread
 
 import numpy as np
 import onnx
@@ -40,6 +41,7 @@ class AnyOrder:
     executor: Executor
     most_loose: dict[str, int] = field(default_factory=dict)
     is_idle: bool = True
+    threads: tuple[Thread, ...] = ()
 
     def settle(self) -> None:
         pass
