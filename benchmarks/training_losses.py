@@ -2,19 +2,22 @@
 """Losses of compiled training steps beside eager PyTorch's, with the same optimizer, wherever they are placed.
 
     python -m benchmarks.training_losses > benchmarks/results/training_losses.json
-    python -m benchmarks.training_losses --only GRU
+    python -m benchmarks.training_losses --only GRU --into benchmarks/results/training_losses.json
 
-The cases are those of ``benchmarks/models/trained.py``. Where every step begins at eager's state, the loss does not
-tell of the update that it makes: the whole change of all parameters is compared too.
+The cases are those of ``benchmarks/models/trained.py``; ``--into`` keeps a file's rows of the others, each with the
+commit that it was measured at, so that a run may come in pieces. Where every step begins at eager's state, the loss
+does not tell of the update that it makes: the whole change of all parameters is compared too.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -129,15 +132,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", help="part of a case's name; may be given again")
     parser.add_argument("--steps", type=int, help="instead of the case's own")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="JSON whose rows of other cases are printed too")
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
     warnings.simplefilter("ignore")
     facts = machine_facts() | {"torch": torch.__version__, "threads": THREADS}
+    before = [] if options.into is None else json.loads(options.into.read_text())["rows"]
     rows = list[dict[str, Any]]()
     for name, case in CASES.items():
         if options.only is None or any(part in name for part in options.only):
-            rows += map(asdict, rows_of(name, case if options.steps is None else case.shortened(options.steps)))
+            found = rows_of(name, case if options.steps is None else case.shortened(options.steps))
+            rows += [asdict(row) | {"commit": facts["commit"]} for row in found]
             say(f"training_losses: {name}")
+        else:
+            rows += [row for row in before if row["case"] == name]
     print_table(COLUMNS, rows)
     reached = sum(row["largest"] <= REACH for row in rows)
     say(f"{reached} of {len(rows)} within {REACH:g}")
