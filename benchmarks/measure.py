@@ -93,6 +93,11 @@ def _plain(value: object) -> Any:
     return asdict(value) if isinstance(value, Spread) else str(value)
 
 
+def rows_before(path: Path | None) -> list[dict[str, Any]]:
+    """The rows of an earlier run that ``emit`` printed, of which some are to be measured anew; without a file none."""
+    return [] if path is None else json.loads(path.read_text())["rows"]
+
+
 def say(text: str) -> None:
     """Progress, on standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import emit, machine_facts, say
+from benchmarks.measure import emit, machine_facts, rows_before, say
 from benchmarks.models.trained import CASES, Batch, Case, Eager
 from benchmarks.table import figure, print_table
 from hetpart.training import Step
@@ -137,7 +136,7 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     warnings.simplefilter("ignore")
     facts = machine_facts() | {"torch": torch.__version__, "threads": THREADS}
-    before = [] if options.into is None else json.loads(options.into.read_text())["rows"]
+    before = rows_before(options.into)
     rows = list[dict[str, Any]]()
     for name, case in CASES.items():
         if options.only is None or any(part in name for part in options.only):

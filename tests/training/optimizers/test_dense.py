@@ -104,6 +104,15 @@ def test_ftrl_follows_the_paper(rule: FTRL, dtype: torch.dtype) -> None:
         assert 0 < int((parameter == 0).sum()) < parameter.numel()
 
 
+def test_ftrl_leaves_a_weight_without_gradients_at_0() -> None:
+    """With nothing that damps the first update, its root is of 0."""
+    rule, parameter, slope = FTRL(0.1, beta=0.0), torch.ones(4), torch.tensor([0.0, 1.0, 0.0, -1.0])
+    state = rule.init(parameter)
+    rule.update_(parameter, slope, state, 1, rule.lr)
+    assert parameter[::2].eq(0.0).all()
+    torch.testing.assert_close(parameter[1::2], torch.tensor([0.9, 1.1]))
+
+
 ALL = [SGD(0.1), Momentum(0.1), Adam(1e-2), AdamW(1e-2), Adagrad(1e-2), FTRL(0.1, l1=0.01)]
 
 
