@@ -81,7 +81,7 @@ def main() -> None:
         else:
             rows += [row for row in before if row["case"] == name]
     print_table(COLUMNS, rows)
-    reached = [row["case"] for row in rows if max(row["predicted_ratio"], row["ratio"]) <= REACH]
+    reached = list(dict.fromkeys(row["case"] for row in rows if max(row["predicted_ratio"], row["ratio"]) <= REACH))
     emit(
         "training_overlap",
         {"machine": facts, "reach": REACH, "reached": bool(reached), "reached_by": reached, "rows": rows},
@@ -102,7 +102,7 @@ def _rows(case: Case) -> Iterator[dict[str, Any]]:
         )
         _seconds(trio, batches, WARM)
         rounds = [_round(trio, batches) for _ in range(ROUNDS)]
-        yield {"parameters": parameters, "link": link} | _predicted(lanes, uncut) | _measured(rounds)
+        yield {"parameters": parameters, "link": link} | _predicted(lanes, uncut) | _measured(trio, rounds)
         for step in trio.steps:
             step.close()
 
@@ -130,16 +130,9 @@ def _seconds(trio: Trio, batches: Sequence[Batch], samples: int) -> list[list[fl
     return interleaved([lambda one=one: one(*next(given)) for one in trio.steps], samples)
 
 
-def _round(trio: Trio, batches: Sequence[Batch]) -> dict[str, Any]:
-    beside, after, uncut = map(Spread.of, _seconds(trio, batches, SAMPLES))
-    return {
-        "ratio": round(beside.median / min(after.median, uncut.median), 3),
-        "with_lanes": beside,
-        "same_plan_in_turn": after,
-        "uncut_plan_in_turn": uncut,
-        "busy_with_lanes": _busy(trio.lanes),
-        "busy_in_turn": _busy(trio.in_turn),
-    }
+def _round(trio: Trio, batches: Sequence[Batch]) -> list[float]:
+    """Median seconds of each step."""
+    return [Spread.of(found).median for found in _seconds(trio, batches, SAMPLES)]
 
 
 def _busy(step: Step) -> dict[str, float]:
@@ -163,13 +156,16 @@ def _predicted(lanes: PartitionedModel, uncut: PartitionedModel) -> dict[str, An
     }
 
 
-def _measured(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    in_turn = (min(one["same_plan_in_turn"].median, one["uncut_plan_in_turn"].median) for one in rounds)
+def _measured(trio: Trio, rounds: Sequence[list[float]]) -> dict[str, Any]:
+    ratios = [round(beside / min(turns), 3) for beside, *turns in rounds]
+    beside, after, uncut = zip(*rounds, strict=True)
     return {
-        "seconds": median(one["with_lanes"].median for one in rounds),
-        "in_turn_seconds": median(in_turn),
-        "ratio": round(median(one["ratio"] for one in rounds), 3),
-        "rounds": rounds,
+        "seconds": median(beside),
+        "in_turn_seconds": min(median(after), median(uncut)),
+        "ratio": median(ratios),
+        "rounds": {"ratio": ratios, "with_lanes": beside, "same_plan_in_turn": after, "uncut_plan_in_turn": uncut},
+        "busy_with_lanes": _busy(trio.lanes),
+        "busy_in_turn": _busy(trio.in_turn),
     }
 
 

@@ -41,6 +41,10 @@ TUPLE_CYCLES = 145.0
 """Of each index tuple of ``GatherND``, from 108 to 195, whatever it takes."""
 BOX_CYCLES, PAIR_CYCLES, USUAL_KEPT = 55.0, 33.0, 100
 """Of each box of ``NonMaxSuppression``, of the square of how many are kept, and what that is where it is not known."""
+PLACE_CYCLES, STEP_CYCLES, LARGER_CYCLES = 7.0, 1.3, 42.0
+"""Of a ``MaxPool`` that says where the largest are: of each place, of each element of a window, and of each that is
+larger than all before it, which the processor does not foresee. Measured at 4.1 GHz, windows of 1 to 49 elements drawn
+by chance: within 17 %."""
 _IMAGE_RANK, _MOST_KEPT = 4, 2
 _KEPT_PACKED, _INTEGERS = 4, 4
 
@@ -101,6 +105,16 @@ def _on_a_grid(o: Operands) -> float:
 @spread_cycles("GatherND")
 def _found(o: Operands) -> float:
     return TUPLE_CYCLES * index_tuples(o)
+
+
+@spread_cycles("MaxPool")
+def _where_largest(o: Operands) -> float:
+    """By chance, element i of a window is larger than those before it once in i times."""
+    if o.output(1) is None:
+        return 0.0
+    window = prod(o.integers("kernel_shape"))
+    larger = sum(1 / place for place in range(2, window + 1))
+    return o.output_numel() * (PLACE_CYCLES + STEP_CYCLES * window + LARGER_CYCLES * larger)
 
 
 @serial_cycles("NonMaxSuppression")
