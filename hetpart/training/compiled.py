@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from torch.export.graph_signature import InputKind
 
 from hetpart.compiler import partition
 from hetpart.config import device_name
-from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
@@ -136,7 +135,6 @@ def capture(
     loss = exported_loss(model, loss_fn, example_batch)
     assigned = assign(optimizer, loss.parameters)
     tables = tables_of(assigned)
-    _require_no_tables(tables, rules)
     gradients = gradients_of(loss, tables, rules.half, scaled=rules.scaled)
     contents = _contents(gradients, assigned)
     if rules.accumulate > 1:
@@ -204,14 +202,6 @@ def plan(  # noqa: PLR0913 - the options are what users type
 def planned_step(captured: CapturedStep, **planning: Any) -> PartitionedModel:
     """A step with its placement; ``planning`` are options of ``hetpart.partition``."""
     return partition(captured.exported, **planning)
-
-
-def _require_no_tables(tables: AbstractSet[str], rules: Rules) -> None:
-    if tables and rules.accumulate > 1:
-        raise InvalidOptionError(
-            f"{min(tables)!r} is updated by rows, which are others in every part of a batch",
-            hint="leave out accumulate, or give it an optimizer of whole parameters",
-        )
 
 
 def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:

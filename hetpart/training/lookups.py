@@ -46,6 +46,10 @@ class Lookup:
         """What a graph returns of it."""
         return [self.ids, gradient, self.bounds, self.weights]
 
+    def named_parts(self) -> list[tuple[str, Any]]:
+        """The same with what each is called."""
+        return list(zip(("ids", "gradient", "bounds", "weights"), self.parts(self.leaf), strict=True))
+
     def of(self, nodes: Sequence[Any]) -> Lookup:
         """The same of a graph that returned ``nodes`` for its parts."""
         return Lookup(self.table, self.padding, *nodes)

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Gradients between where they are made and the updates: summed over the parts of a batch, and their norm."""
+"""Gradients between where they are made and the updates: of all parts of a batch, and their norm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetpart.training.writer import Writer
 
 COLLECTED = "optimizer/collected/"
-"""What names of sums of gradients begin with."""
+"""What names of sums of gradients, and of what is kept of each part of a batch, begin with."""
 _aten = torch.ops.aten
 
 
@@ -27,6 +27,14 @@ def collected(writer: Writer, name: str, gradient: Node, progress: Node) -> tupl
     content = gradient.meta["val"]
     given = writer.argument(f"collected_{name}", content.shape, torch.float32)
     made = writer.call(torch.ops.hetpart.collect.default, (given, gradient, progress), given.meta["val"], name)
+    return StateName(f"{COLLECTED}{name}", given.name), made
+
+
+def collected_part(writer: Writer, name: str, part: Node, parts: int, progress: Node) -> tuple[StateName, Node]:
+    """What each part of a batch was, [parts, …], and its new content; ``name`` says what of."""
+    content = part.meta["val"]
+    given = writer.argument(f"collected_{name}", (parts, *content.shape), content.dtype)
+    made = writer.call(torch.ops.hetpart.collect_part.default, (given, part, progress), given.meta["val"])
     return StateName(f"{COLLECTED}{name}", given.name), made
 
 

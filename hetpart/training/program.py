@@ -70,7 +70,8 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     writer = Writer(gradients.graph.graph, gradients.loss)
     states: list[tuple[StateName, Node]] = []
     progress = writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64)
-    tables, slopes = Tables(writer, gradients), dict(gradients.gradients)
+    tables, slopes = Tables(writer, gradients, rules.accumulate, progress), dict(gradients.gradients)
+    states += tables.states
     if rules.accumulate > 1:
         sums = {name: collected(writer, name, slope, progress) for name, slope in slopes.items()}
         states += sums.values()

@@ -4,6 +4,8 @@
 ``hetpart::lookup(table, ids, name)`` gives rows, ``hetpart::lookup_bags`` sums of them; both write into given memory
 where there is some. ``hetpart::arranged`` sorts the ids of lookups, once for all tables that these are in.
 Bags lie between bounds: bag b has the ids from ``bounds[b]`` to ``bounds[b + 1]``.
+Where several parts of a batch make one update, ``hetpart::collect_part`` keeps what each was and the rest takes all of
+them together: ids, gradients, bounds and weights have one more dimension, in front.
 ``hetpart::lazyadam(table, exp_avg, exp_avg_sq, gradients, …)`` returns the new content of a table and of its state,
 and ``hetpart::lazyadam_`` writes the touched rows where the old ones lie.
 """
@@ -136,6 +138,13 @@ def _arranged_like(ids: list[Tensor], paddings: list[int]) -> tuple[Tensor, Tens
     return ids[0].new_empty(count, dtype=torch.int64), ids[0].new_empty(count, dtype=torch.int64)
 
 
+def _joined(bounds: Tensor) -> Tensor:
+    """Bounds of the bags of several parts, [parts, B + 1], whose ids lie end to end: [parts · B + 1]."""
+    ends = bounds[:, -1].cumsum(0)
+    starts = bounds[:, :-1] + (ends - bounds[:, -1]).unsqueeze(-1)
+    return torch.cat((starts.reshape(-1), ends[-1:]))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lookup:
     """The gradient of what was looked up: of rows, or of bags of weighted rows."""
@@ -147,6 +156,12 @@ class _Lookup:
     @property
     def rows(self) -> int:
         return self.gradient.numel() // max(1, self.gradient.shape[-1])
+
+    @classmethod
+    def of(cls, gradient: Tensor, bounds: Tensor | None, weights: Tensor | None) -> _Lookup:
+        """Of one part of a batch, or of several."""
+        several = bounds is not None and bounds.dim() > 1
+        return cls(gradient, _joined(bounds) if several else bounds, None if weights is None else weights.reshape(-1))
 
     @property
     def ids(self) -> int:
@@ -176,7 +191,7 @@ class Touched:
         cls, gradients: Sequence[Tensor], bounds: Sequence[Tensor | None], weights: Sequence[Tensor | None]
     ) -> Touched:
         """A lookup's bounds are ``None`` where it has no bags, its weights where there are none."""
-        lookups = [_Lookup(*parts) for parts in zip(gradients, bounds, weights, strict=True)]
+        lookups = [_Lookup.of(*parts) for parts in zip(gradients, bounds, weights, strict=True)]
         slopes = [lookup.gradient.reshape(lookup.rows, lookup.gradient.shape[-1]) for lookup in lookups]
         starts = accumulate((lookup.rows for lookup in lookups), initial=0)
         plain = all(bound is None for bound in bounds)
@@ -239,6 +254,22 @@ def _one_number(gradients: list[Tensor], *rest: Any) -> Tensor:
     return gradients[0].new_empty(1, dtype=torch.float32)
 
 
+def _collect_part(collected: Tensor, part: Tensor, progress: Tensor) -> None:
+    """Keep what a part of a batch was, at its number."""
+    collected[int(progress[3])].copy_(part)
+
+
+def _with_part(collected: Tensor, part: Tensor, progress: Tensor) -> Tensor:
+    made = collected.clone()
+    _collect_part(made, part, progress)
+    return made
+
+
+def _like(collected: Tensor, *rest: Any) -> Tensor:
+    del rest
+    return torch.empty_like(collected)
+
+
 def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any] | None = None) -> None:
     _LIBRARY.define(schema)
     name = schema.partition("(")[0]
@@ -268,6 +299,9 @@ def _register() -> None:
         "arranged.out(Tensor[] ids, int[] paddings, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
         _arranged_into,
     )
+    part = "Tensor part, Tensor progress"
+    _define(f"collect_part(Tensor collected, {part}) -> Tensor", _with_part, _like)
+    _define(f"collect_part_(Tensor(collected!) collected, {part}) -> ()", _collect_part)
     _define(f"rows_square_norm({_TOUCHED}) -> Tensor", _square_norm, _one_number)
     for name in ROWWISE:
         _define_update(name)

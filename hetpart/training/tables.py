@@ -11,6 +11,7 @@ import torch
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training.embedding import file_of, mapped
+from hetpart.training.norms import collected_part
 from hetpart.training.operators import record_text
 from hetpart.training.optimizers import Assignment, RowOptimizer
 from hetpart.training.optimizers.groups import Target
@@ -72,14 +73,34 @@ def table_contents(name: str, weight: torch.Tensor, optimizer: RowOptimizer) -> 
 
 
 class Tables:
-    """The tables of a step: lookups of the same ids are sorted once, whichever tables they are in."""
+    """The tables of a step: lookups of the same ids are sorted once, whichever tables they are in.
 
-    def __init__(self, writer: Writer, gradients: Gradients) -> None:
+    Where several ``parts`` of a batch make one update, what they looked up is kept until then, and ids that several
+    tables are looked up by once.
+    """
+
+    def __init__(self, writer: Writer, gradients: Gradients, parts: int, progress: Node) -> None:
         self._writer = writer
+        self._parts, self._progress = parts, progress
+        self._kept: dict[Any, tuple[StateName, Node]] = {}
         self._lookups: dict[str, list[Lookup]] = {}
         for lookup in gradients.lookups:
-            self._lookups.setdefault(lookup.table, []).append(lookup)
+            self._lookups.setdefault(lookup.table, []).append(self._of_all_parts(lookup) if parts > 1 else lookup)
         self._arranged: dict[tuple[Any, Any], Sequence[Node]] = {}
+
+    @property
+    def states(self) -> list[tuple[StateName, Node]]:
+        """What is kept of the parts of a batch, and the new content of each."""
+        return list(self._kept.values())
+
+    def _of_all_parts(self, lookup: Lookup) -> Lookup:
+        return lookup.of([self._of_all(node, f"{lookup.table}/{what}") for what, node in lookup.named_parts()])
+
+    def _of_all(self, node: Any, name: str) -> Any:
+        if node is not None and node not in self._kept:
+            own = f"{name}/{len(self._kept)}"
+            self._kept[node] = collected_part(self._writer, own, node, self._parts, self._progress)
+        return None if node is None else self._kept[node][1]
 
     def updated(self, part: Input, optimizer: RowOptimizer, common: Common) -> list[tuple[StateName, Node]]:
         """The states of a table, and the new content of each."""

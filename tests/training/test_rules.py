@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training import SGD, AdamW, LazyAdam
+from hetpart.training import SGD, AdamW
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.precision import IN_FULL, IN_HALF, LossScale, Scaling
 from hetpart.training.rules import Rules
@@ -252,15 +252,3 @@ def test_operators_of_the_lists_are_pytorchs() -> None:
 def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"{why} cannot be"):
         Rules(**rules)
-
-
-def test_rows_are_not_collected() -> None:
-    model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 2))
-    batch = (torch.randint(0, 10, (3,)), torch.randint(0, 2, (3,)))
-    from hetpart.training import Group, Groups
-
-    with pytest.raises(InvalidOptionError, match="updated by rows"):
-        capture(
-            model, classified, optimizer=Groups(AdamW(), (Group("0.*", LazyAdam()),)), example_batch=batch,
-            rules=Rules(accumulate=2),
-        )  # fmt: skip

@@ -7,6 +7,7 @@ import copy
 import re
 from functools import cache
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.report.page import Evidence, render
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, SparseSGD
 from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.rules import Rules
 from hetpart.training.step import Step
 from hetpart.units import format_bytes
 
@@ -73,36 +75,37 @@ def model_of() -> nn.Module:
 
 
 @cache
-def captured() -> CapturedStep:
-    return capture(model_of(), loss_of, optimizer=RULES, example_batch=BATCHES[0])
+def captured(parts: int = 1) -> CapturedStep:
+    rules = Rules(accumulate=parts)
+    return capture(model_of(), loss_of, optimizer=RULES, example_batch=BATCHES[0], rules=rules)
 
 
-def placed(placement: str = "random:1", **options: Any) -> Step:
+def placed(placement: str = "random:1", parts: int = 1, **options: Any) -> Step:
     running = Running(emulate=True, threads=1)
-    return place(captured(), running=running, hardware="emulated", placement=placement, **options)
+    return place(captured(parts), running=running, hardware="emulated", placement=placement, **options)
 
 
-def asked_for(batch: Batch) -> dict[str, set[int]]:
-    """The rows of every table that a batch has gradients for."""
-    ids, flat = set(batch[0].flatten().tolist()), set(batch[1].tolist())
+def asked_for(*batches: Batch) -> dict[str, set[int]]:
+    """The rows of every table that batches have gradients for."""
+    ids, flat = (set(torch.cat([batch[part].flatten() for batch in batches]).tolist()) for part in range(2))
     rows = {"rows": ids - {0}, "summed": flat - {3}, "weighted": flat - {2}}
     return rows | {"mean": (ids | flat) - {5} | {number + 1 for number in ids}}
 
 
-def eager(model: nn.Module, steps: int) -> list[float]:
+def eager(model: nn.Module, updates: int, parts: int = 1) -> list[float]:
     """PyTorch's gradients of whole tables, and the formulas of a lazy Adam in the rows that are asked for."""
     tables = {name: model.get_parameter(f"tables.{name}.weight") for name in asked_for(BATCHES[0])}
     moments = {name: (torch.zeros_like(table), torch.zeros_like(table)) for name, table in tables.items()}
     losses: list[float] = []
-    for number in range(1, steps + 1):
-        batch = BATCHES[(number - 1) % 4]
+    for number in range(1, updates + 1):
+        batches = [BATCHES[((number - 1) * parts + part) % 4] for part in range(parts)]
         model.zero_grad()
-        loss = loss_of(model, *batch)
-        loss.backward()
-        losses.append(loss.item())
+        found = [loss_of(model, *batch) for batch in batches]
+        (sum(found, torch.zeros(())) / parts).backward()
+        losses += [loss.item() for loss in found]
         with torch.no_grad():
             for name, table in tables.items():
-                rows, (first, second) = sorted(asked_for(batch)[name]), moments[name]
+                rows, (first, second) = sorted(asked_for(*batches)[name]), moments[name]
                 slope: Any = table.grad
                 first[rows] = 0.9 * first[rows] + 0.1 * slope[rows]
                 second[rows] = 0.999 * second[rows] + 0.001 * slope[rows] ** 2
@@ -121,6 +124,22 @@ def test_a_hundred_losses_and_all_rows_are_those_of_eager_pytorch(placement: str
     step.sync_to(ours)
     for (name, mine), theirs in zip(ours.named_parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_parts_of_a_batch_make_one_update_of_the_rows_of_all(placement: str, tmp_path: Path) -> None:
+    step, model, ours = placed(placement, 3), copy.deepcopy(model_of()), copy.deepcopy(model_of())
+    losses = [step(*BATCHES[n % 4]).item() for n in range(61)]
+    step.save_checkpoint(tmp_path)
+    losses += [step(*BATCHES[n % 4]).item() for n in range(61, 90)]
+    assert losses == pytest.approx(eager(model, 30, 3), rel=1e-5)
+    assert step.steps == 30
+    step.sync_to(ours)
+    for (name, mine), theirs in zip(ours.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, msg=name)
+    again = placed(placement, 3)
+    again.load_checkpoint(tmp_path)  # within a batch
+    assert [again(*BATCHES[n % 4]).item() for n in range(61, 90)] == losses[61:]
 
 
 def test_rows_that_no_batch_asks_for_keep_their_bits() -> None:

@@ -22,6 +22,8 @@ LOOKUP, BAGS = "hetpart.lookup.default", "hetpart.lookup_bags.default"
 ARRANGED, LENGTHS, SQUARE_NORM = (f"hetpart.{name}.default" for name in ("arranged", "lengths", "rows_square_norm"))
 STATES = {"lazyadam": ("adam", 2), "sparseadagrad": ("adagrad", 1), "sparseftrl": ("ftrl", 2), "sparsesgd": ("sgd", 0)}
 """By optimizer of rows, the one of whole parameters that computes as much, and the states that it keeps."""
+COLLECTED = "hetpart.collect_part.default"
+"""Copies one part of a batch to its place among all."""
 SORT_CYCLES = 60.0
 """Of each id, on all threads together: 6.0 ms for 624,000 of them on two cores at about 3 GHz."""
 
@@ -32,7 +34,9 @@ def bag_rows(o: Operands) -> int:
     return o.numel(1) * width * max(1, o.nbytes(0) // max(1, o.numel(0)))
 
 
-no_arithmetic((LOOKUP, ARRANGED), CALL_DOMAIN)
+no_arithmetic((LOOKUP, ARRANGED, COLLECTED), CALL_DOMAIN)
+bytes_read.add(lambda o: o.nbytes(1), (COLLECTED,), CALL_DOMAIN)
+bytes_written.add(lambda o: o.nbytes(1), (COLLECTED,), CALL_DOMAIN)
 bytes_read.add(gathered_bytes, (LOOKUP,), CALL_DOMAIN)
 bytes_scattered.add(gathered_rows, (LOOKUP,), CALL_DOMAIN)
 flops.add(lambda o: float(o.numel(1) * (o.shape(0) or (1,))[-1]), (BAGS,), CALL_DOMAIN)
