@@ -160,8 +160,9 @@ class _Lookup:
     @classmethod
     def of(cls, gradient: Tensor, bounds: Tensor | None, weights: Tensor | None) -> _Lookup:
         """Of one part of a batch, or of several."""
-        several = bounds is not None and bounds.dim() > 1
-        return cls(gradient, _joined(bounds) if several else bounds, None if weights is None else weights.reshape(-1))
+        if bounds is not None and bounds.dim() > 1:
+            bounds = _joined(bounds)
+        return cls(gradient, bounds, None if weights is None else weights.reshape(-1))
 
     @property
     def ids(self) -> int:
