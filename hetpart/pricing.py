@@ -30,7 +30,8 @@ def load(model: Model, *, shape: ShapeOption = None, **example: Unpack[ExampleOp
         InvalidModelError: The model cannot be read.
         UnboundDimensionsError: A dimension has no number.
     """
-    return import_onnx(as_readable(model, Example.of(example)), parse_shapes(shape), runs_as_body).graph
+    sizes = parse_shapes(shape)
+    return import_onnx(as_readable(model, Example.of(example), sizes), sizes, runs_as_body).graph
 
 
 def annotate(

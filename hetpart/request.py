@@ -134,11 +134,12 @@ class Request:
 
     def exported(self, model: Model) -> ExportedModel | None:
         """The model exported, where it is PyTorch's; ``read`` takes what was ``loaded`` so."""
-        return as_exported(model, self.example)
+        return as_exported(model, self.example, dict(self.shapes))
 
     def read(self, model: Model | LoadedModel) -> ImportedModel:
         """The model, its dimensions bound."""
-        return import_onnx(as_readable(model, self.example), dict(self.shapes), runs_as_body)
+        sizes = dict(self.shapes)
+        return import_onnx(as_readable(model, self.example, sizes), sizes, runs_as_body)
 
     def resolved_budgets(self, machine: Machine) -> ResolvedBudgets:
         """Bytes of every device that may be used, what is to stay free taken off."""

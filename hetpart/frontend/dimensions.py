@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false, reportPrivateUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false, reportPrivateUsage=false, reportMissingTypeStubs=false
 """Dimensions that differ from call to call: as the user names them, as ``torch.export`` wants them and as it writes."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.export.graph_signature import InputKind
@@ -108,30 +109,83 @@ def dimensions_of(program: torch.export.ExportedProgram, asked: Asked) -> Dimens
     """Names for the symbols of ``program``: the user's in ``asked``, else the input's and the number of the axis."""
     names: dict[str, str] = {}
     sizes: dict[str, int] = {}
+    axes = list(_open_axes(program, asked))
+    for axis in axes:
+        symbol = str(axis.size)
+        if not _SYMBOL.fullmatch(symbol) or symbol in names:
+            continue
+        names[symbol] = _name_of(axis.asked) or axis.place
+        if axis.size.node.hint is not None:
+            sizes.setdefault(names[symbol], int(axis.size.node.hint))
+    for axis in axes:
+        root = getattr(axis.asked, "root", None)
+        for symbol in _roots(axis.size, names):
+            names[str(symbol)] = _name_of(root) or str(symbol)
+            known = axis.size.node.shape_env.backed_var_to_val.get(symbol)
+            sizes |= {} if known is None else {names[str(symbol)]: int(known)}
+    return Dimensions(names, sizes, _ranges(program, names, axes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OpenAxis:
+    """An axis of an argument that differs from call to call."""
+
+    place: str
+    """The argument, and the number of the axis."""
+    size: torch.SymInt
+    asked: Any
+    """What the user says of it."""
+
+
+def _open_axes(program: torch.export.ExportedProgram, asked: Asked) -> Iterator[_OpenAxis]:
     inputs = list(_inputs(program))
     assert not asked or len(asked) == len(inputs)
     for position, (name, tensor) in enumerate(inputs):
-        if tensor is None:
-            continue
         own = asked[position] if asked else {}
-        sizes_of: tuple[Any, ...] = tuple(tensor.shape)
-        for axis, size in enumerate(sizes_of):
-            symbol = str(size)
-            if isinstance(size, int) or not _SYMBOL.fullmatch(symbol) or symbol in names:
-                continue
-            names[symbol] = _name_of(own.get(axis)) or f"{name}_dim{axis}"
-            if size.node.hint is not None:
-                sizes.setdefault(names[symbol], int(size.node.hint))
-    return Dimensions(names, sizes, _ranges(program, names))
+        sizes: tuple[Any, ...] = () if tensor is None else tuple(tensor.shape)
+        for axis, size in enumerate(sizes):
+            if isinstance(size, torch.SymInt):
+                yield _OpenAxis(f"{name}_dim{axis}", size, own.get(axis))
 
 
-def _ranges(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> dict[str, tuple[int, int | None]]:
+def _roots(size: torch.SymInt, names: Mapping[str, str]) -> list[Any]:
+    """The symbols that ``size`` is made of and that no axis has by itself, as that of ``2 * Dim("half")``."""
+    return sorted((symbol for symbol in size.node.expr.free_symbols if str(symbol) not in names), key=str)
+
+
+def names_in(program: torch.export.ExportedProgram, known: Dimensions) -> dict[str, str]:
+    """What the symbols of ``program`` are called, those of arguments that are numbers by the argument."""
+    inputs = program.graph.find_nodes(op="placeholder")
+    numbers = {str(node.meta["val"]): node.name for node in inputs if isinstance(node.meta.get("val"), torch.SymInt)}
+    return {**numbers, **known.names}
+
+
+def size_at(size: int | torch.SymInt, known: Dimensions, sizes: Mapping[str, int]) -> int:
+    """What ``size`` is where dimensions have ``sizes``, by name, and those of the example where they are not in it."""
+    if isinstance(size, int):
+        return size
+    named = {symbol: known.names.get(str(symbol), "") for symbol in size.node.expr.free_symbols}
+    found = {**known.sizes, **sizes}
+    return int(size.node.expr.xreplace({symbol: sympy.Integer(found[name]) for symbol, name in named.items()}))
+
+
+def _ranges(
+    program: torch.export.ExportedProgram, names: Mapping[str, str], axes: Sequence[_OpenAxis]
+) -> dict[str, tuple[int, int | None]]:
     found: dict[str, tuple[int, int | None]] = {}
+    least = {_name_of(one): one.min for one in (_base(axis.asked) for axis in axes) if one is not None}
     for symbol, span in program.range_constraints.items():
         name = names.get(str(symbol))
         if name is not None:
-            found[name] = span_of(span)
+            lower, upper = span_of(span)
+            found[name] = max(lower, least.get(name, 0)), upper
     return found
+
+
+def _base(asked: Any) -> Any:
+    """The dimension that ``asked`` is, or is derived of."""
+    found = getattr(asked, "root", asked)
+    return found if hasattr(found, "min") and isinstance(found, torch.export.Dim) else None
 
 
 def span_of(span: ValueRanges[Any]) -> tuple[int, int | None]:

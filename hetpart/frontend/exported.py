@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -11,20 +12,24 @@ import onnx
 import onnx_ir as ir
 import torch
 
+from hetpart.errors import HetpartError, InvalidModelError, InvalidOptionError
+from hetpart.frontend.assumed import Assumed, assumed_in
 from hetpart.frontend.capture import Captured, captured
-from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, open_symbols
+from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, names_in, open_symbols
 from hetpart.frontend.example import Example
 from hetpart.frontend.model import ExportedModel
 from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
+from hetpart.frontend.resized import example_of, resized
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
 from hetpart.frontend.weights import HeldWeights, has_content, note_of_unread, settle_weights
 from hetpart.graph.load import LoadedModel
 from hetpart.graph.provenance import FX_NODE, PIN, STACK_LINE, STACK_TRACE, scope_of
 from hetpart.graph.walk import all_nodes
+from hetpart.units import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 NO_EXAMPLE = Example()
 _UNREAD = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.input_names")
@@ -38,7 +43,64 @@ def exported(model: object, example: Example) -> ExportedModel:
         InvalidModelError: it cannot be exported.
         InvalidOptionError: its arguments are missing.
     """
-    return exported_from(captured(model, example), example)
+    found = captured(model, example)
+    traced = assumed_in(found.program)
+    made = exported_from(found, example)
+    known = dimensions_of(made.original, found.asked)
+    again = partial(_again, found, example, known, traced)
+    return replace(made, assumed=assumed_in(found.program).named(names_in(found.program, known)), again=again)
+
+
+def _again(
+    found: Captured, example: Example, known: Dimensions, traced: Assumed, sizes: Mapping[str, int]
+) -> ExportedModel:
+    """``found`` exported at other sizes than those of its example, whose trace took ``traced`` for granted."""
+    if isinstance(found.source, torch.nn.Module):
+        return exported(found.source, resized(found.program, example, known, sizes))
+    broken = traced.named(names_in(found.program, known)).broken(sizes)
+    if broken:
+        raise InvalidModelError(f"its code may go another way where not {broken}")
+    other = example_of(found.program, known, sizes)
+    again = captured(found.program.module(check_guards=False), other)
+    made = exported_from(replace(found, program=again.program, asked=again.asked), example)
+    names = names_in(again.program, dimensions_of(made.original, again.asked))
+    return replace(made, assumed=assumed_in(again.program).named(names))
+
+
+def sized(made: ExportedModel, sizes: Mapping[str, int]) -> ExportedModel:
+    """``made`` or, where it takes for granted what does not hold at ``sizes``, the same exported again for them.
+
+    Raises:
+        InvalidOptionError: that cannot be.
+    """
+    known = {**made.loaded.sizes, **{name: size for name, size in sizes.items() if size != OPEN}}
+    within = all(_is_within(made.loaded, name, size) for name, size in known.items())
+    broken = "" if made.assumed is None else made.assumed.broken(known)
+    is_code = isinstance(made.source, torch.nn.Module)  # of a program the ranges are what its code branched by
+    if made.again is None or (within and not broken) or (not within and not is_code):
+        return made
+    try:
+        again = made.again(known)
+    except HetpartError as error:
+        if not within:  # whoever binds the sizes says so
+            return made
+        raise _not_for(made, sizes, broken, error.message) from error
+    if again.assumed is not None and again.assumed.broken(known):
+        raise _not_for(made, sizes, broken, "it takes so for granted at those sizes too")
+    return replace(again, source=made.source, pinned=made.pinned)
+
+
+def _not_for(made: ExportedModel, sizes: Mapping[str, int], broken: str, why: str) -> InvalidOptionError:
+    asked = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return InvalidOptionError(
+        f"{made.loaded.name} cannot be planned for {asked}: it was exported for sizes where {broken}; {why}",
+        hint="export it with example arguments of those sizes",
+    )
+
+
+def _is_within(loaded: LoadedModel, name: str, size: int) -> bool:
+    least, most = loaded.ranges.get(name, (0, None))
+    return least <= size <= (size if most is None else most)
 
 
 def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir
     import torch
 
+    from hetpart.frontend.assumed import Assumed
     from hetpart.frontend.weights import HeldWeights
 
 
@@ -33,6 +34,10 @@ class ExportedModel:
     """What marks on modules speak of when a plan is made."""
     pinned: Mapping[str, str] = field(default_factory=dict[str, str])
     """Modules that were marked when it was exported, with their devices."""
+    assumed: Assumed | None = None
+    """What it takes for granted of sizes; ``None`` where somebody else asks before every call."""
+    again: Callable[[Mapping[str, int]], ExportedModel] | None = None
+    """Exports it again at other sizes, by the names of dimensions."""
 
 
 def required(exported: ExportedModel | None, what: str) -> ExportedModel:

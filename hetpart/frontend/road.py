@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
@@ -34,20 +35,21 @@ def export(model: TorchModel | str | PathLike[str], **example: Unpack[ExampleOpt
     return made
 
 
-def as_exported(model: Model | LoadedModel, example: Example) -> ExportedModel | None:
-    """``model`` exported, with the marks on its modules; ``None`` where it is no PyTorch model.
+def as_exported(model: Model | LoadedModel, example: Example, sizes: Mapping[str, int]) -> ExportedModel | None:
+    """``model`` exported for ``sizes``, with the marks on its modules; ``None`` where it is no PyTorch model.
 
     Raises:
         HetpartError: PyTorch is not installed.
         InvalidModelError: it cannot be exported.
-        InvalidOptionError: ``example`` lacks arguments, or has some for a model that takes none.
+        InvalidOptionError: ``example`` lacks arguments, or has some for a model that takes none; or the model cannot
+            be exported for ``sizes``.
     """
     made = _exported(model, example)
     if made is None:
         return None
-    from hetpart.frontend.exported import marked
+    from hetpart.frontend.exported import marked, sized
 
-    return marked(made, again=made is model)
+    return marked(sized(made, sizes), again=made is model)
 
 
 def _exported(model: Model | LoadedModel, example: Example) -> ExportedModel | None:
@@ -62,7 +64,7 @@ def _exported(model: Model | LoadedModel, example: Example) -> ExportedModel | N
     return exported(model, example)
 
 
-def as_readable(model: Model | LoadedModel, example: Example) -> OnnxModel | LoadedModel:
-    """``model`` as ``graph.load`` reads it."""
-    made = as_exported(model, example)
+def as_readable(model: Model | LoadedModel, example: Example, sizes: Mapping[str, int]) -> OnnxModel | LoadedModel:
+    """``model`` as ``graph.load`` reads it, for ``sizes``."""
+    made = as_exported(model, example, sizes)
     return cast("OnnxModel | LoadedModel", model) if made is None else made.loaded

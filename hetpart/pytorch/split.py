@@ -134,7 +134,7 @@ def _results(graph: Graph) -> list[Node]:
 
 def _return(exported: ExportedModel, whole: GraphModule, outer: Graph, made: Mapping[str, Node]) -> None:
     """End ``outer`` as the module ends: what it changes is changed, what it returns has its structure."""
-    signature = Signature.of(exported, [node.name for node in _results(whole.graph)])
+    signature = Signature.of(exported, [node.name for node in _results(whole.graph)], {})
     given = {node.name: node for node in outer.nodes if node.op == "placeholder"}
     for name, content in signature.written.items():
         outer.call_method("copy_", (given[name], made[content]))

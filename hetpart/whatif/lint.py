@@ -68,7 +68,7 @@ def lint(  # noqa: PLR0913 - the options are what users type
     chosen = Selection(_texts(select), _texts(extend_select), _texts(ignore)).of(all_rules())
     question = _Question(Request.of(budget, options), budget is not None, hardware, progress or _silent)
     question.say("reading the model")
-    loaded = read(as_readable(model, question.request.example))
+    loaded = read(as_readable(model, question.request.example, dict(question.request.shapes)))
     kept = plan if plan is None or isinstance(plan, Plan) else _kept(Path(plan))
     subject = Subject(str(loaded.path or loaded.name), loaded, kept_plan=kept, plan=None)
     subject = question.answered(subject, _needed(chosen, planned=question.places or kept is not None))

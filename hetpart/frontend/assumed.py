@@ -1,0 +1,103 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false, reportMissingTypeStubs=false
+"""What a program takes for granted of the sizes that differ from call to call.
+
+Code that branches on a size goes the way of the example, and so does what takes an operator apart: the windows of an
+adaptive pool are laid over the example's size. PyTorch notes every such decision as a guard, and looks at those of a
+trace before a call; at those of its decompositions and of its exporter to ONNX nobody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.printers import PythonPrinter
+
+_GIVEN = "L"
+"""What PyTorch calls the arguments in the code of guards."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assumed:
+    """Conditions on sizes and numbers, each of which holds in the example."""
+
+    guards: Sequence[Any] = ()
+    """As SymPy's booleans."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the symbols in them are called."""
+
+    def named(self, names: Mapping[str, str]) -> Assumed:
+        """The same with ``names`` for the symbols."""
+        return Assumed(self.guards, names)
+
+    def given(self, sizes: Mapping[str, int]) -> Assumed:
+        """What is left to be asked where ``sizes`` are known, by name; what does not hold stays."""
+        known = {guard.xreplace(self._values(guard, sizes)): None for guard in self.guards}
+        return Assumed([guard for guard in known if guard != True], self.names)  # noqa: E712 - SymPy's
+
+    def broken(self, sizes: Mapping[str, int]) -> str:
+        """The first condition that does not hold at ``sizes``, as Python; nothing where all do, or may."""
+        for guard in self.guards:
+            if guard.xreplace(self._values(guard, sizes)) == False:  # noqa: E712 - SymPy's
+                return self._written(guard)
+        return ""
+
+    def shown(self) -> Sequence[str]:
+        """The conditions as Python."""
+        return [self._written(guard) for guard in self.guards]
+
+    def asks(self) -> set[str]:
+        """The names in the conditions."""
+        return {self._name(symbol) for guard in self.guards for symbol in guard.free_symbols}
+
+    def _values(self, guard: Any, sizes: Mapping[str, int]) -> dict[Any, Any]:
+        named = {symbol: self._name(symbol) for symbol in guard.free_symbols}
+        return {symbol: sympy.Integer(sizes[name]) for symbol, name in named.items() if name in sizes}
+
+    def _written(self, guard: Any) -> str:
+        named = {symbol: sympy.Symbol(self._name(symbol), integer=True) for symbol in guard.free_symbols}
+        return PythonPrinter().doprint(guard.xreplace(named))
+
+    def _name(self, symbol: Any) -> str:
+        return self.names.get(str(symbol), str(symbol))
+
+
+def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
+    """What was found out of sizes while ``program`` was made, and in all that was made of it since."""
+    given = _arguments(program)
+    for code in getattr(program, "_guards_code", None) or ():
+        with suppress(Exception):  # what is read from a file has its guards as code alone: asking notes them again
+            bool(eval(code, {_GIVEN: given}))
+    found: dict[Any, None] = {}
+    for env in _environments(program):
+        replaced = dict(env.replacements)
+        found |= {guard.expr.xreplace(replaced).xreplace(replaced): None for guard in env.guards}
+    return Assumed([guard for guard in found if guard != True])  # noqa: E712 - SymPy's
+
+
+def _arguments(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """What the trace knows of the arguments, by name."""
+    calls, spec = program.module_call_graph, program.call_spec.in_spec
+    names = (calls[0].signature.forward_arg_names or []) if calls and calls[0].signature else []
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    flat = [values.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)]
+    if spec is None or spec.num_leaves != len(flat):
+        return {}
+    args, kwargs = pytree.tree_unflatten(flat, spec)
+    return dict(zip(names, args, strict=False)) | dict(kwargs)
+
+
+def _environments(program: torch.export.ExportedProgram) -> Iterator[ShapeEnv]:
+    """Where PyTorch notes what it finds out of the sizes in ``program``: one place, as a rule."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
+    modes = {id(value.fake_mode): value.fake_mode for value in values if isinstance(value, FakeTensor)}
+    found = [mode.shape_env for mode in modes.values()]
+    found += [value.node.shape_env for value in values if isinstance(value, torch.SymInt)]
+    return iter({id(env): env for env in found if env is not None}.values())

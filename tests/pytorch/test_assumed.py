@@ -1,0 +1,126 @@
+"""Plans for other sizes than those of the example, where the code or its parts go another way for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional
+
+import hetpart
+from hetpart.errors import InvalidFeedError, InvalidOptionError
+from tests.pytorch.test_partition import assert_equal
+
+EMULATED = "emulated"
+ROWS = {"x": {0: "rows"}}
+X = torch.arange(24.0).reshape(8, 3)
+
+
+class Even(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x * 3
+
+
+class Long(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 5 else x * 3
+
+
+class Halves(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(x.shape[0] // 4):
+            x = x * 2
+        return x
+
+
+class Plain(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Windows(nn.Module):
+    """Its windows are laid when the program is taken apart: of a size that was twice another."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional.adaptive_avg_pool2d(x[None], (2, 1)), x.diagonal()
+
+
+def ran(model: Any, x: Tensor, **options: Any) -> Any:
+    planned = hetpart.partition(model, hardware=EMULATED, **options)
+    with torch.no_grad():
+        return planned.to_module(emulate=True)(x)
+
+
+@pytest.mark.parametrize("module", [Even(), Long(), Halves(), Windows()], ids=lambda module: type(module).__name__)
+def test_a_module_goes_the_way_of_the_size_that_is_planned(module: nn.Module) -> None:
+    exported = hetpart.export(module, args=(X,), dynamic_shapes=ROWS)
+    for rows in (8, 3, 1):
+        x = torch.arange(3.0 * rows).reshape(rows, 3)
+        assert_equal(ran(exported, x, shape={"rows": rows}), module(x))
+
+
+def test_parts_go_the_way_of_the_size_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hetpart.frontend import wrong
+
+    kept = {target: when for target, when in wrong.KEPT.items() if "adaptive" not in str(target)}
+    monkeypatch.setattr("hetpart.frontend.kept.KEPT", kept)
+    x = torch.arange(33.0).reshape(11, 3)
+    assert_equal(ran(Windows(), x, args=(X,), dynamic_shapes=ROWS, shape={"rows": 11}), Windows()(x))
+    program = torch.export.export(Windows(), (X,), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
+    assert_equal(ran(program, x, shape={"x_dim0": 11}), Windows()(x))
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [(Even(), r"\(x_dim0 % 2\) == 0"), (Halves(), r"\(x_dim0 // 4\) == 2"), (Long(), "for sizes at least 6")],
+)
+def test_a_program_that_went_another_way_is_refused(
+    module: nn.Module, said: str, in_file: bool, tmp_path: Path
+) -> None:
+    program: Any = torch.export.export(module, (X,), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
+    if in_file:
+        torch.export.save(program, tmp_path / "net.pt2")
+        program = tmp_path / "net.pt2"
+    assert_equal(ran(program, X), module(X))
+    with pytest.raises(InvalidOptionError, match=said):
+        hetpart.partition(program, hardware=EMULATED, shape={"x_dim0": 3})
+
+
+class Times(nn.Module):
+    def forward(self, x: Tensor, n: int) -> Tensor:
+        return x * n if n % 2 == 0 else x - n
+
+
+def test_a_number_for_which_the_code_goes_another_way_is_refused() -> None:
+    planned = hetpart.partition(Times(), args=(X, 4), dynamic_shapes=(None, Dim.DYNAMIC), hardware=EMULATED)
+    module = planned.to_module(emulate=True)
+    assert_equal(module(X, 6), X * 6)
+    with pytest.raises(InvalidFeedError, match=r"where \(n % 2\) == 0, and in this one n is 5"):
+        module(X, 5)
+
+
+def test_an_open_size_for_which_the_code_goes_another_way_is_refused() -> None:
+    planned = hetpart.partition(Even(), args=(X,), dynamic_shapes=ROWS, shape="rows=?", hardware=EMULATED)
+    module = planned.to_module(emulate=True)
+    assert_equal(module(X[:6]), X[:6] * 2)
+    with pytest.raises(InvalidFeedError, match="rows is 5"):
+        module(X[:5])
+
+
+@pytest.mark.parametrize(("shape", "rows"), [({}, 8), ({"half": 3}, 6)])
+def test_a_size_may_be_a_multiple_of_a_dimension(shape: Any, rows: int) -> None:
+    sizes = {"x": {0: 2 * Dim("half")}}
+    graph = hetpart.load(Plain(), args=(X,), dynamic_shapes=sizes, shape=shape)
+    assert [graph.values[value].shape for value in graph.inputs] == [(rows, 3)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 9])
+def test_the_least_size_of_a_dimension_is_what_the_user_says(size: int) -> None:
+    sizes = {"x": {0: Dim("rows", min=2, max=8)}}
+    with pytest.raises(InvalidOptionError, match=f"'rows' cannot be {size}: .* for sizes from 2 to 8"):
+        hetpart.load(Plain(), args=(X,), dynamic_shapes=sizes, shape={"rows": size})
