@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 from reprlib import repr as shortened
 from types import MappingProxyType
@@ -20,7 +19,7 @@ from hetpart.runtime.dlpack import is_ort_value, memory_of
 from hetpart.runtime.dtypes import numpy_dtype, onnx_number
 from hetpart.runtime.feeds import describe, is_shaped
 from hetpart.runtime.kept import DevicePointer
-from hetpart.runtime.values import fresh_array, tensor_bytes, to_array, to_value
+from hetpart.runtime.values import array_at, fresh_array, tensor_bytes, to_array, to_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +74,7 @@ class IOBinding:
                 f"{name!r}, whose size only a run tells, is bound at an address of {device}",
                 hint="bind it as an OrtValue there: bind_ortvalue_input",
             )
-        self._fed[name] = _at(spec, address) if on_host else self._pointer(device, address)
+        self._fed[name] = array_at(spec, address) if on_host else self._pointer(device, address)
 
     def bind_ortvalue_input(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """Read the input ``name`` from an OrtValue."""
@@ -128,7 +127,7 @@ class IOBinding:
         if not known:
             self._shapes[name] = tuple(size or 0 for size in sized.shape or ())
         there = name in self._there
-        self._wanted[name] = self._pointer(device, address) if there else _at(sized, address)
+        self._wanted[name] = self._pointer(device, address) if there else array_at(sized, address)
 
     def _bind_on(self, name: str, device: str) -> None:
         """Note where an output is bound: on the host, or where the plan keeps it."""
@@ -258,12 +257,3 @@ class IOBinding:
 def _number(spec: ValueSpec, element_type: Any) -> int | None:
     """ONNX's number of NumPy's type, where it is the one of ``spec``."""
     return onnx_number(spec.dtype) if bound_type(spec.name, element_type) == numpy_dtype(spec.dtype) else None
-
-
-def _at(spec: ValueSpec, address: int) -> np.ndarray[Any, Any]:
-    """The memory at ``address``, as ``fresh_array`` shapes it."""
-    if not spec.nbytes:
-        return fresh_array(spec)
-    content = np.ctypeslib.as_array((ctypes.c_ubyte * spec.nbytes).from_address(address))
-    dtype = numpy_dtype(spec.dtype)
-    return content if dtype is None else content.view(dtype).reshape([size or 0 for size in spec.shape or ()])

@@ -9,27 +9,30 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hetpart.plan.model import ValueForm
 from hetpart.plan.timeline import LEAST_GAIN
 from hetpart.runtime.ahead import Streams
 from hetpart.runtime.apart import cores_of
+from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.frame import NO_PLACES, Frame, Layout
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.lanes import Lanes, Run
-from hetpart.runtime.perform import called, make_copy, result, run_stage, value_result
+from hetpart.runtime.perform import called, result, value_result
 from hetpart.runtime.precedence import loose_places, task_graph
 from hetpart.runtime.record import RunRecord, TaskTimes, told
 from hetpart.runtime.scheduler import begins, makespan
+from hetpart.runtime.straight import task_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from threading import Thread
 
-    from hetpart.plan.model import Transfer
+    from hetpart.plan.model import Transfer, ValueSpec
     from hetpart.runtime.sessions import PartSession
     from hetpart.runtime.states import States
     from hetpart.runtime.tasks import Task, TaskGraph
 
-_NO_TARGETS: Mapping[str, Any] = MappingProxyType({})
+NO_TARGETS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Executor:
@@ -53,8 +56,11 @@ class Executor:
     ) -> None:
         self.frame = Frame.of(layout, list(sessions), NO_PLACES if states is None else states.fixed)
         self._graph = task_graph(layout)
+        self._do = task_functions(self.frame, self._graph.tasks)
         self._gone = _gone(self._graph)
         self._places = tuple(loose_places(layout))
+        self._outputs = [(spec, layout.results[spec.name], _is_as_given(layout, spec)) for spec in layout.plan.outputs]
+        """With where each lies, and whether it is given as it lies there."""
         self._fed = {spec.name: layout.home(spec.name) for spec in layout.plan.inputs}
         self._streams = Streams.of(layout, self._graph)
         self._lanes = Lanes(self._graph, _most_at_once(layout)) if _overlaps(self._graph, overlap) else None
@@ -81,7 +87,7 @@ class Executor:
         run_options: Any = None,
         *,
         boxed: bool = False,
-        targets: Mapping[str, Any] = _NO_TARGETS,
+        targets: Mapping[str, Any] = NO_TARGETS,
     ) -> dict[str, Any]:
         """Results by name. ``feeds`` are checked; their arrays are contiguous and stay alive through the run.
 
@@ -112,8 +118,7 @@ class Executor:
                     self._streams.finish()
             if self.record is not None:
                 self.record.end = perf_counter()
-            give = value_result if boxed else result
-            made = {spec.name: give(frame, spec) for spec in plan.outputs}
+            made = self._boxed_results() if boxed else self._results()
             self.copied = plan.transfers
             if self._states is not None:
                 self._states.renew(frame)
@@ -121,7 +126,14 @@ class Executor:
         finally:
             if self._lanes is None or self._lanes.is_idle:
                 frame.arrays.clear()
-                frame.targets = _NO_TARGETS
+                frame.targets = NO_TARGETS
+
+    def _results(self) -> dict[str, Any]:
+        frame, found = self.frame, self.frame.arrays
+        return {s.name: found[place] if as_given else result(frame, s) for s, place, as_given in self._outputs}
+
+    def _boxed_results(self) -> dict[str, Any]:
+        return {spec.name: value_result(self.frame, spec) for spec in self.frame.layout.plan.outputs}
 
     def settle(self) -> None:
         """Return when nothing is under way any more, as something may be of a run that was interrupted twice."""
@@ -151,10 +163,14 @@ class Executor:
             raise
 
     def _run_in_turn(self, run_options: Any) -> None:
-        do, task = self._doing(run_options), 0
+        watched, task = self.record is not None or self._streams is not None, 0
+        do = self._doing(run_options) if watched else None
         try:
             for task, gone in enumerate(self._gone):
-                do(task)
+                if do is None:
+                    self._do[task](run_options)
+                else:
+                    do(task)
                 for value in gone:
                     self._release(value)
         except KeyboardInterrupt as pressed:
@@ -175,10 +191,13 @@ class Executor:
 
     def _doing(self, run_options: Any) -> Callable[[int], None]:
         """What does the task of a number."""
-        do: Callable[[int], None] = partial(do_task, self.frame, self._graph.tasks, run_options)
-        if self._streams is not None:
-            do = self._streams.ordered(do)
-        return do if self.record is None else self.record.watched(do, self.frame)
+        functions = self._do
+
+        def do(task: int) -> None:
+            functions[task](run_options)
+
+        ordered = do if self._streams is None else self._streams.ordered(do)
+        return ordered if self.record is None else self.record.watched(ordered, self.frame)
 
     def times(self) -> list[TaskTimes]:
         """What the last run did, where it was recorded."""
@@ -228,13 +247,10 @@ def _gone(graph: TaskGraph) -> list[list[int]]:
     return gone
 
 
-def do_task(frame: Frame, tasks: Sequence[Task], run_options: Any, number: int) -> None:
-    """Do the task of a number, in a frame that holds what it reads."""
-    task = tasks[number]
-    if task.is_copy:
-        make_copy(frame, frame.copies[task.index])
-    else:
-        run_stage(frame, frame.stages[task.index], run_options)
+def _is_as_given(layout: Layout, spec: ValueSpec) -> bool:
+    """Whether an output lies in an array of the host's, as the caller of ``run`` gets it."""
+    on_host = layout.results[spec.name][1] == layout.host and spec.name not in layout.plan.passthrough
+    return on_host and spec.form is ValueForm.STATIC and is_builtin(spec.dtype)
 
 
 def _called(frame: Frame, task: Task) -> str:

@@ -17,6 +17,8 @@ from hetpart.runtime.kept import kept_feed
 from hetpart.runtime.values import to_array, to_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetpart.runtime.transport import Memory
 
 _NOWHERE: Mapping[str, Memory] = MappingProxyType({})
@@ -50,6 +52,36 @@ def checked_feeds(
         else _checked(spec, feeds[spec.name])
         for spec in specs
     }
+
+
+def feeding(
+    specs: Sequence[ValueSpec], kept: Mapping[str, Memory] = _NOWHERE
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """``checked_feeds`` of ``specs``, in less time for arrays that are just what was planned."""
+    wanted = [(spec.name, _plain_dtype(spec, kept), spec.shape) for spec in specs]
+    number = len(wanted)
+
+    def feeds(given: Mapping[str, Any]) -> dict[str, Any]:
+        if given.__class__ is dict and len(given) == number:
+            find = given.get
+            ready = {
+                name: value
+                for name, dtype, shape in wanted
+                if type(value := find(name)) is np.ndarray
+                and value.dtype is dtype
+                and value.shape == shape
+                and value.flags.c_contiguous
+            }
+            if len(ready) == number:
+                return ready
+        return checked_feeds(specs, given, kept)
+
+    return feeds
+
+
+def _plain_dtype(spec: ValueSpec, kept: Mapping[str, Memory]) -> np.dtype[np.generic] | None:
+    """The type of the arrays that an input is fed with as they are; ``None`` where none are."""
+    return numpy_dtype(spec.dtype) if spec.form is ValueForm.STATIC and spec.name not in kept else None
 
 
 def _refuse_names(specs: Sequence[ValueSpec], feeds: Mapping[str, Any]) -> None:

@@ -181,7 +181,7 @@ class Frame:
         """Memory for a value of known size, kept for this run: the caller's own where it gave some."""
         layout = self.layout
         spec = layout.specs[place[0]]
-        made = self.targets.get(place[0]) if place == layout.home(place[0]) else None
+        made = self.targets.get(place[0]) if self.targets and place == layout.home(place[0]) else None
         if made is None:
             unboxed = place[1] == layout.host and not self.boxed
             made = fresh_array(spec) if unboxed else fresh_value(spec, layout.memories[place[1]])

@@ -34,12 +34,16 @@ def make_copy(frame: Frame, move: Move) -> None:
     try:
         _move(frame, move)
     except Exception as error:  # of a driver, of NumPy or of ONNX Runtime: whichever copies between these devices
-        copy = move.transfer
-        raise ExecutionError(
-            f"the copy of {copy.value!r} ({format_bytes(copy.nbytes)}) from {copy.source} to {copy.target} failed: "
-            f"{error}",
-            hint=error.hint if isinstance(error, HetpartError) else "see whether the device has memory left",
-        ) from error
+        raise copy_failed(move, error) from error
+
+
+def copy_failed(move: Move, error: Exception) -> ExecutionError:
+    """What a caller is told of a copy that met with ``error``."""
+    copy = move.transfer
+    return ExecutionError(
+        f"the copy of {copy.value!r} ({format_bytes(copy.nbytes)}) from {copy.source} to {copy.target} failed: {error}",
+        hint=error.hint if isinstance(error, HetpartError) else "see whether the device has memory left",
+    )
 
 
 def _move(frame: Frame, move: Move) -> None:
@@ -95,11 +99,15 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
     except (ExecutionError, InvalidFeedError):  # what an operator of hetpart's own finds wrong with what it is fed
         raise
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
-        partition = stage.partition
-        raise ExecutionError(
-            f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
-            hint=ort_hint(error, "`hetpart run --check` tells whether the uncut model runs on these inputs"),
-        ) from error
+        raise run_failed(stage.partition, error) from error
+
+
+def run_failed(partition: Partition, error: Exception) -> ExecutionError:
+    """What a caller is told of a partition that met with ``error`` of ONNX Runtime's."""
+    return ExecutionError(
+        f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
+        hint=ort_hint(error, "`hetpart run --check` tells whether the uncut model runs on these inputs"),
+    )
 
 
 def called(partition: Partition) -> str:

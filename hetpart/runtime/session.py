@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
@@ -15,8 +14,8 @@ from hetpart.runtime.ahead import ask_ahead
 from hetpart.runtime.binding import IOBinding
 from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
-from hetpart.runtime.executor import Executor
-from hetpart.runtime.feeds import boxed, checked_feeds, taken
+from hetpart.runtime.executor import NO_TARGETS, Executor
+from hetpart.runtime.feeds import boxed, checked_feeds, feeding, taken
 from hetpart.runtime.forwarded import ForwardedCalls
 from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
@@ -140,7 +139,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             streamed=StreamedWeights.of(loaded.bundle),
             own=self.ahead.memories,
         )
-        self._overlap, self._kept = overlap, self._layout.kept
+        self._overlap, self._feeds = overlap, feeding(self._layout.plan.inputs, self._layout.kept)
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}
         self._described = Description.of(self.plan, self._sessions)
@@ -177,15 +176,18 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     ) -> dict[str, Any]:
         """Results by name, OrtValues where ``boxed``. The binding ``to`` takes them while states may yet go back."""
         fed, old = self._states.apart(given)
-        feeds = checked_feeds(self._layout.plan.inputs, fed, self._kept)
+        feeds, targets = self._feeds(fed), NO_TARGETS if to is None else to.targets()
         with self._turn.take():
-            executor, keeps = self._own_executor(), bool(self._layout.states)
-            if keeps:
-                executor.settle()
-            with self._states.fed(old) if keeps else nullcontext():
-                made = executor.run(feeds, options, boxed=boxed, targets={} if to is None else to.targets())
-                if keeps:
-                    made |= self._states.returned(names, boxed=boxed)
+            executor = self._own_executor()
+            if not self._layout.states:
+                made = executor.run(feeds, options, boxed=boxed, targets=targets)
+                if to is not None:
+                    to.take(made)
+                return made
+            executor.settle()
+            with self._states.fed(old):
+                made = executor.run(feeds, options, boxed=boxed, targets=targets)
+                made |= self._states.returned(names, boxed=boxed)
                 if to is not None:
                     to.take(made)
             return made

@@ -44,7 +44,8 @@ class Turn:
         Raises:
             ExecutionError: it has, or does.
         """
-        if self._lock._is_owned() or current_thread() in self.crew():  # as threading.Condition asks
+        crew = self.crew()
+        if self._lock._is_owned() or (crew and current_thread() in crew):  # as threading.Condition asks
             raise ExecutionError(
                 "a signal handler or __del__ asks this session while a run of it is under way in the same thread",
                 hint="leave a note there, and ask when the run is over",

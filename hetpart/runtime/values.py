@@ -6,10 +6,10 @@ Both are read and written by address, so that types NumPy has no name for, which
 
 from __future__ import annotations
 
-from ctypes import addressof, c_char
+from ctypes import addressof, c_char, c_ubyte
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -85,7 +85,17 @@ def fresh_array(spec: ValueSpec) -> np.ndarray[Any, Any]:
     dtype = numpy_dtype(spec.dtype)
     if dtype is None:
         return np.empty(spec.nbytes, np.uint8)
-    return np.empty([size or 0 for size in spec.shape or ()], dtype)
+    shape = spec.shape or ()
+    return np.empty([size or 0 for size in shape] if None in shape else cast("tuple[int, ...]", shape), dtype)
+
+
+def array_at(spec: ValueSpec, address: int) -> np.ndarray[Any, Any]:
+    """The host's memory at ``address``, as ``fresh_array`` shapes it: whoever has it keeps it."""
+    if not spec.nbytes:
+        return fresh_array(spec)
+    content = np.ctypeslib.as_array((c_ubyte * spec.nbytes).from_address(address))
+    dtype = numpy_dtype(spec.dtype)
+    return content if dtype is None else content.view(dtype).reshape([size or 0 for size in spec.shape or ()])
 
 
 def to_value(spec: ValueSpec, array: np.ndarray[Any, Any]) -> onnxruntime.OrtValue:

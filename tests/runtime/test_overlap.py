@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import hetpart
 from hetpart.errors import ExecutionError, InvalidOptionError
+from hetpart.runtime.straight import task_functions
 from hetpart.runtime.transport import HostMemory, LinkedMemory
 from tests.runtime.graphs import feeds, models
 from tests.runtime.models import assert_same, cut, model, plain
@@ -70,7 +71,8 @@ def _fail(*_: Any) -> None:
 
 def places_of_faults(session: hetpart.Session) -> list[tuple[str, Callable[[pytest.MonkeyPatch], None]]]:
     """Every copy and partition of a session, and how to make it fail."""
-    frame = session._own_executor().frame
+    executor = session._own_executor()
+    frame = executor.frame
     found: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = []
     for number, move in enumerate(frame.copies):
 
@@ -79,6 +81,7 @@ def places_of_faults(session: hetpart.Session) -> list[tuple[str, Callable[[pyte
                 replace(move, copy=_fail) if place == number else other for place, other in enumerate(frame.copies)
             ]
             patch.setattr(frame, "copies", copies)
+            patch.setattr(executor, "_do", task_functions(frame, executor._graph.tasks))
 
         found.append((f"the copy of '{move.transfer.value}'", fail_copy))
     for stage in frame.stages:

@@ -233,3 +233,27 @@ ARRAYS = {
 def test_the_address_of_an_array_is_that_of_its_first_element(kind: str) -> None:
     array = ARRAYS[kind]
     assert address_of(array) == array.__array_interface__["data"][0]
+
+
+PASSED = model("""passed (float[2,3] x, int8[] n, bfloat16[2] h, bool[0,2] e) =>
+    (float[2,3] y, int8[] m, bfloat16[2] g, bool[0,2] f) {
+    [a] y = Neg(x) [b] m = Neg(n) [c] g = Neg(h) [d] f = Not(e)
+}""")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_results_that_cross_devices_are_the_callers_own(overlap: bool) -> None:
+    """Each is another array than the arena's and than that of the run before, however the feed is laid out."""
+    half = np.dtype(ml_dtypes.bfloat16)
+    with cut(PASSED, ("a", "b", "c", "d"), overlap=overlap) as session:
+        kept: list[tuple[list[Any], list[Any]]] = []
+        for number in range(4):
+            x = np.arange(6, dtype=np.float32).reshape(3, 2).T + number
+            n, e = np.array(number, np.int8), np.zeros((0, 2), np.bool_)
+            fed = {"x": x, "n": n, "h": np.array([number, 1], half), "e": e}
+            kept.append((session.run(None, fed), [-x, -n, -fed["h"], ~e]))
+        assert not any(np.shares_memory(kept[0][0][0], one[0]) for one, _ in kept[1:])
+        for ours, expected in kept:
+            for mine, theirs in zip(ours, expected, strict=True):
+                assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+                np.testing.assert_array_equal(mine, theirs)
