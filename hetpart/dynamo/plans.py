@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetpart.compiler import partition
+from hetpart.cost_model.machines import load_machine
+from hetpart.cost_model.support import Supports
 from hetpart.errors import InfeasibleError
 from hetpart.frontend.exported import pinned_as
 from hetpart.pricing import load
@@ -77,11 +79,26 @@ class Planner:
 
     def _replanned(self, planned: PartitionedModel, sizes: Mapping[str, int | str]) -> PartitionedModel:
         devices = {decision.op: decision.device for decision in planned.plan.decisions}
-        known = {name for op in load(self._exported, shape=sizes).ops for name in _names(op)}
-        pins = {f"node:{op}": device for op, device in devices.items() if op in known}
+        pins = {f"node:{name}": devices[name] for name in sorted(self._possible(devices, sizes))}
         budget = {use.device: use.budget_bytes for use in planned.plan.devices if use.budget_bytes is not None}
         options = {name: self._options.planning[name] for name in _KEPT if name in self._options.planning}
         return partition(self._exported, shape=sizes, pin=pins, budget=budget, **options)
+
+    def _possible(self, devices: Mapping[str, str], sizes: Mapping[str, int | str]) -> set[str]:
+        """Names in ``devices`` whose ops have a kernel there with ``sizes`` too.
+
+        With open ones a split may be one into a sequence, which only the host has.
+        """
+        graph = load(self._exported, shape=sizes)
+        machine = load_machine(self._options.planning.get("hardware"))
+        supports, places = Supports(graph, machine), [device.name for device in machine.devices]
+        found: set[str] = set()
+        lacking: set[str] = set()
+        for op in graph.ops:
+            missing = dict(zip(places, supports.of(op).missing, strict=True))
+            for name in devices.keys() & set(_names(op)):
+                (lacking if missing[devices[name]] else found).add(name)
+        return found - lacking
 
 
 def _names(op: Op) -> tuple[str, ...]:

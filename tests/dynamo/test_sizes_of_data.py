@@ -70,3 +70,19 @@ def test_a_batch_that_nobody_tells_is_planned_for_the_first_call() -> None:
             assert_equal(compiled(x), module(x))
     assert len(plans) == 1
     assert plans[0].plan.inputs[0].shape == (3, 3)
+
+
+def test_a_split_that_only_open_sizes_leave_a_sequence_is_run_where_one_can_be() -> None:
+    """As GPT-2's queries, keys and values: the plan of one size has a ``Split`` on CUDA, which knows no sequences."""
+    weight, bias = torch.randn(6, 24), torch.randn(24)
+
+    def attended(x: Tensor) -> Tensor:
+        made = torch.addmm(bias, x.view(-1, x.size(-1)), weight).view(*x.shape[:-1], 24)
+        q, k, v = made.split(8, dim=2)
+        return (q @ k.mT).softmax(-1) @ v
+
+    compiled = torch.compile(attended, backend=backend, options={**COMPILED, "hardware": "l4"})
+    with torch.no_grad():
+        for length in (5, 4, 7, 9):
+            x = torch.randn(2, length, 6)
+            assert_equal(compiled(x), attended(x))
