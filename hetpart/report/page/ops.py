@@ -88,7 +88,7 @@ def _rounded(figure: float) -> float:
 def _cells(plan: Plan, row: _Row) -> tuple[Cell | str, ...]:
     elsewhere = Cell(_NO_KERNEL, "dim") if row.elsewhere is None else Cell(format_seconds(row.elsewhere / 1e6))
     return (
-        Cell(row.name, "name"),
+        Cell(row.name, "name", below=_module(row)),
         Cell(row.op_type, "type"),
         device_cell(plan, row.device),
         f"{row.partition}",
@@ -98,6 +98,11 @@ def _cells(plan: Plan, row: _Row) -> tuple[Cell | str, ...]:
         _ratio(row.intensity),
         Cell(row.reason, "dim reason"),
     )
+
+
+def _module(row: _Row) -> str:
+    """The module, where the name does not say it; the page's script does as much."""
+    return "" if row.name.strip("/").replace("/", ".").startswith(row.scope) else row.scope
 
 
 def _ratio(figure: float) -> str:

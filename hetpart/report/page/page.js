@@ -66,6 +66,11 @@
     if (text !== undefined) made.textContent = text;
     return made;
   };
+  // As in the text report: the module, where the name does not say it.
+  const moduleOf = (row) => {
+    const scope = scopes[data.scope[row]];
+    return names[row].replace(/^\/+/, "").replaceAll("/", ".").startsWith(scope) ? "" : scope;
+  };
   const cell = (column, row) => {
     const made = element("td", column.style);
     made.setAttribute("role", "cell");
@@ -77,8 +82,9 @@
       made.append(mark, " ");
     }
     if (column.style === "number" && data.elsewhere[row] === null && column === columns[5]) made.className += " dim";
-    if (column === columns[0] && scopes[data.scope[row]]) made.title = scopes[data.scope[row]];
     made.append(element("bdi", "", column.text(row)));
+    const module = column === columns[0] && moduleOf(row);
+    if (module) made.append(element("small", "module")), made.lastChild.append(element("bdi", "", module));
     return made;
   };
   const draw = () => {

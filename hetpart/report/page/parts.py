@@ -26,6 +26,8 @@ class Cell:
     """``good``, ``bad``, ``dim``, ``strong``, ``name``, ``type`` or, dim, a ``reason``."""
     device: int | None = None
     """Place of the device whose mark stands before the text."""
+    below: str = ""
+    """What stands under the text."""
 
     @property
     def mark(self) -> str:

@@ -114,6 +114,17 @@ def test_the_script_writes_figures_as_the_page_does_without_it(browser: Browser,
     assert [rows(page, column) for column in range(9)] == [texts[:20] for texts in drawn]
 
 
+def test_an_op_is_shown_with_its_module_where_its_name_does_not_say_it(browser: Browser, tmp_path: Path) -> None:
+    placed = [replace(PLAN.decisions[0], scope="encoder.layer.0", op=op) for op in ("linear_3", "/encoder/layer.0/Add")]
+    file = tmp_path / "modules.html"
+    write_page(Evidence(replace(PLAN, decisions=tuple(placed))), file)
+    page = browser.page()
+    for disabled in (False, True):
+        page.call("Emulation.setScriptExecutionDisabled", value=disabled)
+        page.open(file)
+        assert sorted(rows(page, 0)) == ["/encoder/layer.0/Add", "linear_3\nencoder.layer.0"]
+
+
 def test_ten_thousand_ops_are_shown_in_steps(browser: Browser, folder: Path) -> None:
     page = browser.page()
     page.open(folder / "large.html")
