@@ -13,13 +13,22 @@ UPDATES = frozenset({"Scatter", "ScatterElements", "ScatterND"})
 LOOKS = frozenset({"Gather", "GatherElements", "GatherND", "Shape", "Size"})
 """Their output shares no memory with what they read."""
 _WORDS = re.compile(r"[a-z]+|\d+")
+_SIDES = frozenset({"in", "input", "out", "output"})
+"""Words that every model's borders have."""
 _TIMES = frozenset(
     {
-        "cur", "current", "in", "initial", "input", "last", "new", "next", "old", "out", "output", "past", "prev",
-        "present", "previous", "update", "updated",
+        "cur", "current", "initial", "last", "new", "next", "old", "past", "prev", "present", "previous", "update",
+        "updated",
     }
 )  # fmt: skip
 """Words that tell the old content from the new, and say nothing of what it is."""
+_HELD = frozenset(
+    {
+        "buffer", "c", "cache", "caches", "cell", "h", "hidden", "key", "keys", "kv", "memory", "moment", "moments",
+        "state", "states", "table", "tables", "value", "values",
+    }
+)  # fmt: skip
+"""Words for what is kept."""
 _CACHE = re.compile(r"(past|present)_key_values?(?=$|\W)")
 
 
@@ -36,11 +45,13 @@ def find_states(inputs: Iterable[Port], outputs: Iterable[Port]) -> dict[str, st
     """Outputs by the inputs that they are the new content of, such as ``present.0.key`` of ``past_key_values.0.key``.
 
     Two belong together that have one dtype, shapes that fit, and names that differ in nothing but words such as
-    ``past`` and ``present``; where several would, none do.
+    ``past`` and ``present``, or ``in`` and ``out`` where others tell that it is kept, as ``cache``: what a model makes
+    of its ``image`` is its ``output_image``, too. Where several would, none do.
     """
     old, new = _by_meaning(inputs), _by_meaning(outputs)
     pairs = ((old[key], new[key]) for key in old if key in new)
-    return {a[0].name: b[0].name for a, b in pairs if len(a) == len(b) == 1 and fits(a[0], b[0])}
+    single = ((a[0], b[0]) for a, b in pairs if len(a) == len(b) == 1)
+    return {old.name: new.name for old, new in single if fits(old, new) and _is_kept(old.name, new.name)}
 
 
 def _by_meaning(ports: Iterable[Port]) -> Mapping[tuple[str, ...], Sequence[Port]]:
@@ -51,7 +62,12 @@ def _by_meaning(ports: Iterable[Port]) -> Mapping[tuple[str, ...], Sequence[Port
 
 
 def _meaning(name: str) -> tuple[str, ...]:
-    return tuple(word for word in _WORDS.findall(_CACHE.sub("", name.lower())) if word not in _TIMES)
+    return tuple(word for word in _WORDS.findall(_CACHE.sub("", name.lower())) if word not in _TIMES | _SIDES)
+
+
+def _is_kept(old: str, new: str) -> bool:
+    """Whether the names tell that the one is there again as the other."""
+    return not (_TIMES | _HELD).isdisjoint(_WORDS.findall(f"{old} {new}".lower()))
 
 
 def fits(old: Port, new: Port) -> bool:

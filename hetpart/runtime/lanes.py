@@ -102,9 +102,9 @@ class Run:
             crew: Where the threads look for jobs.
             own: Where this one does.
         """
-        if task == _BEGIN and not self._is_first(crew, own):
-            return
         try:
+            if task == _BEGIN and not self._is_first(crew, own):
+                return
             event, last = Produced() if task == _BEGIN else self._ended(task), task
             while (task := self._step(event, last, own)) != _NOTHING:
                 event, last = self._ended(task), task
@@ -170,13 +170,14 @@ class Run:
 
     def _hand_on(self, task: int) -> None:
         """To the thread that had work last: its caches and its share of the heap are warm."""
-        self._active += 1
-        self._idle.pop().put_beside((self, task))
+        self._idle[-1].put_beside((self, task))
+        self._idle.pop()
+        self._active += 1  # it waits for the mutex: a hand that could not be given is counted by nobody
 
     def _leave(self, own: Jobs) -> None:
         self._idle.append(own)
         self._active -= 1
-        if not self._active:
+        if self._active <= 0:  # below where it failed before it was counted
             self.ended = True
             self._over.release()
 

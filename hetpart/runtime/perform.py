@@ -15,7 +15,7 @@ from hetpart.runtime.dlpack import is_ort_value
 from hetpart.runtime.dtypes import is_builtin, onnx_number
 from hetpart.runtime.frame import Frame, Move, Place, Stage
 from hetpart.runtime.kept import DevicePointer
-from hetpart.runtime.refusals import ort_hint, ort_message
+from hetpart.runtime.refusals import CHECK_HINT, ort_hint, ort_message
 from hetpart.runtime.values import address_of, allocate, extent, to_array, to_value
 from hetpart.units import format_bytes, format_count
 
@@ -106,7 +106,7 @@ def run_failed(partition: Partition, error: Exception) -> ExecutionError:
     """What a caller is told of a partition that met with ``error`` of ONNX Runtime's."""
     return ExecutionError(
         f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
-        hint=ort_hint(error, "`hetpart run --check` tells whether the uncut model runs on these inputs"),
+        hint=ort_hint(error, CHECK_HINT),
     )
 
 

@@ -9,11 +9,15 @@ _SIGNATURE = re.compile(r"^[^()]*\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? (?=\
 _CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : ")
 _DAMAGED = ("INVALID_PROTOBUF", "No graph was found in the protobuf")
 _HINTS = (
+    ("terminate flag", "run_options.terminate was set, which ends a run: run again with options of which it is not"),
     ("INVALID_PROTOBUF", "the file is damaged: `hetpart partition` the model again"),
     ("two nodes with same node name", "give every node a name of its own and partition again, or run without --check"),
     ("Failed to allocate memory", "the device's memory ran out: partition again with a smaller --shape or --budget"),
     ("NOT_IMPLEMENTED", "the provider has no kernel for the op: pin it to another device, or export it otherwise"),
 )
+
+
+CHECK_HINT = "`hetpart run --check` tells whether the uncut model runs on these inputs"
 
 
 def ort_message(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from hetpart.runtime.options import asked_threads, require_options
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
-from hetpart.runtime.refusals import ort_message
+from hetpart.runtime.refusals import CHECK_HINT, ort_hint, ort_message
 from hetpart.runtime.resident import StateOption, read_states, without_copies
 from hetpart.runtime.sessions import SessionSettings, session_options
 from hetpart.runtime.sole import SoleSession
@@ -231,7 +231,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         if self._executor is None:
             states = self._states if self._layout.states else None
             self._executor = Executor(self._layout, self._sessions, overlap=self._overlap, states=states)
-            self._executor.record, self._turn.crew = self._record, self._executor.crew
+            self._executor.record, self._turn.worker = self._record, self._executor
         return self._executor
 
     def _require_open(self) -> None:
@@ -247,7 +247,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         return self._failure(error)
 
     def _failure(self, error: Exception) -> ExecutionError:
-        return ExecutionError(f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}")
+        told = f"partition 0 on {self.plan.partitions[0].device} failed: {ort_message(error)}"
+        return ExecutionError(told, hint=ort_hint(error, CHECK_HINT))
 
     def _asked(self, names: Iterable[str] | None) -> list[str]:
         """The outputs to return: all but states where ``names`` has none."""
@@ -269,6 +270,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     def reset_state(self) -> None:
         """Every state as before the first run: zeros; one that grows is empty."""
         with self._turn.take():
+            self._turn.settle()
             self._states.reset()
 
     def get_session_options(self) -> onnxruntime.SessionOptions:
@@ -282,7 +284,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
             self._closed = True
             if self._executor is not None:
                 self._executor.close()
-            self._executor, self._turn.crew = None, tuple
+            self._executor = self._turn.worker = None
             self._sole = self._direct = None
             self._states.free()
             self._sessions = []

@@ -242,6 +242,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         with self._turn.take():
+            self._turn.settle()
             self._require_open()
             return self.read(name)
 
@@ -252,6 +253,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
                 f"there is no state {name!r}", hint=f"the states are {', '.join(map(repr, self._states)) or 'none'}"
             )
         with self._turn.take():
+            self._turn.settle()
             self._put(self.checked({name: content}))
 
     def __delitem__(self, name: str) -> None:

@@ -265,3 +265,13 @@ def _interrupted(call: Callable[[], Any], place: int) -> bool:
 
 def _line(frame: FrameType) -> str:
     return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+
+
+@pytest.mark.parametrize("accelerated", PLACEMENTS)
+def test_a_run_that_its_options_end_says_so(accelerated: tuple[str, ...]) -> None:
+    ended = onnxruntime.RunOptions()
+    ended.terminate = True
+    with cut(LOOP, accelerated) as session:
+        with pytest.raises(hetpart.ExecutionError) as failed:
+            session.run(None, SHORT, ended)
+        assert "run_options.terminate" in (failed.value.hint or "")

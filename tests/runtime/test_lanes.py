@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.runtime import lanes as lanes_module
+from hetpart.runtime.apart import Desk
 from hetpart.runtime.lanes import Lanes, Run
 from hetpart.runtime.tasks import Task, TaskGraph
 from tests.runtime.test_scheduler import graphs
@@ -330,6 +331,24 @@ def test_a_defect_of_the_scheduler_ends_the_run_too(monkeypatch: pytest.MonkeyPa
             lanes.settle()
         monkeypatch.undo()
         lanes.run(Work().run(graph))
+
+
+@pytest.mark.parametrize(("where", "name"), [(Run, "_is_first"), (Desk, "put_beside"), (Run, "_ended")], ids=str)
+def test_a_fault_between_two_threads_ends_the_run_too(monkeypatch: pytest.MonkeyPatch, where: type, name: str) -> None:
+    """As of memory that ends there."""
+
+    def broken(*_: object) -> None:
+        raise MemoryError("nothing left")
+
+    graph = branches(2, 3)
+    with lanes_of(graph) as lanes:
+        for _ in range(3):
+            with monkeypatch.context() as patch:
+                patch.setattr(where, name, broken)
+                with pytest.raises(MemoryError, match="nothing left"):
+                    lanes.run(Work().run(graph))
+                lanes.settle()
+            lanes.run(Work().run(graph))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -384,6 +384,15 @@ LISTS: dict[str, tuple[list[Port], list[Port], dict[str, str]]] = {
     "Silero's": ([Port("state", "float32", (2, 1, 8))], [Port("stateN", "float32", (2, 1, 8))], {}),
     "another shape": ([Port("past", "float32", (2,))], [Port("present", "float32", (3,))], {}),
     "another type": ([Port("past", "float32", (2,))], [Port("present", "float16", (2,))], {}),
+    **{
+        f"{old}, which is none": ([Port(old, "float32", (2,))], [Port(new, "float32", (2,))], {})
+        for old, new in [("input", "output"), ("input.1", "output.1"), ("in1", "out1"), ("image", "output_image")]
+    },
+    "beside a model's own": (
+        [Port("input", "float32", (2,)), Port("states_in", "float32", (2,)), Port("h_in.0", "float32", (2,))],
+        [Port("output", "float32", (2,)), Port("states_out", "float32", (2,)), Port("h_out.0", "float32", (2,))],
+        {"states_in": "states_out", "h_in.0": "h_out.0"},
+    ),
     "two that could be": (
         [Port("h_in", "float32", (2,)), Port("past_h", "float32", (2,))], [Port("h_out", "float32", (2,))], {}
     ),

@@ -12,6 +12,7 @@ import pytest
 
 import hetpart
 from hetpart.errors import ExecutionError
+from hetpart.runtime.executor import Executor
 from hetpart.runtime.record import RunRecord
 from tests.runtime.models import cut, model, placed
 
@@ -90,6 +91,25 @@ def test_a_later_run_may_be_asked_for_inside_a_run() -> None:
         assert ended.wait(30)
     assert not record.refused
     np.testing.assert_array_equal(told[0][0], -2 * FEED["x"])
+
+
+@pytest.mark.parametrize("call", ["read a state", "set a state", "reset"])
+def test_states_are_not_touched_before_an_interrupted_run_has_ended(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Whose kernel may yet write to them, where Ctrl-C came twice: the next to have a turn waits for it."""
+    with hetpart.Session(placed(MODEL, ("b",)).bundle(), emulate=True, overlap=True, state=STATE) as session:
+        session.run(None, FEED)
+
+        def late(_: Executor) -> None:
+            monkeypatch.undo()
+            session._states._put({"past_a": 5 * FEED["x"]})
+
+        monkeypatch.setattr(Executor, "settle", late)
+        made = CALLS[call](session)
+        if call == "read a state":
+            np.testing.assert_array_equal(made, 5 * FEED["x"])
+        else:
+            expected = FEED["x"] if call == "set a state" else 0 * FEED["x"]
+            np.testing.assert_array_equal(session.state()["past_a"], expected)
 
 
 LONG = model("""g (float[256,256] x) => (float[256,256] z) { [a] y = MatMul(x, x) [b] z = MatMul(y, x) }""")
