@@ -14,6 +14,7 @@ of their own and as one whose ids are offset.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -39,25 +40,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the largest table")
     parser.add_argument("--folder", type=Path, default=Path("build"), help="where the table in files is made")
+    parser.add_argument("--only", action="append", help="a part, as the JSON calls it; may be given again")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="JSON whose other parts are printed too")
     arguments = parser.parse_args()
     rows = arguments.rows
     facts = machine_facts() | {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    wide_and_deep = _wide_and_deep()
+    parts: dict[str, Callable[[], Any]] = {
+        "wide_and_deep": _wide_and_deep,
+        "bags": _bags,
+        "tables": lambda: _tables(rows),
+        "mapped_lazy_adam": lambda: _mapped(rows, arguments.folder),
+        "criteo_kaggle": _criteo,
+    }
+    before = {} if arguments.into is None else json.loads(arguments.into.read_text())
+    found, commits = dict[str, Any](), dict[str, str]()
+    for name, part in parts.items():
+        if arguments.only is None or name in arguments.only:
+            found[name], commits[name] = part(), facts["commit"]
+        elif name in before:
+            found[name], commits[name] = before[name], before["commits"][name]
+    emit("training_embedding", {"machine": facts, "commits": commits} | found)
+
+
+def _tables(rows: int) -> dict[str, Any]:
+    """Sparse steps over tables of three sizes, and a dense one over the largest."""
     sizes = [_sparse(rows // 100, rule) | _sparse(rows // 10, rule) | _sparse(rows, rule) for rule in RULES]
     dense = _dense(rows)
-    emit(
-        "training_embedding",
-        {
-            "machine": facts,
-            "wide_and_deep": wide_and_deep,
-            "bags": _bags(),
-            "by_rows": [_compared(type(rule).__name__, found) for rule, found in zip(RULES, sizes, strict=True)],
-            "mapped_lazy_adam": _mapped(rows, arguments.folder),
-            "criteo_kaggle": _criteo(),
-            "dense_adam": dense,
-            "dense_over_sparse": round(dense.median / sizes[0][rows]["step"].median, 1),
-        },
-    )
+    return {
+        "by_rows": [_compared(type(rule).__name__, found) for rule, found in zip(RULES, sizes, strict=True)],
+        "dense_adam": dense,
+        "dense_over_sparse": round(dense.median / sizes[0][rows]["step"].median, 1),
+    }
 
 
 RULES: tuple[RowOptimizer, ...] = (LazyAdam(), SparseAdagrad(), SparseSGD(0.1))
