@@ -52,8 +52,8 @@ def main() -> None:
         "mapped_lazy_adam": lambda: _mapped(rows, arguments.folder),
         "criteo_kaggle": _criteo,
     }
-    before = {} if arguments.into is None else json.loads(arguments.into.read_text())
-    found, commits = dict[str, Any](), dict[str, str]()
+    before: dict[str, Any] = {} if arguments.into is None else json.loads(arguments.into.read_text())
+    found, commits = dict[str, Any](), dict[str, Any]()
     for name, part in parts.items():
         if arguments.only is None or name in arguments.only:
             found[name], commits[name] = part(), facts["commit"]

@@ -14,8 +14,10 @@ LazyAdam for rows of 80, FTRL for rows of 1.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
@@ -56,6 +58,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the largest table")
     parser.add_argument("--dense-rows", type=int, default=10_000_000, help="of the table of the dense step")
     parser.add_argument("--only", choices=["by_rows", "dense_adam", "wide_and_deep"], help="one part")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="JSON whose other parts are printed too")
     arguments = parser.parse_args()
     facts = machine_facts() | {"torch": torch.__version__, "threads": torch.get_num_threads()}
     parts: dict[str, Callable[[], Any]] = {
@@ -63,10 +66,14 @@ def main() -> None:
         "dense_adam": lambda: {"rows": arguments.dense_rows, "step": _dense(arguments.dense_rows)},
         "wide_and_deep": _wide_and_deep,
     }
-    emit(
-        "training_tables",
-        {"machine": facts} | {name: part() for name, part in parts.items() if arguments.only in (None, name)},
-    )
+    before: dict[str, Any] = {} if arguments.into is None else json.loads(arguments.into.read_text())
+    found, commits = dict[str, Any](), dict[str, Any]()
+    for name, part in parts.items():
+        if arguments.only in (None, name):
+            found[name], commits[name] = part(), facts["commit"]
+        elif name in before:
+            found[name], commits[name] = before[name], before["commits"][name]
+    emit("training_tables", {"machine": facts, "commits": commits} | found)
 
 
 def _by_rows(rows: int) -> dict[str, Any]:
