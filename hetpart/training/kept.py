@@ -106,8 +106,8 @@ class Kept:
         return {name: tensor_of(self._states.view(self._given[name])) for name in names}
 
     def given(self) -> Contents:
-        """Copies of all states by the names of the arguments, those in half precision too."""
-        return {given: tensor_of(self._states[given]) for given in (*self._given.values(), *self._rounded)}
+        """All states by the names of the arguments, those in half precision too: views, as ``views`` has them."""
+        return {given: tensor_of(self._states.view(given)) for given in (*self._given.values(), *self._rounded)}
 
     def begin(self, contents: Mapping[str, torch.Tensor]) -> None:
         """Take over what is there before the first step: files themselves, copies of the rest; zeros without any."""

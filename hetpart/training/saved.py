@@ -58,5 +58,7 @@ def _write_fed(fed: Mapping[str, Any], path: Path) -> list[Path]:
         return []
     from safetensors.torch import save_file
 
-    save_file({name: torch.as_tensor(value).contiguous().clone() for name, value in fed.items()}, path)
+    from hetpart.training.checkpoint.save import apart
+
+    save_file(apart({name: torch.as_tensor(value).contiguous() for name, value in fed.items()}), path)
     return [path]

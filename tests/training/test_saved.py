@@ -113,6 +113,19 @@ def test_a_saved_step_goes_on_as_the_step_does(tmp_path: Path) -> None:
         assert torch.equal(torch.from_numpy(session.state()[state.given]), kept[state.name]), state.name
 
 
+def test_what_lies_on_the_host_is_written_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = dict[str, int]()
+    monkeypatch.setattr(
+        "safetensors.torch.save_file", lambda tensors, _: written.update({k: t.data_ptr() for k, t in tensors.items()})
+    )
+    step, ids, label = placed(), *batch_of(0)
+    step.save(tmp_path / "step.onnx", ids, label)
+    states = step.session.state()
+    on_host = [name for name in states if states.lies_on_host(name)]
+    assert len(on_host) > 3
+    assert [written[name] for name in on_host] == [states.view(name).ctypes.data for name in on_host]
+
+
 def test_a_step_is_saved_without_a_batch(tmp_path: Path) -> None:
     files = placed().save(tmp_path / "folder" / "step.onnx")
     assert [file.name for file in files] == ["step.onnx", "step.onnx.data"]

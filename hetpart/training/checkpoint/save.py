@@ -62,7 +62,7 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor], stamp: str) -> None:
     distinct, aliases = _without_aliases(tensors)
     header = {"format": "pt", METADATA: stamp, ALIASES: json.dumps(aliases)}
     temporary = path.with_suffix(".temporary")
-    save_file(_apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
+    save_file(apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
     sync(temporary)
     rename(temporary, path)
 
@@ -79,7 +79,7 @@ def _without_aliases(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
     return {name: tensor for name, tensor in tensors.items() if name not in aliases}, aliases
 
 
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Views of one storage can be written, unless they overlap: those are copied."""
     end = (None, 0)
     for name, tensor in sorted(tensors.items(), key=lambda item: (str(item[1].device), item[1].data_ptr())):
