@@ -99,6 +99,10 @@ class ArenaUse:
         return cls(prepared, most - prepared, max(int(node[_RESERVED]) for node in nodes))
 
 
+NO_ARENA = ArenaUse(0, 0, 0)
+"""Of a partition that PyTorch runs: results lie in the runtime's buffers, and what it takes meanwhile nobody counts."""
+
+
 def _begin(event: Mapping[str, Any]) -> float:
     return event["ts"]
 

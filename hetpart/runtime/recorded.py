@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import ExecutionError
-from hetpart.runtime.held import ArenaUse, held_memory
+from hetpart.runtime.called import CalledSession
+from hetpart.runtime.held import NO_ARENA, ArenaUse, held_memory
 from hetpart.runtime.mapped import mapped_bytes
 from hetpart.runtime.profiles import node_events
 from hetpart.runtime.trace import write_trace
@@ -73,8 +74,12 @@ class RecordedSession:
             watch: What it was opened to ``record`` with.
         """
         events = self.end_node_profiles()
-        providers = [session.get_providers()[0] for session in self._sessions]
-        arenas = [ArenaUse.of(events.get(place, ()), provider) for place, provider in enumerate(providers)]
+        arenas = [
+            NO_ARENA
+            if isinstance(session, CalledSession)
+            else ArenaUse.of(events.get(place, ()), session.get_providers()[0])
+            for place, session in enumerate(self._sessions)
+        ]
         return held_memory(self._layout, arenas, mapped_bytes(bundle, self._weights), watch)
 
     def write_trace(

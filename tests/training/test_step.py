@@ -16,9 +16,12 @@ import hetpart
 import hetpart.training
 from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.plan.model import Plan
+from hetpart.runtime.held import ValueWatch
+from hetpart.runtime.profiles import profiling_options
 from hetpart.training import SGD, AdamW, Group, Groups, LazyAdam, Momentum
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place, planned_step
 from hetpart.training.compiled import compile as compile_step
+from hetpart.training.kept import PlannedStep
 from hetpart.training.step import Step
 from hetpart.units import format_seconds
 from tests.training.models import TASKS, Task
@@ -319,3 +322,20 @@ def test_a_step_is_planned_before_its_parameters_exist() -> None:
     with pytest.raises(InvalidModelError, match="has a form and no content") as refused:
         hetpart.training.compile(empty, task.loss, emulate=True, **given, **options)
     assert "hetpart.training.plan" in refused.value.hint
+
+
+@pytest.mark.parametrize("pin", [None, "node:update/*=cpu"])
+def test_runs_hold_what_was_planned(pin: str | None, tmp_path: Path) -> None:
+    """By the accounts of ONNX Runtime and of the runtime; PyTorch makes the updates."""
+    made, batch = captured("mlp"), task_of("mlp").batches[0]
+    planned = planned_step(made, hardware="emulated", threads=1, placement="all-accelerator", pin=pin)
+    bundle, watch = planned.bundle(), ValueWatch()
+    with hetpart.Session(bundle, profiling_options(tmp_path), emulate=True, threads=1, record=watch) as session:
+        step = Step(PlannedStep(planned, session, made.program, made.rest), made.contents, None)
+        for _ in range(3):
+            step(*batch)
+        held = session.held_memory(bundle, watch)["cuda:0"]
+    use = planned.plan.device("cuda:0")
+    assert held.states == use.state_bytes
+    assert (held.states > 0) == (pin is None)
+    assert 0.8 * use.peak_bytes <= held.peak <= use.peak_bytes
