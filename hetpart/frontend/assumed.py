@@ -8,6 +8,7 @@ trace before a call; at those of its decompositions and of its exporter to ONNX 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,11 @@ from torch.utils._sympy.printers import PythonPrinter
 
 _GIVEN = "L"
 """What PyTorch calls the arguments in the code of guards."""
+_SIZES = frozenset({"ndim", "shape", "size", "storage_offset", "stride"})
+"""What the code of a guard asks of a tensor."""
+_CHOICES = frozenset({"max", "min"})
+_OPERATORS = (ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
+_PLAIN = (ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Subscript, *_OPERATORS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +73,24 @@ class Assumed:
 
     def _name(self, symbol: Any) -> str:
         return self.names.get(str(symbol), str(symbol))
+
+
+def asks_sizes(code: str) -> bool:
+    """Whether ``code`` of a guard does nothing but compare numbers and sizes of arguments."""
+    try:
+        return all(map(_is_plain, ast.walk(ast.parse(code, mode="eval"))))
+    except SyntaxError:
+        return False
+
+
+def _is_plain(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == _GIVEN or node.id in _CHOICES
+    if isinstance(node, ast.Attribute):
+        return node.attr in _SIZES
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute | ast.Name)  # of the names above
+    return isinstance(node, _PLAIN)
 
 
 def assumed_in(program: torch.export.ExportedProgram) -> Assumed:

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false, reportPrivateUsage=false
 """Programs that ``torch.export.save`` wrote, and what of them PyTorch has to know before it can read one."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
+from hetpart.frontend.assumed import asks_sizes
 from hetpart.frontend.caches import know_caches
 from hetpart.frontend.calls import target_named
 from hetpart.frontend.said import quiet, reason_of
@@ -38,9 +39,12 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     _know_results(text)
     try:
         with quiet(logging.CRITICAL):
-            return torch.export.load(path)
+            program = torch.export.load(path)
     except Exception as error:  # torch raises many kinds for files that are not its own
         raise _refusal(path, text, error) from error
+    # PyTorch runs what the file says of its sizes, as Python, when it takes the program apart.
+    program._guards_code = list(filter(asks_sizes, program._guards_code or ()))
+    return program
 
 
 def _texts(path: Path) -> str:

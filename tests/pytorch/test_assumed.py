@@ -124,3 +124,14 @@ def test_the_least_size_of_a_dimension_is_what_the_user_says(size: int) -> None:
     sizes = {"x": {0: Dim("rows", min=2, max=8)}}
     with pytest.raises(InvalidOptionError, match=f"'rows' cannot be {size}: .* for sizes from 2 to 8"):
         hetpart.load(Plain(), args=(X,), dynamic_shapes=sizes, shape={"rows": size})
+
+
+def test_nothing_of_what_a_file_says_of_its_sizes_is_run(tmp_path: Path) -> None:
+    program: Any = torch.export.export(Even(), (X,), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
+    made = tmp_path / "made"
+    program._guards_code.append(f"__import__('pathlib').Path({str(made)!r}).touch() is None")
+    torch.export.save(program, tmp_path / "net.pt2")
+    program = torch.export.load(tmp_path / "net.pt2")
+    assert any(str(made) in code for code in program._guards_code)
+    assert_equal(ran(tmp_path / "net.pt2", X), Even()(X))
+    assert not made.exists()
