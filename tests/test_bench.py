@@ -22,6 +22,7 @@ from hetpart.runtime import demands, native
 from hetpart.runtime.feeds import random_feeds
 from hetpart.whatif import bench as benching
 from hetpart.whatif.bench import How, bench, native_ways
+from tests.runtime.models import model
 
 OPTIONS = {"hardware": "emulated", "shape": "batch=2"}
 
@@ -168,3 +169,25 @@ def test_the_command_prints_json(path: Path) -> None:
     document = json.loads(ran.stdout)
     assert document["schema"] == "hetpart.bench"
     assert {one["name"] for one in document["contenders"]} >= {"hetpart", "all-cpu"}
+
+
+STEP = model("""step (float[4] x, float[4] past_a, float[1,T] past_b)
+    => (float[4] y, float[4] present_a, float[1,U] present_b)
+<float[1,1] one = {1}> {
+    [a] present_a = Add(past_a, x) [b] present_b = Concat <axis = 1> (past_b, one) [y] y = Neg(present_a)
+}""")
+
+
+def test_a_step_is_measured_with_its_states_where_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but one that grows, which would be longer in every run; in one session of ONNX Runtime's there are none."""
+    run, fed = hetpart.Session.run, dict[int, set[str]]()
+
+    def noted(self: hetpart.Session, names: Any, feeds: dict[str, Any], options: Any = None) -> list[Any]:
+        kept = len(self.state())
+        fed[kept] = fed.get(kept, set(feeds)) & set(feeds)
+        return run(self, names, feeds, options)
+
+    monkeypatch.setattr(hetpart.Session, "run", noted)
+    (tmp_path / "step.onnx").write_bytes(STEP.SerializeToString())
+    bench(tmp_path / "step.onnx", emulate=True, rounds=1, hardware="emulated", shape="T=?", state="auto")
+    assert fed == {2: {"x", "past_b"}, 0: {"x", "past_a", "past_b"}}

@@ -70,6 +70,11 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         return {name: state.device for name, state in self._states.items()}
 
     @property
+    def kept(self) -> frozenset[str]:
+        """Those that have one size in every run."""
+        return frozenset(state.given.name for state in self._sized)
+
+    @property
     def nbytes(self) -> int:
         """Bytes that all of them take, both blocks of those that have two."""
         grown = (state for state in self._states.values() if state.grows)
