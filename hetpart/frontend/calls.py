@@ -212,7 +212,7 @@ class Call:
     def __call__(self, inputs: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
         """What the operator returns, tensor by tensor; complex ones as pairs of real numbers, as ONNX has them."""
         made = self._made(self.target, inputs, device)
-        return [_plain(result) for result in (made if isinstance(made, list | tuple) else (made,))]
+        return [_plain(result) for result in _flat(made)]
 
     def _made(
         self,
@@ -240,6 +240,11 @@ class Call:
 def _without_modes() -> AbstractContextManager[Any]:
     """Out of the caller's dispatch modes, as AOTAutograd's own: under one, nothing with ``vmap`` in it runs."""
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext()
+
+
+def _flat(made: Any) -> Iterator[Any]:
+    for part in made if isinstance(made, list | tuple) else (made,):
+        yield from _flat(part) if isinstance(part, list | tuple) else (part,)
 
 
 def _plain(result: Any) -> torch.Tensor:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.export import _trace
 from torch.export.dynamic_shapes import _combine_args
 from torch.fx import traceback
 from torch.fx.experimental import _config as symbolic_config
@@ -37,6 +39,7 @@ _HINTS = {
     "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
     "specialized integer": f"{_TRACE_HINT}; give sizes as numbers, as num_classes of one_hot",
+    "SymInt": "give the sizes as numbers; torch.export.Dim.DYNAMIC in dynamic_shapes leaves them open",
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
 }
 """By what PyTorch's reason speaks of."""
@@ -173,10 +176,26 @@ def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch
     known = nullcontext() if strict else Traceable()
     know_forms()
     settings = symbolic_config.patch(backed_size_oblivious=True)
-    with settings, quiet(), torch.no_grad(), traceback.preserve_node_meta(), known:
+    silent = (quiet(logging.CRITICAL), _without_graphs())
+    with settings, silent[0], silent[1], torch.no_grad(), traceback.preserve_node_meta(), known:
         program = torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
     _forget_others(program)
     return program
+
+
+@contextmanager
+def _without_graphs() -> Generator[None]:
+    """Let PyTorch not print the graph so far, hundreds of lines, where it refuses a module."""
+    tracer: Any = _trace
+    tracer.print = _unsaid
+    try:
+        yield
+    finally:
+        del tracer.print
+
+
+def _unsaid(*said: object, **how: object) -> None:
+    del said, how
 
 
 def _forget_others(program: torch.export.ExportedProgram) -> None:

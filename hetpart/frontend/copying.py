@@ -22,13 +22,19 @@ _made: dict[tuple[OpOverload, tuple[str, ...]], OpOverload] = {}
 
 def written_arguments(target: OpOverload) -> list[str]:
     """Names of the arguments that ``target`` writes to."""
-    known = target._schema.arguments
-    return [one.name for one in known if one.alias_info and one.alias_info.is_write and not one.is_out]
+    return [one.name for one in target._schema.arguments if one.alias_info and one.alias_info.is_write]
+
+
+def shared_returns(target: OpOverload) -> list[int]:
+    """Which of what ``target`` returns lie in the memory of arguments that it does not write to, as views do."""
+    returns = target._schema.returns
+    return [place for place, one in enumerate(returns) if one.alias_info and not one.alias_info.is_write]
 
 
 def plain_returns(target: OpOverload) -> list[int]:
     """Which of what ``target`` returns are no arguments that it wrote to."""
-    return [place for place, one in enumerate(target._schema.returns) if not one.alias_info]
+    returns = target._schema.returns
+    return [place for place, one in enumerate(returns) if not (one.alias_info and one.alias_info.is_write)]
 
 
 def copying(target: OpOverload, names: Sequence[str]) -> OpOverload:
@@ -66,7 +72,9 @@ def call_on_copies(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str,
     placed = [given[one.name] for one in schema.arguments[: len(args)]]
     made = target(*placed, **{name: given[name] for name in kwargs})
     returned = made if len(schema.returns) > 1 else (made,)
-    return [*(returned[place] for place in plain_returns(target)), *copies.values()]
+    shared = shared_returns(target)
+    plain = [returned[place].clone() if place in shared else returned[place] for place in plain_returns(target)]
+    return [*plain, *copies.values()]
 
 
 def _checked(x: torch.Tensor, info: torch.Tensor, api_name: str, is_matrix: bool) -> torch.Tensor:

@@ -20,13 +20,17 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
-from hetpart.frontend.copying import copying, plain_returns, written_arguments
+from hetpart.frontend.copying import copying, plain_returns, shared_returns, written_arguments
 from hetpart.frontend.said import quiet
 
 _SHIPPED = frozenset({"aten", "prims", "prim"})
 _WRAPPED = "auto_functionalized"
 _KNOWN = ("val", "example_value")
 """What the trace knows of a node's result: that of an export, and of Dynamo."""
+_IN_PLACE = frozenset(
+    {"setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior"}
+)
+"""What Python calls where it writes to a tensor."""
 _HINT = "register an operator that returns what it computes"
 
 
@@ -80,7 +84,11 @@ def write_copies(module: GraphModule, name: str) -> None:
 
 
 def _mutating(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if (target := _target(node)) is not None and written_arguments(target))
+    return (node for node in graph.nodes if (target := _target(node)) is not None and _is_rewritten(target))
+
+
+def _is_rewritten(target: OpOverload) -> bool:
+    return bool(written_arguments(target) or shared_returns(target))
 
 
 def _target(node: Node) -> OpOverload | None:
@@ -94,6 +102,8 @@ def _rewrite(node: Node, name: str) -> None:
     target = _target(node)
     assert target is not None
     places = _written_by(node, target)
+    if shared_returns(target):
+        _require_unwritten(node, target, name)
     _require_own(node, target, places, name)
     plain = plain_returns(target)
     with node.graph.inserting_before(node):
@@ -104,7 +114,7 @@ def _rewrite(node: Node, name: str) -> None:
             copied.meta = dict(written.meta)
     returned: dict[int, Node] = dict(zip(plain, results, strict=False))
     for number, one in enumerate(target._schema.returns):
-        if one.alias_info:
+        if one.alias_info and one.alias_info.is_write:
             returned[number] = next(
                 places[argument.name]
                 for argument in target._schema.arguments
@@ -125,10 +135,35 @@ def _require_own(node: Node, target: OpOverload, places: dict[str, Any], name: s
     given = pytree.tree_leaves((node.args, node.kwargs))
     found = [_base(one) for one in given if isinstance(one, Node)]
     twice = [place for place in places.values() if found.count(_base(place)) > 1]
-    if twice or not places:
+    if twice or (not places and written_arguments(target)):
         raise InvalidModelError(
             f"{name} uses {target}, which writes to its arguments, and gives it one of them twice", hint=_HINT
         )
+
+
+def _require_unwritten(node: Node, target: OpOverload, name: str) -> None:
+    """Raise where what ``node`` returns may be written to, or what it is a view of: it becomes a copy."""
+    family = {_origin(one) for one in node.all_input_nodes}
+    for other in node.graph.nodes:
+        if other is not node and _writes(other) and {_origin(one) for one in other.all_input_nodes[:1]} & family:
+            raise InvalidModelError(
+                f"{name} uses {target}, which returns a view, and {other.name!r} writes to what it may be a view of",
+                hint="register it with a result of its own, as x.view(…).clone(), and without (a) in its schema",
+            )
+
+
+def _origin(node: Node) -> Node:
+    """What ``node`` is made of at first."""
+    while node.op.startswith("call") and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _writes(node: Node) -> bool:
+    if isinstance(node.target, OpOverload):
+        return node.target._schema.is_mutable
+    named = str(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
+    return node.op.startswith("call") and (named in _IN_PLACE or (named.endswith("_") and not named.endswith("__")))
 
 
 def _base(node: Node) -> Node:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "onnxscript")
+_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "torch._guards", "onnxscript")
 _LONGEST_REASON = 300
 
 

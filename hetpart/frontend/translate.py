@@ -210,6 +210,10 @@ def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, nam
     """That the model returns as many values as the program: less would be another model."""
     wanted = [spec for spec in program.graph_signature.output_specs if not isinstance(spec.arg, ConstantArgument)]
     found = list(made.model.graph.outputs)
+    if not wanted:
+        raise InvalidModelError(
+            f"{name} returns no tensor, so there is nothing to compute", hint="return what it is to compute"
+        )
     if len(found) != len(wanted):
         raise InvalidModelError(
             f"{name} returns {len(wanted)} values, and {len(found)} once it is in ONNX operators",

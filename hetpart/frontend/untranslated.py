@@ -6,13 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import onnx_ir as ir
 import torch
 from onnxscript import evaluator
 from torch._ops import OpOverload
+from torch.onnx._internal.exporter import _core
 from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import Call, runs_on, written
@@ -55,28 +58,39 @@ def left_to_pytorch(target: OpOverload, program: torch.export.ExportedProgram) -
     """A translation of ``target`` to one node that says nothing of what it computes."""
     if target is CALLED:
         return _run_whole
-    _require_flat(target)
-    is_list = str(target._schema.returns[0].type) == "List[Tensor]" if len(target._schema.returns) == 1 else False
-    number = _listed(target, program) if is_list else len(target._schema.returns)
+    lists = _lists(target)
+    lengths = _listed(target, program) if lists else ()
+    is_alone = len(target._schema.returns) == 1
 
     def leave(*args: Any, **kwargs: Any) -> Any:
         given = list(_values([*args, *kwargs.values()]))
+        number = sum(lengths) + len(target._schema.returns) - len(lists)
         node = ir.Node(CALL_DOMAIN, str(called_by(original_of(target))), given, num_outputs=number, version=1)
         recorder: Any = evaluator.default()
         recorder.nodes.append(node)
-        return list(node.outputs) if is_list or number > 1 else node.outputs[0]
+        rest, sizes = iter(node.outputs), dict(zip(lists, lengths, strict=True))
+        made = [
+            _Values(islice(rest, sizes[place])) if place in sizes else next(rest)
+            for place in range(len(target._schema.returns))
+        ]
+        return made[0] if is_alone else made
 
     leave.__name__ = str(target).replace(".", "_")
     return leave
 
 
-def _require_flat(target: OpOverload) -> None:
-    kinds = [str(one.type) for one in target._schema.returns]
-    if len(kinds) > 1 and "List[Tensor]" in kinds:
-        raise InvalidModelError(
-            f"{target} returns a list of tensors beside others, and what PyTorch runs in a plan returns tensors",
-            hint="let the operator return one list of all of them, or every tensor by itself",
-        )
+class _Values(list[ir.Value]):
+    """A list among results, which the exporter takes for a value: it names all of them, and their nodes."""
+
+    name = ""
+
+    def producer(self) -> None:
+        """No node that is to be named after it."""
+
+
+def _lists(target: OpOverload) -> list[int]:
+    """Which of what ``target`` returns are lists."""
+    return [place for place, one in enumerate(target._schema.returns) if str(one.type) == "List[Tensor]"]
 
 
 def _run_whole(text: str, tensors: Sequence[ir.Value]) -> list[ir.Value]:
@@ -103,22 +117,30 @@ def complex_too(left: Translations) -> Generator[None]:
         ONNXRegistry.register_op = known
 
 
-def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> int:
-    """How many tensors are in the list that ``target`` returns."""
+def _listed(target: OpOverload, program: torch.export.ExportedProgram) -> tuple[int, ...]:
+    """How many tensors are in every list that ``target`` returns."""
     lengths = _lengths(target, program)
     if not lengths:  # a part of what is called
         with quiet():
             lengths = _lengths(target, program.run_decompositions())
     if len(lengths) != 1:
         raise InvalidModelError(
-            f"{target} has no translation to ONNX, and returns lists of {sorted(lengths) or 'unknown'} tensors",
+            f"{target} has no translation to ONNX, and returns lists of {_told(lengths)} tensors",
             hint="write that part in other operators, or leave it out of what is partitioned",
         )
     return lengths.pop()
 
 
-def _lengths(target: OpOverload, program: torch.export.ExportedProgram) -> set[int]:
-    return {len(node.meta["val"]) for node in program.graph.nodes if node.target is target}
+def _told(lengths: set[tuple[int, ...]]) -> str:
+    return " or ".join(" and ".join(map(str, each)) for each in sorted(lengths)) or "unknown numbers of"
+
+
+def _lengths(target: OpOverload, program: torch.export.ExportedProgram) -> set[tuple[int, ...]]:
+    is_alone = len(target._schema.returns) == 1
+    made = [
+        [node.meta["val"]] if is_alone else node.meta["val"] for node in program.graph.nodes if node.target is target
+    ]
+    return {tuple(len(each[place]) for place in _lists(target)) for each in made}
 
 
 def _values(arguments: Any) -> Iterator[ir.Value]:
@@ -156,11 +178,20 @@ def _tell(node: ir.Node, name: str) -> None:
             hint="write that part in other operators, or leave it out of what is partitioned",
         ) from refused
     assert isinstance(traced.target, OpOverload)
+    _type_lists(node, traced)
     node.attributes[CALL] = ir.AttrString(CALL, call)
     node.attributes[RUNS_ON] = ir.AttrStrings(RUNS_ON, list(runs_on(traced.target)))
     over = Call.read(call).over
     if over:
         node.attributes[OVERWRITES] = ir.AttrInt64s(OVERWRITES, over)
+
+
+def _type_lists(node: ir.Node, traced: Node) -> None:
+    """Say of what is in a list beside other results what it is: the exporter does so of results alone."""
+    found = pytree.tree_leaves(traced.meta["val"])
+    for value, known in zip(node.outputs, found, strict=False):
+        if value.type is None and isinstance(known, torch.Tensor):
+            _core._set_shape_type(value, known, complex_to_float=True)
 
 
 def called_inside(made: ONNXProgram) -> list[str]:

@@ -16,6 +16,7 @@ from hetpart.errors import InvalidFeedError
 from hetpart.frontend.assumed import Assumed
 from hetpart.frontend.calls import complex_of
 from hetpart.frontend.dimensions import span_of
+from hetpart.pytorch.structure import difference, ordered_as, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,9 +77,10 @@ class Signature:
         spec = exported.original.call_spec
         whole = spec.out_spec is not None and spec.out_spec.num_leaves == len(named)
         assumed = (exported.assumed or Assumed()).given(sizes)
+        out_spec = plain(spec.out_spec) if whole and spec.out_spec is not None else None
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
-            inputs, constants, spec.in_spec, named, spec.out_spec if whole else None, frozenset(numbers),
+            inputs, constants, spec.in_spec, named, out_spec, frozenset(numbers),
             frozenset(complexes), _argument_names(exported.original), written, _spans(exported.original),
             assumed, _places(exported.original, assumed),
         )  # fmt: skip
@@ -92,10 +94,12 @@ class Signature:
         args, kwargs = self._as_in_example(args, kwargs)
         order = self._kwarg_order()
         ordered = {name: kwargs[name] for name in order if name in kwargs} | dict(kwargs)
-        flat, spec = pytree.tree_flatten((tuple(args), ordered))
+        call = (tuple(args), ordered)
+        flat, spec = pytree.tree_flatten(call if self.in_spec is None else ordered_as(call, self.in_spec))
         if self.in_spec is not None and spec != self.in_spec:
             raise InvalidFeedError(
-                f"the call has {_shown(spec)}, and the plan was made for {_shown(self.in_spec)}",
+                f"the call has {_shown(spec)}, and the plan was made for {_shown(self.in_spec)}:"
+                f" {difference(spec, self.in_spec)}",
                 hint="call it as in the example: the same by position, the same by name, lists as long",
             )
         for place, constant in self.constants.items():

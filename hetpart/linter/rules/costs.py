@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.cost_model.calibrated import outdated, runtime_version
 from hetpart.devices import HOST
+from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.units import format_count, format_seconds
@@ -19,6 +20,8 @@ SMALL_SHARE = 0.01
 """Of the latency: a partition that takes less was hardly worth its session."""
 FEW = 3
 """Partitions of which none is too many: host, accelerator, host."""
+_OWN = "PyTorch runs it, at a cost that is a guess on the safe side: pin it where you know better"
+"""What to do about an operator that ONNX has not, as one of the user's own."""
 
 
 @rule(
@@ -44,7 +47,8 @@ def no_cost_formula(subject: Subject) -> Iterator[Mark]:
         for op in subject.graph.ops:
             if not subject.costs.ops[op.id].known:
                 kind = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
-                yield Mark(f"the cost of {kind} {op.name!r} is a guess", op=op.name)
+                hint = _OWN if op.domain == CALL_DOMAIN else ""
+                yield Mark(f"the cost of {kind} {op.name!r} is a guess", op=op.name, hint=hint)
 
 
 @rule(
