@@ -44,7 +44,9 @@ def without_mutating(program: torch.export.ExportedProgram, name: str) -> torch.
     for module in (whole, *inner):
         _require_unwrapped(module.graph, name)
     for node in (node for module in inner for node in _mutating(module.graph)):
-        raise InvalidModelError(f"{name} uses {_target(node)}, which writes to its arguments, in a branch", hint=_HINT)
+        raise InvalidModelError(
+            f"{name} uses {_target(node)}, which writes to its arguments or returns one, in a branch", hint=_HINT
+        )
     if not any(True for _ in _mutating(program.graph)):
         return program
     made = copy.deepcopy(whole)
