@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -184,6 +185,10 @@ def test_what_is_certain_is_so_in_every_cut(seed: int, sweep: Sweep) -> None:
         assert certain_steps(certain, made.partition.tolist(), is_so) <= buffered(problem, placement, made)
         inner = [value for value in range(problem.values) if any(map(is_so, certain.stays_inside(value)))]
         assert not crossing_values(problem, made)[inner].any()
+        for op, value in product(range(problem.ops), range(problem.values)):
+            if any(map(is_so, certain.stays_inside_beside(value, op))):
+                assert not crossing_values(problem, made)[value]
+                assert made.partition[problem.value_producer[value]] == made.partition[op]
         for one, other in pairs:
             groups = certain.together(one, other)
             if groups and is_so(Case(groups)):
@@ -231,6 +236,18 @@ def test_what_crosses_a_border_and_what_is_inside_are_both_counted() -> None:
     found = solve(problem)
     assert found.cost == pytest.approx(best)
     assert found.gap < 0.01
+
+
+def test_what_waits_inside_a_partition_for_another_branch_is_counted() -> None:
+    """0 → {1 → 2, 3} → 4: what op 0 makes waits for op 3, though no edge says that ops 1 and 2 run before that."""
+    problem = chain([(9.0, 1.0)] * 5, [0] * 5, copy=0.5, nbytes=100, budget=250)
+    uses = Uses.from_rows([[(1, False), (3, False)], [(2, False)], [(4, False)], [(4, False)], []])
+    problem = replace(problem, value_uses=uses)
+    best = min(map(problem.cost, fitting(problem)))
+    program = Program.of(problem)
+    found = between_and_inside(program)
+    assert not usage(problem, np.ones(5, np.int8), cut(problem, np.ones(5, np.int8))).fits(problem)
+    assert problem.cost(np.ones(5, np.int8)) + 1.0 < bound(program, found) <= best + 1e-6
 
 
 def test_nothing_is_said_where_all_fits() -> None:

@@ -113,6 +113,8 @@ class Builder:
             begun = maker == op or (maker >= 0 and reach.before(maker, op))
             if begun and (maker == op or any(reader == op or reach.before(op, reader) for reader in readers)):
                 inner.append((value, self.certain.stays_inside(value)))
+            else:
+                inner.append((value, self.certain.stays_inside_beside(value, op)))
         terms = self.summed(inner)
         group = alive.group[op]
         terms[group] = terms.get(group, 0) + int(alive.program.problem.scratch_bytes[op])

@@ -167,6 +167,33 @@ class Certain:
         groups = self.together(maker, *self.users[value])
         return [Case(groups)] if groups else []
 
+    def stays_inside_beside(self, value: int, op: int) -> list[Case]:
+        """When ``value`` is certainly inside the partition of ``op``, which runs behind its maker, before a user.
+
+        Ops of a partition run in the order they have, whether or not an edge says so.
+        """
+        maker, users = self.alive.reach.makers[value], self.users[value]
+        if self.returned[value] or not users or not 0 <= maker < op < users[-1]:
+            return []
+        groups = self.all_together((maker, op, *users))
+        return [Case(groups)] if groups else []
+
+    def all_together(self, ops: tuple[int, ...]) -> tuple[int, ...]:
+        """As ``together``, of ops in any order: where they share the partition of one before them all, or behind."""
+        before, after = self.alive.reach.ancestors, self.followers
+        first, last = -1, -1
+        for op in ops:
+            first &= before[op] | 1 << op
+            last &= after[op] | 1 << op
+        found = list[tuple[int, ...]]()
+        if first:
+            found.append(self.together(first.bit_length() - 1, *ops))
+        if last:
+            end = (last & -last).bit_length() - 1
+            pairs = [self.together(op, end) for op in ops]
+            found.append(tuple(sorted({group for pair in pairs for group in pair})) if all(pairs) else ())
+        return min(filter(None, found), key=len, default=())
+
     def leaves(self, value: int) -> list[Case]:
         """When ``value``, made on the accelerator, certainly lies in a buffer there from its maker's partition on."""
         home, down = self.alive.homes[value], self.alive.program.down.get(value)
