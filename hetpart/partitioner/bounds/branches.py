@@ -49,6 +49,8 @@ class Branch:
     """Whether they have two sessions at least, and stream nothing."""
     parts: tuple[Callable[[Program], Moments], ...] = ()
     """Rows that tell more, each of some of the placements, all together of all."""
+    stages: Callable[[Program], Moments] | None = None
+    """The same rows with stages of ops that a program can be halved by, where there are such."""
 
 
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
@@ -66,12 +68,15 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
             return (Branch(problem, any_number),)
         return (Branch(problem, any_number, parts=(by_sweep(Sweep.ALONG), by_sweep(Sweep.AGAINST))),)
     called = most_others(problem) > 0
+    one = staged(1)
     left = (
-        (_without_sessions(problem) if called else None, any_number, False),
-        (_less(problem, session), staged(1) if called else single, False),
-        (_less(problem, 2 * session), several(session), True),
+        (_without_sessions(problem) if called else None, any_number, False, None),
+        (_less(problem, session), one if called else single, False, one),
+        (_less(problem, 2 * session), several(session), True, None),
     )
-    return tuple(Branch(within, rows, counted) for within, rows, counted in left if within is not None)
+    return tuple(
+        Branch(within, rows, counted, stages=stages) for within, rows, counted, stages in left if within is not None
+    )
 
 
 def branch_of(problem: PlacementProblem, sessions: int) -> Branch | None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.halving import MOST_OPS as MOST_HALVED
+from hetpart.partitioner.bounds.halving import Halving
 from hetpart.partitioner.bounds.margins import Margins, margins
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.program import Program
@@ -66,7 +68,7 @@ MOST_FITTED = 2
 FITTED_GROUPS, NEAR = 256, 0.05
 """Up to which that is done with rows that tell inside from between; beyond, where a relaxation takes seconds, only for
 what is so near to its bound."""
-NEAR_IN_PARTS, IN_PARTS = 0.02, 0.5
+NEAR_IN_PARTS, IN_PARTS = 0.04, 0.5
 """How near a placement is, relative, to a bound that programs of some placements each are to raise; of the nodes, what
 each of those gets."""
 
@@ -99,6 +101,8 @@ class Relaxation:
     clock: Clock
     bound: float
     """No placement that fits costs less."""
+    halved: bool = False
+    """Whether halves have told what nodes of a tree would."""
 
     @classmethod
     def of(
@@ -132,7 +136,7 @@ class Relaxation:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
         met: list[Scored] = []
         core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
-        for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
+        for limit, share in ((core, CORE_SHARE), (np.inf, CORE_SHARE if self.halved else 1.0)):
             # No bound of the program exceeds what it itself places, whether that fits or not.
             cost = min([limit, self._aim(known.cost), *(found.cost for found in met)])
             if self.bound < cost and not self.clock.expired():
@@ -140,6 +144,19 @@ class Relaxation:
                 self.bound = max(self.bound, min(cost, found.bound))
                 met += [score(placement) for placement in self._placed(found)]
         return met
+
+    def halve(self, stages: Callable[[Program], Moments], known: Scored) -> list[Placement]:
+        """Raise the bound by halves of the program with rows of ``stages``, as far as it matters to ``known``.
+
+        What comes back is what their relaxations are nearest to, which need not fit.
+        """
+        aim = self._aim(known.cost)
+        if self.bound >= aim or self.program.problem.ops > MOST_HALVED or self.clock.expired():
+            return []
+        self.halved = True
+        halving = Halving.of(self.program, stages(self.program), self.margins.sides(aim))
+        self.bound = max(self.bound, min(aim, halving.raised(aim, self.clock.expired)))
+        return halving.met
 
     def in_parts(
         self, parts: tuple[Callable[[Program], Moments], ...], known: Scored, score: Callable[[Placement], Scored]

@@ -21,6 +21,7 @@ from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import all_accelerator
 from hetpart.partitioner.search.explore import Outlook, explore, limit_of
+from hetpart.partitioner.search.halves import Halves
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.search.numbers import Numbers
 from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
@@ -199,6 +200,7 @@ class _Search:
             relaxation.relaxed(self.scorer.score)
             if relaxation.bound < least:
                 return best, relaxation.bound, True
+        best = Halves(self.scorer, self.promising, self.trimmed, self.settled).proven(relaxation, branch.stages, best)
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
         if met and not relaxation.proves(found):

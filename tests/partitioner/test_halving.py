@@ -1,0 +1,83 @@
+"""Programs of one partition bounded by halves, beside every placement and beside the whole program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.bounds import halving
+from hetpart.partitioner.bounds.branches import branch_of
+from hetpart.partitioner.bounds.halving import Halving
+from hetpart.partitioner.bounds.program import NOBODY, Program
+from hetpart.partitioner.bounds.staged import staged
+from hetpart.partitioner.problem import PlacementProblem
+from tests.partitioner.problems import chain
+from tests.partitioner.test_staged import EXACT, ROUNDING, cheapest, linear, sample
+
+
+def halves_of(problem: PlacementProblem, partitions: int = 1) -> Halving | None:
+    branch = branch_of(problem, partitions)
+    if branch is None:
+        return None
+    program = Program.of(branch.problem)
+    return Halving.of(program, staged(partitions)(program), np.full(program.groups, NOBODY, np.int8))
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("start", range(0, 160, 80))
+def test_halves_lose_no_placement_and_say_nearly_as_much_as_the_whole_program(start: int, partitions: int) -> None:
+    checked = nearer = equal = 0
+    for seed in range(start, start + 80):
+        problem = sample(seed)
+        best = min((cost for number, cost in cheapest(problem).items() if number == partitions), default=None)
+        program, halves = linear(problem, partitions), halves_of(problem, partitions)
+        if best is None or program is None or halves is None:
+            continue
+        whole, relaxed, found = (
+            program.solve(EXACT).bound,
+            program.relaxed().solve(EXACT).bound,
+            halves.raised(np.inf, never),
+        )
+        assert relaxed - 1e-6 <= found <= whole * (1 + 1e-6) + 1e-6, seed
+        assert found <= best * (1 + ROUNDING) + ROUNDING, seed
+        checked += 1
+        nearer += found > relaxed + 1e-3
+        equal += found == pytest.approx(whole, abs=1e-3)
+    assert checked > 20
+    assert nearer > 2
+    assert equal == checked
+
+
+def experts(count: int) -> PlacementProblem:
+    """Ops side by side that are all alike, between two that are free; the budget takes some and a part of one."""
+    problem = chain([(1.0, 1.0), *[(9.0, 1.0)] * count, (1.0, 1.0)], [0, *[100] * count, 0], nbytes=1)
+    uses = [[(op, False) for op in range(1, count + 1)], *[[(count + 1, False)]] * count, []]
+    uses = type(problem.value_uses).from_rows(uses)
+    problem = replace(problem, value_uses=uses, session_bytes=np.array([0, 10]))
+    return replace(problem, budgets=np.array([-1, 10 + 100 * (count // 2) + 70]))
+
+
+def test_ops_that_are_alike_are_counted() -> None:
+    """One question settles what no order of turning them does."""
+    halves = halves_of(experts(8))
+    assert halves is not None
+    best = cheapest(experts(8))[1]
+    relaxed = halves.linear.solve(EXACT).bound
+    assert relaxed < best - 4.0
+    assert halves.raised(best * 0.99, never) >= best * 0.99
+    assert len(halves.met) < 8
+
+
+def test_what_would_not_get_there_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = halves_of(experts(8))
+    assert halves is not None
+    monkeypatch.setattr(halving, "RELAXED_ROWS", 40 * len(halves.linear.rows.least))
+    found = halves.raised(1000.0, never)
+    assert halves.linear.solve(EXACT).bound - 1e-6 <= found <= cheapest(experts(8))[1] + 1e-6
+    assert len(halves.met) < 40
