@@ -174,7 +174,7 @@ class StageBar:
         self._lock = Lock()
         self._timer = Timer(_PATIENCE_SECONDS, self._show)
         self._timer.daemon = True
-        self._wanted = wanted and sys.stderr.isatty()
+        self._wanted = wanted and getattr(sys.stderr, "isatty", bool)()
 
     def __call__(self, stage: str) -> None:
         with self._lock:

@@ -242,9 +242,21 @@ def _made(found: onnx.TypeProto | None) -> Made:
 
 
 def _better(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto:
-    """The inferred type, unless it says nothing, or leaves dimensions open that the file declares."""
+    """The inferred type, unless it says nothing; dimensions that it leaves open are as the file declares them."""
     if inferred is None:
         return declared or NO_TYPE
-    if declared is None or not is_static(declared):
+    if declared is None or dtype_of(inferred) not in ("", dtype_of(declared)):
         return inferred
-    return declared if dtype_of(declared) == dtype_of(inferred) or not dtype_of(inferred) else inferred
+    return declared if is_static(declared) else _filled(inferred, declared)
+
+
+def _filled(inferred: onnx.TypeProto, declared: onnx.TypeProto) -> onnx.TypeProto:
+    sizes, told = shape_of(inferred), shape_of(declared)
+    if sizes is None or told is None or len(sizes) != len(told):
+        return inferred
+    filled = onnx.TypeProto()
+    filled.CopyFrom(inferred)
+    for dim, size, other in zip(filled.tensor_type.shape.dim, sizes, told, strict=True):
+        if size is None and other is not None:
+            dim.dim_value = other
+    return filled

@@ -38,7 +38,8 @@ def _ort_value(name: str, tensor: Any, refused: Exception) -> Any:
     import onnxruntime
 
     try:
-        return onnxruntime.OrtValue.from_dlpack(tensor)
+        # NumPy takes any strides, ONNX Runtime only what is contiguous.
+        return onnxruntime.OrtValue.from_dlpack(tensor.contiguous() if hasattr(tensor, "contiguous") else tensor)
     except Exception as error:  # ONNX Runtime's kinds of error share no other class
         raise InvalidFeedError(
             f"input {name!r} is a {type(tensor).__module__}.{type(tensor).__name__} that cannot be shared: {refused}",

@@ -58,3 +58,16 @@ def test_an_output_that_is_declared_otherwise_than_it_is_computed_is_said() -> N
     imported = import_onnx(model)
     assert imported.graph.value_named("y").shape == (1, 1, 68, 920)
     assert "'y' is declared [1, 1, 68, 919] and computed [1, 1, 68, 920]" in "".join(imported.notes)
+
+
+@pytest.mark.parametrize(("declared", "known"), [(["Q", 3], (None, 3)), ([2, 3], (2, 3)), (["Q"], (None, None))])
+def test_sizes_that_inference_leaves_open_are_as_declared(
+    declared: list[int | str], known: tuple[int | None, ...]
+) -> None:
+    """Where slices are told in the run, it knows no size of any axis."""
+    fed = [helper.make_tensor_value_info("x", 1, [4, 3])]
+    fed += [helper.make_tensor_value_info(name, 7, [1]) for name in ("begin", "end")]
+    made = helper.make_tensor_value_info("y", 1, declared)
+    graph = helper.make_graph([helper.make_node("Slice", ["x", "begin", "end"], ["y"], "only")], "g", fed, [made])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert import_onnx(model).graph.value_named("y").shape == known
