@@ -99,6 +99,13 @@ def test_standard_output_is_given_back_after_an_error() -> None:
         assert output.getvalue().startswith(b"{")
 
 
+def test_a_closed_standard_error_shows_no_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``hetpart run BUNDLE 2>&-``, as daemons start programs."""
+    monkeypatch.setattr(sys, "stderr", None)
+    with StageBar() as tell:
+        tell("told to nobody")
+
+
 def test_a_closed_standard_output_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """``hetpart report BUNDLE >&-``: Python has no ``sys.stdout`` then."""
     monkeypatch.setattr(sys, "stdout", None)
