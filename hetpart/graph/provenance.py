@@ -35,6 +35,8 @@ _FX_FORM = re.compile(r"%(\S+) :.*?\[target=([^\]\n]+)\]")
 _REPEATED = re.compile(r"@\d+")
 """What the exporter adds to a module's path where it is called for the second time."""
 _STACKS_KEPT = 4096
+_WRITTEN = "<eval_with_key>"
+"""What the files of code are called that PyTorch writes from a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +105,5 @@ def _source(notes: Mapping[str, str]) -> Source | None:
 def _place(stack: str) -> str:
     """The innermost line of ``stack`` that is not PyTorch's own."""
     frames = STACK_LINE.findall(stack)
-    own = [frame for frame in frames if "torch" not in PurePath(frame[0]).parts]
+    own = [frame for frame in frames if _WRITTEN not in frame[0] and "torch" not in PurePath(frame[0]).parts]
     return "{}:{} in {}".format(*(own or frames)[-1]) if frames else ""

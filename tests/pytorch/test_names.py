@@ -44,6 +44,16 @@ def test_the_line_of_an_op_is_the_users(known: Models) -> None:
     assert added.source.place == f"{inspect.getsourcefile(MLP)}:{first + len(lines) - 1} in forward"
 
 
+def test_a_branch_has_the_line_that_the_user_wrote_not_the_one_that_pytorch_wrote_from_it() -> None:
+    class Branched(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    (branch,) = (op for op in hetpart.load(Branched(), args=(torch.ones(3),)).ops if op.op_type == "If")
+    assert branch.source is not None
+    assert branch.source.place == f"{__file__}:{Branched.forward.__code__.co_firstlineno + 1} in forward"
+
+
 def test_a_module_that_is_called_twice_has_one_name(known: Models) -> None:
     _, exported = known("shared")
     scopes = {op.scope for op in hetpart.load(exported).ops}
