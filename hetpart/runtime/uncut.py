@@ -126,9 +126,14 @@ def _uncut_model(session: Session) -> Path:
     known = Path(session.plan.model.path)
     places = [session.weights / known.name] if session.weights is not None else []
     found = next((path for path in (*places, known) if path.is_file()), None)
+    if found is None and not session.plan.model.path:
+        raise InvalidBundleError(
+            "--check needs the uncut model, and the bundle is of one that was never in a file",
+            hint="compare with it in Python, or run without --check",
+        )
     if found is None:
         raise InvalidBundleError(
-            f"--check needs the uncut model, and {session.plan.model.path or 'a model from memory'} is not there",
+            f"--check needs the uncut model, and {session.plan.model.path} is not there",
             hint="put the model file back, or run without --check",
         )
     return found
