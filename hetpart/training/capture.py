@@ -27,7 +27,7 @@ from hetpart.frontend.capture import tied_names, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.training.dropout import SEED, seeded
-from hetpart.training.followed import NoHooks, require_followed, require_no_hooks
+from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.transposes import without_turns
@@ -112,8 +112,10 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
 
     Raises:
         InvalidModelError: it cannot be exported.
+        InvalidOptionError: a part of the batch holds others.
     """
     require_no_hooks(model)
+    require_flat(batch)
     held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
     with _traceable():
         program = _exported(held, example, type(model).__name__)

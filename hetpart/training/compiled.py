@@ -174,7 +174,7 @@ def place(
         overlap=running.overlap,
         record=running.record,
     )
-    step = PlannedStep(planned, session, captured.program, captured.rest, running.record)
+    step = PlannedStep(planned, session, captured.program, captured.rest.copied(), running.record)
     return Step(step, captured.contents, schedule, seed)
 
 

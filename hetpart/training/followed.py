@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
-from hetpart.errors import InvalidModelError
+from hetpart.errors import InvalidModelError, InvalidOptionError
 
 _ORDINARY = "write it in PyTorch's operators, whose gradients are known"
 _HINTS = {
@@ -75,3 +75,17 @@ def _functions(last: Any) -> Iterator[Any]:
             known.add(function)
             waiting += [before for before, _ in function.next_functions]
             yield function
+
+
+def require_flat(batch: Sequence[Any]) -> None:
+    """See that no part of a batch holds others.
+
+    Raises:
+        InvalidOptionError: one does.
+    """
+    for place, part in enumerate(batch):
+        if isinstance(part, Mapping | list | tuple | set):
+            raise InvalidOptionError(
+                f"part {place} of example_batch is a {type(part).__name__}, and a batch is tensors and numbers",
+                hint="give what it holds as parts of their own: loss_fn(model, *batch) takes as many",
+            )

@@ -47,6 +47,10 @@ class Rest:
                 frozen[name] = tensor.detach()
         return cls(frozen, tied)
 
+    def copied(self) -> Rest:
+        """The same, whatever becomes of the model."""
+        return Rest({name: tensor.clone() for name, tensor in self.frozen.items()}, self.tied)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedStep:

@@ -142,6 +142,17 @@ def _collected(collected: torch.Tensor, gradient: torch.Tensor, progress: torch.
     return made
 
 
+def _collect_part(collected: torch.Tensor, part: torch.Tensor, progress: torch.Tensor) -> None:
+    """Keep what a part of a batch was, at its number."""
+    collected[int(progress[3])].copy_(part)
+
+
+def _part_collected(collected: torch.Tensor, part: torch.Tensor, progress: torch.Tensor) -> torch.Tensor:
+    made = collected.clone()
+    _collect_part(made, part, progress)
+    return made
+
+
 def _like(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
@@ -190,6 +201,12 @@ def _register() -> None:
     _LIBRARY.impl("collect", _collected, "CompositeExplicitAutograd")
     _LIBRARY.impl("collect_", _collect, "CompositeExplicitAutograd")
     _LIBRARY.impl("collect", _like, "Meta")
+    part = "Tensor part, Tensor progress"
+    _LIBRARY.define(f"collect_part(Tensor collected, {part}) -> Tensor")
+    _LIBRARY.define(f"collect_part_(Tensor(collected!) collected, {part}) -> ()")
+    _LIBRARY.impl("collect_part", _part_collected, "CompositeExplicitAutograd")
+    _LIBRARY.impl("collect_part_", _collect_part, "CompositeExplicitAutograd")
+    _LIBRARY.impl("collect_part", _like, "Meta")
     _LIBRARY.define("square_norm(Tensor gradient) -> Tensor")
     _LIBRARY.impl("square_norm", _square_norm, "CompositeExplicitAutograd")
     _LIBRARY.impl("square_norm", _one, "Meta")

@@ -7,7 +7,7 @@ Parameters, what optimizers keep of them, and buffers that a step changes are ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,6 +55,8 @@ class StepProgram:
     rules: Rules = NO_RULES
     together: Sequence[Sequence[str]] = ()
     """Names of ops that share a device."""
+    constants: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """What of the batch is no tensor, by its place: the step computes with these values and no others."""
 
     @property
     def numbers(self) -> int:
@@ -93,13 +95,11 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
             writer.rename(part.node, part.name)
     writer.result([gradients.loss, *norms, *(content for _, content in states)])
     kept = {part.node: part for part in gradients.inputs if _is_weight(part, gradients)}
-    batch = [
-        part.node.name if part.node.users else ""
-        for part in gradients.of(InputKind.USER_INPUT)
-        if part.name not in _OWN_ARGUMENTS
-    ]
+    given = [part for part in gradients.of(InputKind.USER_INPUT) if part.name not in _OWN_ARGUMENTS]
+    batch = [part.node.name if part.node.users else "" for part in given]
+    constants = {place: part.content for place, part in enumerate(given) if not isinstance(part.content, torch.Tensor)}
     names = [state for state, _ in states]
-    return StepProgram(_program(gradients, kept, names), batch, names, rules, tables.together())
+    return StepProgram(_program(gradients, kept, names), batch, names, rules, tables.together(), constants)
 
 
 def _norm(writer: Writer, tables: Tables, gradients: Gradients, slopes: Mapping[str, Node]) -> Node:

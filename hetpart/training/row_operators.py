@@ -4,8 +4,8 @@
 ``hetpart::lookup(table, ids, name)`` gives rows, ``hetpart::lookup_bags`` sums of them; both write into given memory
 where there is some. ``hetpart::arranged`` sorts the ids of lookups, once for all tables that these are in.
 Bags lie between bounds: bag b has the ids from ``bounds[b]`` to ``bounds[b + 1]``.
-Where several parts of a batch make one update, ``hetpart::collect_part`` keeps what each was and the rest takes all of
-them together: ids, gradients, bounds and weights have one more dimension, in front.
+Where several parts of a batch make one update these take all of them together, as ``hetpart::collect_part`` kept them:
+ids, gradients, bounds and weights have one more dimension, in front.
 ``hetpart::lazyadam(table, exp_avg, exp_avg_sq, gradients, …)`` returns the new content of a table and of its state,
 and ``hetpart::lazyadam_`` writes the touched rows where the old ones lie.
 """
@@ -255,22 +255,6 @@ def _one_number(gradients: list[Tensor], *rest: Any) -> Tensor:
     return gradients[0].new_empty(1, dtype=torch.float32)
 
 
-def _collect_part(collected: Tensor, part: Tensor, progress: Tensor) -> None:
-    """Keep what a part of a batch was, at its number."""
-    collected[int(progress[3])].copy_(part)
-
-
-def _with_part(collected: Tensor, part: Tensor, progress: Tensor) -> Tensor:
-    made = collected.clone()
-    _collect_part(made, part, progress)
-    return made
-
-
-def _like(collected: Tensor, *rest: Any) -> Tensor:
-    del rest
-    return torch.empty_like(collected)
-
-
 def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any] | None = None) -> None:
     _LIBRARY.define(schema)
     name = schema.partition("(")[0]
@@ -300,9 +284,6 @@ def _register() -> None:
         "arranged.out(Tensor[] ids, int[] paddings, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
         _arranged_into,
     )
-    part = "Tensor part, Tensor progress"
-    _define(f"collect_part(Tensor collected, {part}) -> Tensor", _with_part, _like)
-    _define(f"collect_part_(Tensor(collected!) collected, {part}) -> ()", _collect_part)
     _define(f"rows_square_norm({_TOUCHED}) -> Tensor", _square_norm, _one_number)
     for name in ROWWISE:
         _define_update(name)

@@ -105,6 +105,8 @@ class Step:
                 f"the batch has {len(batch)} parts, and the step was compiled for {len(self._program.batch)}",
                 hint="call it as in example_batch",
             )
+        for place, value in self._program.constants.items():
+            _require_same(place, batch[place], value)
         own = {
             PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
             SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),
@@ -279,3 +281,12 @@ class Step:
     def close(self) -> None:
         """Free the sessions and all that the step keeps."""
         self.session.close()
+
+
+def _require_same(place: int, part: Any, value: Any) -> None:
+    """That a part of the batch that is no tensor is what the step was traced with."""
+    if type(part) is not type(value) or repr(part) != repr(value):
+        raise InvalidFeedError(
+            f"part {place} of the batch is {part!r}, and the step was compiled for {value!r}",
+            hint="give it as a tensor, in example_batch too, to let it change from call to call",
+        )

@@ -222,6 +222,16 @@ def test_frozen_parts_of_another_model_are_told(tmp_path: Path) -> None:
         step.load_checkpoint(tmp_path)
 
 
+def test_a_frozen_part_is_kept_as_it_was(tmp_path: Path) -> None:
+    model = words()
+    made = capture(model, loss_of, optimizer=AdamW(), example_batch=batch_of(0))
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="all-cpu")
+    with torch.no_grad():
+        model.frozen.weight.zero_()
+    step.save_checkpoint(tmp_path)
+    assert torch.equal(load(tmp_path).tensor("frozen.weight"), words().frozen.weight)
+
+
 def test_parts_are_asked_for_in_one_way(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="part= says"):
         placed().save_checkpoint(tmp_path, integrated=False, part=Part(1, 2))

@@ -14,7 +14,7 @@ import torch
 
 import hetpart
 import hetpart.training
-from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.errors import InvalidFeedError, InvalidModelError, InvalidOptionError
 from hetpart.plan.model import Plan
 from hetpart.runtime.held import ValueWatch
 from hetpart.runtime.profiles import profiling_options
@@ -339,3 +339,27 @@ def test_runs_hold_what_was_planned(pin: str | None, tmp_path: Path) -> None:
     assert held.states == use.state_bytes
     assert (held.states > 0) == (pin is None)
     assert 0.8 * use.peak_bytes <= held.peak <= use.peak_bytes
+
+
+@pytest.mark.parametrize(("compiled_for", "given"), [(1.0, 2.0), (True, 1), (None, 0.5)])
+def test_another_number_than_was_traced_is_refused(compiled_for: Any, given: Any) -> None:
+    task = task_of("mlp")
+    x, labels = task.batches[0]
+
+    def loss_of(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor, factor: Any) -> torch.Tensor:
+        return task.loss(model, x, labels) * (3.0 if factor is None else factor)
+
+    step = compile_step(
+        copy.deepcopy(task.model), loss_of, optimizer=SGD(0.1), example_batch=(x, labels, compiled_for),
+        placement="all-cpu",
+    )  # fmt: skip
+    step(x, labels, compiled_for)
+    with pytest.raises(InvalidFeedError, match=f"part 2 of the batch is {given}, .* compiled for {compiled_for}"):
+        step(x, labels, given)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda parts: {"x": parts}], ids=["list", "tuple", "dict"])
+def test_a_batch_of_batches_is_refused(kind: Callable[..., Any]) -> None:
+    task = task_of("mlp")
+    with pytest.raises(InvalidOptionError, match="part 0 of example_batch is a"):
+        capture(task.model, task.loss, optimizer=SGD(0.1), example_batch=(kind(task.batches[0]),))

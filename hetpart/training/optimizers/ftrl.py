@@ -25,8 +25,8 @@ class FTRL(Elementwise):
     σ = (√(n + g²) − √n) / lr; z += g − σ · w; n += g²; w = 0 where abs(z) ≤ l1, else
     −(z − sign(z) · l1) / ((beta + √n) / lr + l2).
 
-    The weight is a function of z alone after an update: what it was initialised to acts through σ · w only. MindSpore
-    and TensorFlow have beta = 0, ``initial_accumulator`` above 0, and count l2 twice.
+    The weight is a function of z alone after an update: what it was initialised to acts through σ · w only. A rate of 0
+    changes nothing. MindSpore and TensorFlow have beta = 0, ``initial_accumulator`` above 0, and count l2 twice.
     """
 
     lr: float
@@ -40,6 +40,8 @@ class FTRL(Elementwise):
         return self.initial_accumulator if name == "accumulator" else 0.0
 
     def apply_(self, parameter: Tensor, gradient: Tensor, state: State, moment: Moment) -> None:
+        if not moment.lr:  # as where a schedule begins at 0: what the formulas divide by
+            return
         for weight, slope, squares, linear in flat_blocks(parameter, gradient, state["accumulator"], state["linear"]):
             if moment.scale != 1.0:
                 slope.mul_(moment.scale)

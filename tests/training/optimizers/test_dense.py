@@ -113,6 +113,15 @@ def test_ftrl_leaves_a_weight_without_gradients_at_0() -> None:
     torch.testing.assert_close(parameter[1::2], torch.tensor([0.9, 1.1]))
 
 
+def test_ftrl_changes_nothing_at_a_rate_of_0() -> None:
+    """As where a schedule begins at 0."""
+    rule, parameter = FTRL(0.1), torch.ones(4)
+    state = rule.init(parameter)
+    rule.update_(parameter, torch.ones(4), state, 1, 0.0)
+    assert parameter.eq(1.0).all()
+    assert all(kept.eq(0.0).all() for kept in state.values())
+
+
 ALL = [SGD(0.1), Momentum(0.1), Adam(1e-2), AdamW(1e-2), Adagrad(1e-2), FTRL(0.1, l1=0.01)]
 
 
