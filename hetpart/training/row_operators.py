@@ -245,6 +245,9 @@ def _described(count: int) -> Callable[..., Any]:
 def _square_norm(*given: Any) -> Tensor:
     """Of the gradient of a table, whose rows are sums: [1]."""
     gradients, bounds, weights, ids, order = given
+    lookups = [_Lookup.of(*parts) for parts in zip(gradients, bounds, weights, strict=True)]
+    if sum(lookup.ids for lookup in lookups) != ids.numel():  # parts of the first batch are yet to come
+        return gradients[0].new_zeros(1, dtype=torch.float32)
     blocks = Touched.of(gradients, bounds, weights).blocks(ids, order)
     squares = [torch.linalg.vector_norm(slopes.float()).square() for _, slopes in blocks]
     return torch.stack([gradients[0].new_zeros((), dtype=torch.float32), *squares]).sum().reshape(1)

@@ -142,6 +142,17 @@ def test_parts_of_a_batch_make_one_update_of_the_rows_of_all(placement: str, tmp
     assert [again(*BATCHES[n % 4]).item() for n in range(61, 90)] == losses[61:]
 
 
+def test_parts_of_a_batch_have_one_norm() -> None:
+    """One that is too small to be clipped changes nothing, and bags of parts that are yet to come are not looked at."""
+    rules = Rules(accumulate=3, clip_norm=1e6)
+    made = capture(model_of(), loss_of, optimizer=RULES, example_batch=BATCHES[0], rules=rules)
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    losses = [step(*BATCHES[n % 4]).item() for n in range(12)]
+    assert losses == pytest.approx(eager(copy.deepcopy(model_of()), 4, 3), rel=1e-5)
+    assert step.norm is not None
+    assert 0.0 < step.norm < 10.0
+
+
 def test_rows_that_no_batch_asks_for_keep_their_bits() -> None:
     step, ours, before = placed(), copy.deepcopy(model_of()), model_of()
     step(*BATCHES[0])
