@@ -13,14 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.printers import PythonPrinter
 
+_traced: WeakKeyDictionary[ShapeEnv, int] = WeakKeyDictionary()
+"""How many guards were there when hetpart first saw a program: translating it adds others."""
 _GIVEN = "L"
 """What PyTorch calls the arguments in the code of guards."""
 _SIZES = frozenset({"ndim", "shape", "size", "storage_offset", "stride"})
@@ -93,6 +96,15 @@ def _is_plain(node: ast.AST) -> bool:
     return isinstance(node, _PLAIN)
 
 
+def traced_in(program: torch.export.ExportedProgram) -> Assumed:
+    """What was found out of sizes before hetpart saw ``program`` first: its own code, which cannot be traced again."""
+    whole = assumed_in(program)
+    for env in _environments(program):
+        _traced.setdefault(env, len(env.guards))
+    later = {_settled(guard, env) for env in _environments(program) for guard in env.guards[_traced[env] :]}
+    return Assumed([guard for guard in whole.guards if guard not in later])
+
+
 def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
     """What was found out of sizes while ``program`` was made, and in all that was made of it since."""
     given = _arguments(program)
@@ -101,9 +113,14 @@ def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
             bool(eval(code, {_GIVEN: given}))
     found: dict[Any, None] = {}
     for env in _environments(program):
-        replaced = dict(env.replacements)
-        found |= {guard.expr.xreplace(replaced).xreplace(replaced): None for guard in env.guards}
+        found |= {_settled(guard, env): None for guard in env.guards}
     return Assumed([guard for guard in found if guard != True])  # noqa: E712 - SymPy's
+
+
+def _settled(guard: ShapeGuard, env: ShapeEnv) -> Any:
+    """The condition in symbols that no others stand for."""
+    replaced = dict(env.replacements)
+    return guard.expr.xreplace(replaced).xreplace(replaced)
 
 
 def _arguments(program: torch.export.ExportedProgram) -> dict[str, Any]:

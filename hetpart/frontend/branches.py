@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node, traceback
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.frontend.said import quiet
 
@@ -21,10 +22,12 @@ _COND = torch.ops.higher_order.cond
 
 
 def with_both_branches(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """A copy of ``program`` without ``torch.cond``, where a tensor says which branch is taken."""
+    """A copy of ``program`` without ``torch.cond``, where a tensor or a size says which branch is taken."""
     with quiet(), traceback.preserve_node_meta():
         made = program.run_decompositions({})
     module = made.graph_module
+    for node in [node for node in module.graph.nodes if node.target is _COND]:
+        _settle_by_size(module, node)
     while conditions := [node for node in module.graph.nodes if node.target is _COND and _is_told_by_tensor(node)]:
         for node in conditions:
             _choose(module, node)
@@ -38,6 +41,25 @@ def _is_told_by_tensor(node: Node) -> bool:
     return isinstance(told, Node) and isinstance(told.meta.get("val"), torch.Tensor)
 
 
+def _settle_by_size(module: GraphModule, node: Node) -> None:
+    """Take the branch that is taken at the example's sizes: asking which notes that it is taken for granted."""
+    told, first, second, *rest = node.args
+    taken = told.meta.get("val") if isinstance(told, Node) else told
+    if isinstance(taken, torch.SymBool):
+        taken = _known(taken)
+    if isinstance(taken, bool):
+        with module.graph.inserting_before(node):
+            results = _inlined(module, first if taken else second, rest[0] if rest else ())
+        _replace(module, node, results)
+
+
+def _known(told: torch.SymBool) -> bool | None:
+    try:
+        return bool(told)
+    except GuardOnDataDependentSymNode:  # data decide the size
+        return None
+
+
 def _choose(module: GraphModule, node: Node) -> None:
     told, first, second, *rest = node.args
     operands: Any = rest[0] if rest else ()
@@ -47,10 +69,14 @@ def _choose(module: GraphModule, node: Node) -> None:
             _where(module.graph, told, one, other, value)
             for one, other, value in zip(*sides, node.meta["val"], strict=True)
         ]
+    _replace(module, node, chosen)
+
+
+def _replace(module: GraphModule, node: Node, results: Sequence[Any]) -> None:
     for user in list(node.users):
         assert user.target is operator.getitem
         place: Any = user.args[1]
-        user.replace_all_uses_with(chosen[place])
+        user.replace_all_uses_with(results[place])
         module.graph.erase_node(user)
     module.graph.erase_node(node)
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from hetpart.errors import HetpartError, InvalidModelError, InvalidOptionError
-from hetpart.frontend.assumed import Assumed, assumed_in
+from hetpart.frontend.assumed import Assumed, assumed_in, traced_in
 from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, names_in, open_symbols
 from hetpart.frontend.example import Example
@@ -44,7 +44,7 @@ def exported(model: object, example: Example) -> ExportedModel:
         InvalidOptionError: its arguments are missing.
     """
     found = captured(model, example)
-    traced = assumed_in(found.program)
+    traced = traced_in(found.program)
     made = exported_from(found, example)
     known = dimensions_of(made.original, found.asked)
     again = partial(_again, found, example, known, traced)

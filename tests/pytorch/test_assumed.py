@@ -91,6 +91,21 @@ def test_a_program_that_went_another_way_is_refused(
         hetpart.partition(program, hardware=EMULATED, shape={"x_dim0": 3})
 
 
+class Chooses(nn.Module):
+    """One branch is PyTorch's alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.shape[0] > 4, lambda a: torch.special.erfcx(a) + 1, lambda a: a * 2, (x,))
+
+
+def test_a_branch_that_a_size_decides_may_be_pytorchs() -> None:
+    program = torch.export.export(Chooses(), (X,), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
+    for rows in (8, 6, 3, 8):
+        x = torch.arange(3.0 * rows).reshape(rows, 3)
+        assert_equal(ran(Chooses(), x, args=(X,), dynamic_shapes=ROWS, shape={"rows": rows}), Chooses()(x))
+        assert_equal(ran(program, x, shape={"x_dim0": rows}), Chooses()(x))
+
+
 class Times(nn.Module):
     def forward(self, x: Tensor, n: int) -> Tensor:
         return x * n if n % 2 == 0 else x - n
