@@ -48,8 +48,9 @@ def _settle_by_size(module: GraphModule, node: Node) -> None:
     if isinstance(taken, torch.SymBool):
         taken = _known(taken)
     if isinstance(taken, bool):
+        operands: Any = rest[0] if rest else ()
         with module.graph.inserting_before(node):
-            results = _inlined(module, first if taken else second, rest[0] if rest else ())
+            results = _inlined(module, first if taken else second, operands)
         _replace(module, node, results)
 
 
