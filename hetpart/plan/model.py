@@ -164,6 +164,8 @@ class Decision:
     """Read and written on its device, without what fusion saves there."""
     weight_bytes: int
     pinned: bool = False
+    line: str = ""
+    """The user's code that the op is from, as ``net.py:13 in forward``."""
 
     @property
     def intensity(self) -> float:

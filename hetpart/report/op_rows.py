@@ -19,6 +19,7 @@ def _row(decision: Decision, devices: list[str]) -> dict[str, Any]:
         "op": decision.op,
         "op_type": decision.op_type,
         "scope": decision.scope,
+        "line": decision.line,
         "device": decision.device,
         "partition": decision.partition,
         "seconds": decision.seconds.get(decision.device),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hetpart.plan.model import Decision, DeviceUse, Partition, Plan, ResidencyState, Transfer
 from hetpart.report.layout import bar, heading, line, more, name, percent, table
-from hetpart.report.sentences import elsewhere_seconds, mostly, own_seconds, when
+from hetpart.report.sentences import code_of, elsewhere_seconds, mostly, own_seconds, when
 from hetpart.units import format_bytes, format_count, format_seconds
 
 LARGEST_OPS = 10
@@ -201,5 +201,6 @@ def _op_row(facts: tuple[str, ...], alike: list[Decision]) -> tuple[str | Text, 
     others = f" and {len(alike) - 1:,} alike" if len(alike) > 1 else ""
     first = alike[0]
     scope = f" in {first.scope}" if first.scope and first.scope not in first.op else ""
-    op = Text.assemble(name(op_type, "bold"), " ", name(first.op + scope), others, "\n", name(reason, "dim"))
+    code = f" at {code_of(first)}" if first.line else ""
+    op = Text.assemble(name(op_type, "bold"), " ", name(first.op + scope + code), others, "\n", name(reason, "dim"))
     return *numbers, name(device), op

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from hetpart.plan.model import Baseline, Certificate, Decision, DeviceUse, Partition, Plan, Transfer
 from hetpart.report.escape import printable
@@ -35,6 +36,12 @@ def model_facts(plan: Plan) -> str:
     facts = [format_count(model.ops, "op"), f"{format_bytes(model.weight_bytes)} of weights", f"opset {model.opset}"]
     facts.extend(f"{dimension}={size}" for dimension, size in sorted(model.dimensions.items()))
     return printable(", ".join(facts))
+
+
+def code_of(decision: Decision) -> str:
+    """The line of the user's code, its file without folders; nothing where the model does not say."""
+    place = decision.line.partition(" in ")[0]
+    return PurePath(place).name if place else ""
 
 
 def fits(use: DeviceUse) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import hetpart
 from hetpart.errors import InvalidOptionError
+from hetpart.report.page import Evidence, render
 from tests.pytorch.conftest import Models
 from tests.pytorch.models import MLP, mlp
 
@@ -42,6 +44,16 @@ def test_the_line_of_an_op_is_the_users(known: Models) -> None:
     (added,) = (op for op in hetpart.load(exported).ops if op.source and op.source.target.startswith("aten.add"))
     assert added.source is not None
     assert added.source.place == f"{inspect.getsourcefile(MLP)}:{first + len(lines) - 1} in forward"
+
+
+def test_reports_say_the_line_of_an_op(known: Models) -> None:
+    planned = known.planned("mlp", "all-cpu")
+    lines, first = inspect.getsourcelines(MLP.forward)
+    added = f"{inspect.getsourcefile(MLP)}:{first + len(lines) - 1} in forward"
+    assert added in {decision.line for decision in planned.plan.decisions}
+    said = Path(added.removesuffix(" in forward")).name
+    assert f" at {said}" in " ".join(planned.report().split())
+    assert said in render(Evidence(planned.plan))
 
 
 def test_a_branch_has_the_line_that_the_user_wrote_not_the_one_that_pytorch_wrote_from_it() -> None:

@@ -42,6 +42,7 @@ def _decision(assembly: Assembly, op_id: int) -> Decision:
         bytes_moved=cost.estimates[place].bytes_moved,
         weight_bytes=sum(weight.nbytes for weight in weights),
         pinned=pinned,
+        line=op.source.place if op.source else "",
     )
 
 

@@ -15,7 +15,7 @@ from hetpart.report.escape import printable
 from hetpart.report.page.compact import formed, front_coded, numbered
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Cell, Grid, OpTable, Part, Section, Words, device_cell
-from hetpart.report.sentences import elsewhere_seconds, own_seconds
+from hetpart.report.sentences import code_of, elsewhere_seconds, own_seconds
 from hetpart.units import format_bytes, format_seconds
 
 FIRST = 20
@@ -34,6 +34,8 @@ class _Row:
     name: str
     op_type: str
     scope: str
+    code: str
+    """File and line."""
     device: str
     partition: int
     microseconds: float
@@ -64,6 +66,7 @@ def _row(decision: Decision) -> _Row:
         name=_shown(decision.op),
         op_type=_shown(decision.op_type),
         scope=_shown(decision.scope),
+        code=_shown(code_of(decision)),
         device=decision.device,
         partition=decision.partition,
         microseconds=_rounded(own_seconds(decision) * 1e6),
@@ -88,7 +91,7 @@ def _rounded(figure: float) -> float:
 def _cells(plan: Plan, row: _Row) -> tuple[Cell | str, ...]:
     elsewhere = Cell(_NO_KERNEL, "dim") if row.elsewhere is None else Cell(format_seconds(row.elsewhere / 1e6))
     return (
-        Cell(row.name, "name", below=_module(row)),
+        Cell(row.name, "name", below=" · ".join(filter(None, (_module(row), row.code)))),
         Cell(row.op_type, "type"),
         device_cell(plan, row.device),
         f"{row.partition}",
@@ -126,17 +129,19 @@ def _data(plan: Plan, rows: Sequence[_Row]) -> Mapping[str, Any]:
     named = sorted(rows, key=lambda row: row.name)
     places = {use.device: place for place, use in enumerate(plan.devices)}
     types, scopes = numbered(row.op_type for row in named), numbered(row.scope for row in named)
-    reasons = numbered(row.reason for row in named)
+    reasons, lines = numbered(row.reason for row in named), numbered(row.code for row in named)
     said = formed(reasons.texts)
     return {
         "names": front_coded([row.name for row in named]),
         "types": front_coded(types.texts),
         "scopes": front_coded(scopes.texts),
+        "lines": front_coded(lines.texts),
         "forms": said.forms,
         "reasons": said.filled,
         "devices": [printable(use.device) for use in plan.devices],
         "type": types.numbers,
         "scope": scopes.numbers,
+        "line": lines.numbers,
         "reason": reasons.numbers,
         "device": {str(row.partition): places[row.device] for row in named},
         "partition": [row.partition for row in named],

@@ -24,6 +24,7 @@
   const names = whole(data.names);
   const types = whole(data.types);
   const scopes = whole(data.scopes);
+  const lines = whole(data.lines);
   const reasons = data.reasons.map((filled) => {
     const [form, ...figures] = filled.split(" ");
     return data.forms[form].replace(/\0/g, () => figures.shift());
@@ -83,8 +84,8 @@
     }
     if (column.style === "number" && data.elsewhere[row] === null && column === columns[5]) made.className += " dim";
     made.append(element("bdi", "", column.text(row)));
-    const module = column === columns[0] && moduleOf(row);
-    if (module) made.append(element("small", "module")), made.lastChild.append(element("bdi", "", module));
+    const below = column === columns[0] ? [moduleOf(row), lines[data.line[row]]].filter(Boolean).join(" · ") : "";
+    if (below) made.append(element("small", "module")), made.lastChild.append(element("bdi", "", below));
     return made;
   };
   const draw = () => {
@@ -114,7 +115,7 @@
   const search = () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     searched ??= names.map((name, row) =>
-      [name, types[data.type[row]], scopes[data.scope[row]], reasons[data.reason[row]]].join("\n").toLowerCase());
+      [name, types[data.type[row]], scopes[data.scope[row]], lines[data.line[row]], reasons[data.reason[row]]].join("\n").toLowerCase());
     const matches = (row) =>
       (!device.value || deviceOf(row) === Number(device.value)) && words.every((word) => searched[row].includes(word));
     found = words.length || device.value ? all.filter(matches) : all;
