@@ -212,7 +212,7 @@ class Step:
         if not integrated:
             places = self._kept.by_device()
             shares = {Part(number, len(places)): names for number, names in enumerate(places, 1)}
-        told = self._progress() | ({} if part is None else {"content": self._digest()})
+        told = self._progress() | ({} if len(shares) == 1 and part is None else {"content": self._digest()})
         homes = [
             save(Path(folder), self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
             for one, names in shares.items()

@@ -25,6 +25,7 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from hetpart.errors import InvalidFeedError, InvalidOptionError
 from hetpart.training import AdamW
 from hetpart.training.checkpoint import Part, load, merge, save
+from hetpart.training.checkpoint.layout import INCOMPLETE
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
 
@@ -136,6 +137,20 @@ def test_a_share_that_another_run_left_is_not_mixed_in(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("step-????????"))
     resumed.save_checkpoint(tmp_path, part=Part(2, 2))
     assert torch.equal(load(tmp_path).tensor("table.weight"), resumed.state_dict()["tensors"]["table.weight"])
+
+
+def test_all_parts_of_a_save_that_was_killed_are_written_anew(tmp_path: Path) -> None:
+    killed, resumed = placed(seed=1), placed(seed=2)
+    for step in (killed, resumed):
+        losses_of(step, 2)
+    left = killed.save_checkpoint(tmp_path, integrated=False)
+    left.rename(left.with_name(f"{left.name}{INCOMPLETE}"))
+    assert len(list(left.parent.rglob("*.safetensors"))) > 1
+    home = resumed.save_checkpoint(tmp_path, integrated=False)
+    saved = load(home.parent)
+    for name, tensor in resumed.state_dict()["tensors"].items():
+        assert torch.equal(saved.tensor(name), tensor), name
+    assert list(tmp_path.glob("step-*")) == [home]
 
 
 def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
