@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
@@ -56,7 +56,15 @@ def _again(
 ) -> ExportedModel:
     """``found`` exported at other sizes than those of its example, whose trace took ``traced`` for granted."""
     if isinstance(found.source, torch.nn.Module):
-        return exported(found.source, resized(found.program, example, known, sizes))
+        other = resized(found.program, example, known, sizes)
+        try:
+            return exported(found.source, other)
+        except InvalidModelError:  # some code runs at a size of 1, and is refused where that may be another
+            if not _are_within(known.ranges, sizes):
+                raise
+            other = resized(found.program, example, known, sizes)  # others: PyTorch marks axes of tensors as open
+            made = exported(found.source, replace(other, dynamic_shapes=None))
+            return replace(made, loaded=_opened(made.loaded, found.program, known, sizes))
     broken = traced.named(names_in(found.program, known)).broken(sizes)
     if broken:
         raise InvalidModelError(f"its code may go another way where not {broken}")
@@ -67,6 +75,22 @@ def _again(
     return replace(made, assumed=assumed_in(again.program).named(names))
 
 
+def _opened(
+    loaded: LoadedModel, program: torch.export.ExportedProgram, known: Dimensions, sizes: Mapping[str, int]
+) -> LoadedModel:
+    """``loaded``, which is of fixed sizes, with the names that its arguments' axes have in ``program``."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(loaded.proto)
+    traced = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    for value in proto.graph.input:
+        shape: Any = getattr(traced.get(value.name), "shape", ())
+        for dim, size in zip(value.type.tensor_type.shape.dim, shape, strict=False):
+            if isinstance(size, torch.SymInt):
+                dim.dim_param = str(size)
+    name_dimensions(proto, known.names)
+    return replace(loaded, proto=proto, sizes={**known.sizes, **sizes})
+
+
 def sized(made: ExportedModel, sizes: Mapping[str, int]) -> ExportedModel:
     """``made`` or, where it takes for granted what does not hold at ``sizes``, the same exported again for them.
 
@@ -74,7 +98,7 @@ def sized(made: ExportedModel, sizes: Mapping[str, int]) -> ExportedModel:
         InvalidOptionError: that cannot be.
     """
     known = {**made.loaded.sizes, **{name: size for name, size in sizes.items() if size != OPEN}}
-    within = all(_is_within(made.loaded, name, size) for name, size in known.items())
+    within = _are_within(made.loaded.ranges, known)
     broken = "" if made.assumed is None else made.assumed.broken(known)
     is_code = isinstance(made.source, torch.nn.Module)  # of a program the ranges are what its code branched by
     if made.again is None or (within and not broken) or (not within and not is_code):
@@ -98,9 +122,9 @@ def _not_for(made: ExportedModel, sizes: Mapping[str, int], broken: str, why: st
     )
 
 
-def _is_within(loaded: LoadedModel, name: str, size: int) -> bool:
-    least, most = loaded.ranges.get(name, (0, None))
-    return least <= size <= (size if most is None else most)
+def _are_within(ranges: Mapping[str, tuple[int, int | None]], sizes: Mapping[str, int]) -> bool:
+    spans = ((size, *ranges.get(name, (0, None))) for name, size in sizes.items())
+    return all(least <= size <= (size if most is None else most) for size, least, most in spans)
 
 
 def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedModel:

@@ -47,6 +47,7 @@ def _traced(program: torch.export.ExportedProgram) -> list[Any]:
 def _of_form(value: Any, traced: Any, known: Dimensions, sizes: Mapping[str, int]) -> Any:
     if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
         return value
+    value = value.detach().clone()
     for axis, size in enumerate(traced.shape):
         wanted, there = size_at(size, known, sizes), value.shape[axis]
         if wanted != there:

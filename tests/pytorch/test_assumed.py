@@ -150,3 +150,18 @@ def test_nothing_of_what_a_file_says_of_its_sizes_is_run(tmp_path: Path) -> None
     assert any(str(made) in code for code in program._guards_code)
     assert_equal(ran(tmp_path / "net.pt2", X), Even()(X))
     assert not made.exists()
+
+
+class Flagged(nn.Module):
+    """At one row it has a symbol where PyTorch wants a truth value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        causal: Any = x.shape[0] > 1 and bool(x.shape[1])
+        return functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=causal)
+
+
+def test_code_that_is_refused_for_any_size_is_planned_for_the_one_that_is_asked_for() -> None:
+    planned = hetpart.partition(Flagged(), args=(X,), dynamic_shapes=ROWS, shape={"rows": 1}, hardware=EMULATED)
+    assert dict(planned.graph.dimensions) == {"rows": 1}
+    with torch.no_grad():
+        assert_equal(planned.to_module(emulate=True)(X[:1]), Flagged()(X[:1]))
