@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training import SGD, AdamW
+from hetpart.training.capture import LossFunction
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.precision import IN_FULL, IN_HALF, LossScale, Scaling
 from hetpart.training.rules import Rules
@@ -116,9 +117,11 @@ def relu_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
 
 
-def mixed_step(rules: Rules, placement: str = "random:3", optimizer: Any = None) -> Step:
+def mixed_step(
+    rules: Rules, placement: str = "random:3", optimizer: Any = None, loss: LossFunction = classified
+) -> Step:
     task, model = mlp(), relu_mlp()
-    step = capture(model, classified, optimizer=optimizer or AdamW(lr=RATE), example_batch=task.batches[0], rules=rules)
+    step = capture(model, loss, optimizer=optimizer or AdamW(lr=RATE), example_batch=task.batches[0], rules=rules)
     return place(step, running=EMULATED, hardware="emulated", placement=placement)
 
 
@@ -146,6 +149,15 @@ def test_losses_in_bf16_are_those_of_eager_pytorch() -> None:
         batch = task.batches[number % 4]
         assert step(*batch).item() == pytest.approx(eager(*batch).item(), rel=5e-2)
     assert step.steps == 40
+
+
+def test_a_loss_may_cast_to_what_it_is_computed_in_anyway() -> None:
+    def cast(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(model(x).float(), labels)
+
+    step, other, task = mixed_step(Rules("bf16"), loss=cast), mixed_step(Rules("bf16")), mlp()
+    for batch in task.batches:
+        assert step(*batch).item() == other(*batch).item()
 
 
 @pytest.mark.parametrize("initial", [1.0, 65536.0, 2.0**126])
