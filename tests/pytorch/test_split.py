@@ -36,7 +36,8 @@ def test_a_call_of_another_structure_is_refused_on_one_line() -> None:
     case = mlp()
     run = hetpart.partition(case.module, args=case.args, hardware=EMULATED).to_module(emulate=True)
     wanted = (
-        r"^the call has 2 values \(arguments by position: 2, by name: none\), and .* position: 1, by name: none\)\n"
+        r"^the call has 2 values \(arguments by position: 2, by name: none\), and .* position: 1, by name: none\): "
+        r"a tuple of 2 in the place of a tuple of 1\n"
     )
     with pytest.raises(InvalidFeedError, match=wanted):
         run(*case.args, *case.args)
