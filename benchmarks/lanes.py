@@ -28,10 +28,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import hetpart
 from benchmarks import chains
 from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
-from hetpart.runtime.executor import do_task
 from hetpart.runtime.precedence import task_graph
 from hetpart.runtime.scheduler import makespan
 from hetpart.runtime.sessions import SessionSettings, session_options
+from hetpart.runtime.straight import task_functions
 
 if TYPE_CHECKING:
     from hetpart import Session
@@ -169,9 +169,10 @@ def _task_seconds(session: Session, feeds: dict[str, Any]) -> dict[int, float]:
     for name, value in feeds.items():
         frame.arrays[name, frame.layout.host] = value
     taken: dict[int, float] = {}
+    functions = task_functions(frame, graph.tasks)
     for number in range(len(graph.tasks)):
         start = perf_counter()
-        do_task(frame, graph.tasks, None, number)
+        functions[number](None)
         taken[number] = perf_counter() - start
     frame.arrays.clear()
     return taken
