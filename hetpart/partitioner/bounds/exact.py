@@ -101,8 +101,6 @@ class Relaxation:
     clock: Clock
     bound: float
     """No placement that fits costs less."""
-    halved: bool = False
-    """Whether halves have told what nodes of a tree would."""
 
     @classmethod
     def of(
@@ -136,7 +134,7 @@ class Relaxation:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
         met: list[Scored] = []
         core = float(np.sort(self.margins.turned)[int(CORE * self.program.groups)])
-        for limit, share in ((core, CORE_SHARE), (np.inf, CORE_SHARE if self.halved else 1.0)):
+        for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
             # No bound of the program exceeds what it itself places, whether that fits or not.
             cost = min([limit, self._aim(known.cost), *(found.cost for found in met)])
             if self.bound < cost and not self.clock.expired():
@@ -153,7 +151,6 @@ class Relaxation:
         aim = self._aim(known.cost)
         if self.bound >= aim or self.program.problem.ops > MOST_HALVED or self.clock.expired():
             return []
-        self.halved = True
         halving = Halving.of(self.program, stages(self.program), self.margins.sides(aim))
         self.bound = max(self.bound, min(aim, halving.raised(aim, self.clock.expired)))
         return halving.met
