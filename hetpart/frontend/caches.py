@@ -2,12 +2,12 @@
 """Caches of `transformers`, which its decoders take and return unless they are told not to: tensors to an export.
 
 A layer of a sliding window keeps what the window still sees, so it also says how many tokens it has seen: a number,
-which is an input of the plan as the tensors are.
+which is an input of the plan as the tensors are. Layers of linear attention also say which of their states are there.
 """
 
 from __future__ import annotations
 
-import json
+import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,8 @@ HINT = (
     "leave the cache out: kwargs={…, 'use_cache': False}; or wrap the model in a module whose forward takes and returns"
     " the keys and values as tensors"
 )
+_REFORMER = "transformers.models.reformer.modeling_reformer"
+_BUCKETS = ("buckets_cache", "states_cache", "_seen_tokens")
 _HALVES = ("self_attention_cache", "cross_attention_cache")
 
 
@@ -31,15 +33,34 @@ class _Layer:
     """What a layer of a cache is made of."""
 
     held: Sequence[str]
-    """What differs from call to call: tensors, and numbers of tokens."""
+    """What differs from call to call: tensors, numbers of tokens and what says which tensors are there."""
     fixed: Sequence[str] = ()
     """What is of the model."""
 
+    def __add__(self, other: _Layer) -> _Layer:
+        return _Layer((*self.held, *other.held), (*self.fixed, *other.fixed))
+
 
 _PLAIN, _WHOLE = "DynamicLayer", "layer"
+_GROWING = _Layer(("keys", "values"))
+_SLIDING = _Layer(("keys", "values", "cumulative_length"), ("sliding_window", "record_past"))
+_STATIC = _Layer(("keys", "values", "cumulative_length"), ("max_cache_len",))
+_STATIC_SLIDING = _STATIC + _Layer(("cumulative_length_int",))
+_LINEAR = _Layer(
+    ("conv_states", "recurrent_states", "has_previous_state", "is_conv_states_initialized",
+     "is_recurrent_states_initialized"),
+    ("number_of_states", "conv_kernel_size", "record_past"),
+)  # fmt: skip
 _LAYERS = {
-    _PLAIN: _Layer(("keys", "values")),
-    "DynamicSlidingWindowLayer": _Layer(("keys", "values", "cumulative_length"), ("sliding_window", "record_past")),
+    _PLAIN: _GROWING,
+    "DynamicSlidingWindowLayer": _SLIDING,
+    "StaticLayer": _STATIC,
+    "StaticSlidingWindowLayer": _STATIC_SLIDING,
+    "LinearAttentionLayer": _LINEAR,
+    "LinearAttentionAndFullAttentionLayer": _GROWING + _LINEAR,
+    "LinearAttentionAndSlidingWindowAttentionLayer": _SLIDING + _LINEAR,
+    "LinearAttentionAndStaticFullAttentionLayer": _STATIC + _LINEAR,
+    "LinearAttentionAndStaticSlidingWindowAttentionLayer": _STATIC_SLIDING + _LINEAR,
     "DummyLayer": _Layer(()),
 }
 """By class."""
@@ -54,6 +75,8 @@ class _Kind:
     told: Callable[[Any], str | None]
     """What is the same in all calls; ``None`` of a cache whose layers are all plain."""
     whole: Callable[[list[Any], str | None], Any]
+    content: Sequence[str]
+    """Attributes that hold what a call changes."""
 
 
 def know_caches() -> None:
@@ -76,12 +99,39 @@ def know_caches() -> None:
 def _kinds() -> Mapping[type, _Kind]:
     if "transformers" not in sys.modules:
         return {}
-    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
-    return {
-        DynamicCache: _Kind(_held, _told, _cache),
-        EncoderDecoderCache: _Kind(_halves, _nothing, _joined),
+    found: dict[type, _Kind] = {
+        kind: _Kind(_held, _told, partial(_cache, kind), ("layers",)) for kind in (DynamicCache, StaticCache)
     }
+    found[EncoderDecoderCache] = _Kind(_halves, _nothing, _joined, (*_HALVES, "is_updated"))
+    reformer: Any = getattr(sys.modules.get(_REFORMER), "ReformerDynamicCache", None)
+    if reformer is not None:
+        found[reformer] = _Kind(_buckets, _nothing, partial(_bucketed, reformer), _BUCKETS)
+    return found
+
+
+def has_caches(spec: pytree.TreeSpec | None) -> bool:
+    """Whether a call with such arguments is given caches."""
+    return spec is not None and (spec.type in _kinds() or any(map(has_caches, spec.children())))
+
+
+def grow(given: Any, made: Any) -> None:
+    """Let the caches in ``given``, a call's arguments, hold what those in ``made``, its results, hold.
+
+    A decoder returns the caches that it is given.
+    """
+    kinds = _kinds()
+    before, after = _caches(given, kinds), _caches(made, kinds)
+    if [type(cache) for cache in before] == [type(cache) for cache in after]:
+        for cache, new in zip(before, after, strict=True):
+            for name in kinds[type(cache)].content:
+                setattr(cache, name, getattr(new, name))
+
+
+def _caches(tree: Any, kinds: Mapping[type, _Kind]) -> list[Any]:
+    leaves = pytree.tree_leaves(tree, is_leaf=lambda leaf: type(leaf) in kinds)
+    return [leaf for leaf in leaves if type(leaf) in kinds]
 
 
 def with_open_numbers(arguments: Mapping[str, Any], given: Any) -> Any:
@@ -113,7 +163,7 @@ def _opened(value: Any, said: Any) -> Any:
     kind: type = type(value)
     rule = _kinds().get(kind)
     if rule is None:
-        return said
+        return pytree.tree_map(_nothing, value) if said is None else said
     parts = [part for _, part in rule.parts(value)]
     return [_opened(*pair) for pair in zip(parts, said or [None] * len(parts), strict=True)]
 
@@ -150,7 +200,7 @@ def _parts(layer: Any) -> list[tuple[str, Any]]:
 
 def _told(cache: Any) -> str | None:
     kinds = [_kind(layer) for layer in cache.layers]
-    return None if all(kind == _PLAIN for kind, _ in kinds) else json.dumps(kinds)
+    return None if all(kind == _PLAIN for kind, _ in kinds) else repr(kinds)
 
 
 def _kind(layer: Any) -> tuple[str, dict[str, Any]]:
@@ -159,13 +209,14 @@ def _kind(layer: Any) -> tuple[str, dict[str, Any]]:
     return (_WHOLE, {}) if known is None else (name, {fixed: getattr(layer, fixed) for fixed in known.fixed})
 
 
-def _cache(found: list[Any], told: str | None) -> Any:
-    from transformers.cache_utils import DynamicCache
+def _cache(kind: Any, found: list[Any], told: str | None) -> Any:
+    from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-    cache = DynamicCache()
+    cache: Any = kind.__new__(kind)
+    Cache.__init__(cache, **({"layer_class_to_replicate": DynamicLayer} if kind is DynamicCache else {"layers": []}))
     held = iter(found)
-    kinds: list[Any] = json.loads(told) if told else [(_PLAIN, {})] * (len(found) // len(_LAYERS[_PLAIN].held))
-    cache.layers.extend(next(held) if kind == _WHOLE else _layer(kind, fixed, held) for kind, fixed in kinds)
+    kinds: list[Any] = ast.literal_eval(told) if told else [(_PLAIN, {})] * (len(found) // len(_GROWING.held))
+    cache.layers = [next(held) if name == _WHOLE else _layer(name, fixed, held) for name, fixed in kinds]
     return cache
 
 
@@ -177,7 +228,8 @@ def _layer(kind: str, fixed: Mapping[str, Any], held: Iterable[Any]) -> Any:
     for name, value in {"keys": None, "values": None, **content, **fixed}.items():
         setattr(made, name, value)
     made.is_initialized = made.keys is not None or not content
-    made.dtype, made.device = getattr(made.keys, "dtype", None), getattr(made.keys, "device", None)
+    first = next((leaf for leaf in pytree.tree_leaves(content) if isinstance(leaf, torch.Tensor)), None)
+    made.dtype, made.device = getattr(first, "dtype", None), getattr(first, "device", None)
     return made
 
 
@@ -185,8 +237,8 @@ def _halves(cache: Any) -> list[tuple[str, Any]]:
     return [(name, getattr(cache, name)) for name in _HALVES]
 
 
-def _nothing(cache: Any) -> None:
-    del cache
+def _nothing(_: Any) -> None:
+    return None
 
 
 def _joined(found: list[Any], _: str | None) -> Any:
@@ -196,4 +248,15 @@ def _joined(found: list[Any], _: str | None) -> Any:
     for name, half in zip(_HALVES, found, strict=True):
         setattr(cache, name, half)
     cache.is_updated = {number: layer.is_initialized for number, layer in enumerate(found[1].layers)}
+    return cache
+
+
+def _buckets(cache: Any) -> list[tuple[str, Any]]:
+    return [(name.strip("_"), getattr(cache, name)) for name in _BUCKETS]
+
+
+def _bucketed(kind: Any, found: list[Any], _: str | None) -> Any:
+    cache: Any = kind.__new__(kind)
+    for name, content in zip(_BUCKETS, found, strict=True):
+        setattr(cache, name, content)
     return cache

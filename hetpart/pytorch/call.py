@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidFeedError
 from hetpart.frontend.assumed import Assumed
+from hetpart.frontend.caches import grow, has_caches
 from hetpart.frontend.calls import complex_of
 from hetpart.frontend.dimensions import span_of
 from hetpart.pytorch.structure import difference, ordered_as, plain
@@ -224,6 +225,7 @@ class PlannedModule(torch.nn.Module):
         self._inputs = {spec.name for spec in session.plan.inputs}
         results = (*signature.outputs, *signature.written.values())
         self._wanted = list(dict.fromkeys(name for name in results if isinstance(name, str)))
+        self._has_caches = has_caches(signature.in_spec)
         self.training = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -240,7 +242,10 @@ class PlannedModule(torch.nn.Module):
             for name, content in self._signature.written.items():
                 new = results[content]
                 given[name].copy_(complex_of(new) if given[name].is_complex() else new)
-        return self._signature.restored(results)
+        made = self._signature.restored(results)
+        if self._has_caches:
+            grow((args, kwargs), made)
+        return made
 
 
 def planned_module(exported: ExportedModel, imported: ImportedModel, session: Session) -> PlannedModule:

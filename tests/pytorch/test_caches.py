@@ -13,16 +13,21 @@ from transformers import (
     DynamicCache,
     Gemma2Config,
     Gemma2ForCausalLM,
+    JambaConfig,
+    JambaForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
     MambaModel,
     MistralConfig,
     MistralForCausalLM,
+    ReformerConfig,
+    ReformerModel,
+    StaticCache,
     T5Config,
     T5ForConditionalGeneration,
 )
-from transformers.cache_utils import LinearAttentionLayer
+from transformers.cache_utils import Fp8QuantizedLayer
 
 import hetpart
 from hetpart.errors import InvalidFeedError, InvalidModelError
@@ -71,12 +76,14 @@ def test_a_decoder_is_planned_with_the_cache_that_it_takes_and_returns(name: str
         calls = [prompt, {**step, "past_key_values": past}]
         for call in calls:
             planned = hetpart.partition(model, kwargs=call, hardware=EMULATED, placement="random:1")
+            eager = copy.deepcopy(call)
             ours = planned.to_module(emulate=True)(**call)
-            theirs = model(**copy.deepcopy(call))
+            theirs = model(**eager)
             assert type(ours) is type(theirs)
             assert type(ours.past_key_values) is type(theirs.past_key_values)
             torch.testing.assert_close(tensors(ours), tensors(theirs))
-    assert past.get_seq_length() == prompt.get("decoder_input_ids", IDS).shape[1]
+            torch.testing.assert_close(tensors(call), tensors(eager))
+    assert past.get_seq_length() == prompt.get("decoder_input_ids", IDS).shape[1] + 1
 
 
 def small(config: type, model: type) -> torch.nn.Module:
@@ -139,21 +146,110 @@ def test_a_plan_for_a_cache_that_fills_its_window_is_for_none_that_has_seen_more
         step(**at(made.past_key_values, 4))
 
 
-def test_a_cache_of_a_kind_that_is_not_known_is_refused_by_name() -> None:
+@pytest.mark.parametrize(("kind", "length"), [(LlamaForCausalLM, 2), (MistralForCausalLM, 2), (MistralForCausalLM, 6)])
+def test_a_static_cache_is_written_to(kind: type, length: int) -> None:
+    """Before and past a window, which Mistral has; the cache is given again and again, as `transformers` shows it."""
+    torch.manual_seed(0)
+    model = small(kind.config_class, kind)
+    theirs = StaticCache(config=model.config, max_cache_len=16)
+    with torch.no_grad():
+        model(input_ids=TOKENS[:, :length], past_key_values=theirs)
+        ours = copy.deepcopy(theirs)
+        planned = hetpart.partition(model, kwargs=at(theirs, length), hardware=EMULATED, placement="random:1")
+        step = planned.to_module(emulate=True)
+        for place in range(length, length + 2):
+            same(step(**at(ours, place)), model(**at(theirs, place)))
+            torch.testing.assert_close(tensors(ours), tensors(theirs))
+        same(model(**at(ours, length + 2)), model(**at(theirs, length + 2)))
+
+
+def test_a_plan_for_a_static_window_that_is_not_full_is_for_none_that_is() -> None:
+    model = small(MistralConfig, MistralForCausalLM)
+    past = StaticCache(config=model.config, max_cache_len=16)
+    with torch.no_grad():
+        model(input_ids=TOKENS[:, :3], past_key_values=past)
+        step = hetpart.partition(model, kwargs=at(past, 3), hardware=EMULATED).to_module(emulate=True)
+        step(**at(past, 3))
+    with pytest.raises(InvalidFeedError, match="cumulative_length_int_0 is 4"):
+        step(**at(past, 4))
+
+
+def test_an_empty_static_cache_is_filled() -> None:
+    model = llama()
+    calls = [
+        {"input_ids": IDS, "past_key_values": StaticCache(config=model.config, max_cache_len=16)} for _ in range(2)
+    ]
+    with torch.no_grad():
+        step = hetpart.partition(model, kwargs=calls[0], hardware=EMULATED).to_module(emulate=True)
+        same(step(**calls[0]), model(**calls[1]))
+    torch.testing.assert_close(tensors(calls[0]), tensors(calls[1]))
+
+
+def mamba() -> torch.nn.Module:
+    return MambaModel(MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=100, state_size=4)).eval()
+
+
+def reformer() -> torch.nn.Module:
+    config = ReformerConfig(
+        hidden_size=32, attn_layers=["local", "local"], num_attention_heads=2, attention_head_size=8,
+        feed_forward_size=32, axial_pos_shape=[4, 4], axial_pos_embds_dim=[16, 16], vocab_size=64, is_decoder=True,
+        max_position_embeddings=16, local_attn_chunk_length=4,
+    )  # fmt: skip
+    return ReformerModel(config).eval()
+
+
+def hybrid() -> torch.nn.Module:
+    config = JambaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, num_experts=1, attn_layer_period=2, attn_layer_offset=1, mamba_d_state=4,
+        use_mamba_kernels=False,
+    )  # fmt: skip
+    return JambaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "length", "steps"),
+    [
+        (mamba, "cache_params", 6, 3),
+        (reformer, "past_buckets_states", 8, 1),  # its cache grows
+        (hybrid, "past_key_values", 6, 1),
+    ],
+)
+def test_states_of_other_kinds_go_from_call_to_call(kind: Any, name: str, length: int, steps: int) -> None:
+    torch.manual_seed(0)
+    model = kind()
+    prompt = {"input_ids": TOKENS[:, :length], "use_cache": True}
+    with torch.no_grad():
+        first = hetpart.partition(model, kwargs=prompt, hardware=EMULATED, placement="random:1")
+        made, wanted = first.to_module(emulate=True)(**prompt), model(**prompt)
+        torch.testing.assert_close(tensors(made), tensors(wanted))
+        ours, theirs = made[name], wanted[name]
+        call = {"input_ids": TOKENS[:, length : length + 1], name: ours, "use_cache": True}
+        step = hetpart.partition(model, kwargs=call, hardware=EMULATED, placement="random:1").to_module(emulate=True)
+        for place in range(length, length + steps):
+            token = {"input_ids": TOKENS[:, place : place + 1], "use_cache": True}
+            made, wanted = step(**token, **{name: ours}), model(**token, **{name: theirs})
+            torch.testing.assert_close(tensors(made), tensors(wanted))
+            torch.testing.assert_close(tensors(ours), tensors(theirs))
+
+
+def unknown() -> DynamicCache:
     past = DynamicCache()
-    past.layers.append(LinearAttentionLayer())
-    call = {"input_ids": IDS, "past_key_values": past}
-    with pytest.raises(InvalidModelError, match="LinearAttentionLayer are not known") as refused:
+    past.layers.append(Fp8QuantizedLayer())
+    return past
+
+
+def test_a_cache_of_a_kind_that_is_not_known_is_refused_by_name() -> None:
+    call = {"input_ids": IDS, "past_key_values": unknown()}
+    with pytest.raises(InvalidModelError, match="Fp8QuantizedLayer are not known") as refused:
         hetpart.partition(llama(), kwargs=call, hardware=EMULATED)
     assert "use_cache" in refused.value.hint
 
 
 def test_others_may_look_into_caches_that_are_not_known() -> None:
     """As without hetpart: what is in such a cache is left alone."""
-    config = MambaConfig(hidden_size=32, num_hidden_layers=1, vocab_size=100, state_size=4)
     know_caches()
-    result = MambaModel(config).eval()(input_ids=torch.tensor([[1, 2, 3]]))
-    again = pytree.tree_map(lambda leaf: leaf, result)
-    assert type(again) is type(result)
-    kept = [(type(layer), layer) for layer in result.cache_params.layers]
-    assert [(type(layer), layer) for layer in again.cache_params.layers] == kept
+    past = unknown()
+    again = pytree.tree_map(lambda leaf: leaf, {"past": past})["past"]
+    assert type(again) is type(past)
+    assert again.layers == past.layers
