@@ -60,6 +60,8 @@ class Building:
     """What ``graph`` is where nothing is in half precision."""
     vanished: Mapping[int, tuple[int, ...]]
     """By the op that alone reads them, those that it computes on the way."""
+    remade: frozenset[int] = frozenset()
+    """Ops whose kernel ONNX Runtime makes anew, as it computes others on the way."""
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     index: list[int] = field(default_factory=list[int])
     """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
@@ -167,7 +169,7 @@ class Building:
             self.need_plain(value)
         computed = computing(members)
         made, scratch = self._made_plain(members, computed), self._scratch(members)
-        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
+        index = self._index(members)
         kernel = Kernel(
             reads,
             made,
@@ -218,6 +220,10 @@ class Building:
             return at_once(self.floats.values[members[-1].results[0]].nbytes)
         return held
 
+    def _index(self, members: tuple[Op, ...]) -> int:
+        is_new = len(members) > 1 or members[-1].id in self.remade
+        return members[-1].id + is_new * len(self.graph.ops)
+
     def _turns(self, members: tuple[Op, ...], order: Order) -> bool:
         """Whether they are a Transpose of images, in this order."""
         op = members[-1]
@@ -236,12 +242,11 @@ class Building:
             (self._need_wide if self._is_half(value) else self.need_plain)(value)
         computed = computing(members)
         made, scratch = self._made_plain(members, computed), self._scratch(members)
-        index = members[-1].id + (len(self.graph.ops) if len(members) > 1 else 0)
         kernel = Kernel(
             tuple(self._number(value) for value in reads),
             tuple(self._widened(one) for one in made), scratch, self._ids(computed), views(computed, self.graph),
         )  # fmt: skip
-        self._append(kernel, index)
+        self._append(kernel, self._index(members))
 
     def _add_body(self, op: Op, body: Graph) -> None:
         """The kernels of the function that ``op`` is, which ONNX Runtime puts in its place before it casts."""
@@ -280,10 +285,6 @@ class Building:
     def _ids(self, members: tuple[Op, ...]) -> tuple[int, ...]:
         before = [number for op in members for number in self.vanished.get(op.id, ())]
         return (*before, *(op.id for op in members))
-
-    def _made(self, members: tuple[Op, ...], computed: tuple[Op, ...]) -> tuple[Made, ...]:
-        made = (value for op in ends(members) for value in op.results)
-        return tuple([made_by(computed, value, self.graph, self.simple, self.lane.provider) for value in made])
 
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)

@@ -9,6 +9,7 @@ from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.building import Building, Lane
 from hetpart.cost_model.session.merge import merged
 from hetpart.cost_model.session.order import in_order
+from hetpart.cost_model.session.remade import remade
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
@@ -44,11 +45,12 @@ def session_kernels(
 
 
 def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:
+    anew = remade(whole, fusions.folded, returned)
     simple = whole.without(fusions.folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
     floats = as_floats(graph) if wide else graph
-    session = Building(graph, simple, lane, wide, floats, vanished(whole, simple))
+    session = Building(graph, simple, lane, wide, floats, vanished(whole, simple), anew)
     for members in merged(floats, simple, fusions, lane.provider, returned):
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):

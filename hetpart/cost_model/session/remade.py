@@ -1,0 +1,33 @@
+"""Which kernels ONNX Runtime's optimiser makes anew, as they compute on the way what stood before them."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from hetpart.cost_model.foldings import OPERANDS, VIEWS
+from hetpart.cost_model.session.simplify import Simplified
+from hetpart.graph.ir import Op
+
+
+def remade(whole: Simplified, folded: Container[int], returned: frozenset[int]) -> frozenset[int]:
+    """Ids of products whose operand is transposed or scaled before, and of views behind views.
+
+    What a Pad or a Relu vanishes into stays the node that it was, and so does a Reshape between a Transpose and the
+    product that takes it over.
+
+    Args:
+        whole: A session before anything vanishes.
+        folded: Ops that vanish into what reads them.
+        returned: Values that leave the session.
+    """
+    vanished: dict[int, Op] = {}
+    found: set[int] = set()
+    for op in whole.ops:
+        before = next((vanished[v] for v in map(whole.value, op.uses) if v in vanished), None)
+        if op.id in folded and returned.isdisjoint(op.results):
+            vanished |= dict.fromkeys(op.results, op) if op.op_type in (*OPERANDS, *VIEWS) else {}
+        elif before is not None and op.op_type in VIEWS and before.op_type not in VIEWS:
+            vanished |= dict.fromkeys(op.results, before)
+        elif before is not None:
+            found.add(op.id)
+    return frozenset(found)
