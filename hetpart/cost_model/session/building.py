@@ -221,8 +221,8 @@ class Building:
         return held
 
     def _index(self, members: tuple[Op, ...]) -> int:
-        is_new = len(members) > 1 or members[-1].id in self.remade
-        return members[-1].id + is_new * len(self.graph.ops)
+        last = members[-1].id
+        return last + len(self.graph.ops) * (len(members) > 1 or last in self.remade)
 
     def _turns(self, members: tuple[Op, ...], order: Order) -> bool:
         """Whether they are a Transpose of images, in this order."""
