@@ -25,7 +25,7 @@ from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
-from hetpart.frontend.mistakes import hint_of_call
+from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.saved import load_program
@@ -33,8 +33,13 @@ from hetpart.frontend.traceable import Traceable, know_forms
 from hetpart.frontend.weights import has_content, identity
 
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
+_CONTAINER_HINT = "say what is in it: torch.export.register_dataclass(Kind), or give and return tuples and dicts"
 _HINTS = {
     "Cache": HINT,
+    "not a known type": _CONTAINER_HINT,
+    "Unsupported input type": _CONTAINER_HINT,
+    "classes.quantized": "give the model before it is quantised, or quantise the program that torch.export makes of it",
+    "functorch": GRADIENTS_HINT,
     "linalg_lstsq": "take torch.linalg.pinv(a) @ b: the size of what lstsq returns depends on what it is given",
     "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",

@@ -14,13 +14,15 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from hetpart.frontend.example import Example
 
+GRADIENTS_HINT = "torch.compile(model, backend='hetpart') takes gradients inside a model; torch.export loses them"
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def hint_of_call(module: torch.nn.Module, example: Example) -> str:
     """What to change in the example call, or in the kind of module; ``""`` where nothing is wrong with them."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return "give the module as it was before torch.jit"
+    scripted = next((name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)), None)
+    if scripted is not None:
+        return f"give {scripted or 'the module'} as it was before torch.jit"
     if any(isinstance(leaf, np.ndarray | np.generic) for leaf in pytree.tree_leaves((example.args, example.kwargs))):
         return "give tensors in the place of NumPy's arrays: torch.from_numpy(array)"
     takes = signature(module.forward)

@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, ExportGraphSignature,
 from torch.fx import traceback
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from hetpart.errors import InvalidModelError
+from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
 from hetpart.frontend.checks import with_checks
@@ -26,6 +26,7 @@ from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
+from hetpart.frontend.mistakes import GRADIENTS_HINT
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import quiet, reason_of
@@ -57,6 +58,9 @@ _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
 _FUNCTION_WANTED = "No ONNX function found for"
 _ALIASED = "has alias annotations"
+_ALL_SAID = "torch.onnx.export(program, dynamo=True, optimize=False) says all of it"
+_LOST = "Tensor that doesn't have storage"
+_QUANTISED = ("torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2", "torch.quint2x4")
 _CONSTANT_WRITTEN = "is mutated in the forward method"
 
 
@@ -81,6 +85,15 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
         InvalidModelError: the program changes its own weights or buffers, or an operator without translation is where
             PyTorch cannot run it.
     """
+    try:
+        return _translated(program, name)
+    except HetpartError:
+        raise
+    except Exception as error:  # what PyTorch raises where it takes a program apart
+        raise _refusal(name, error) from error
+
+
+def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
     called = run_by_pytorch(called, NEVER_TRANSLATED, name)
@@ -247,9 +260,15 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
             f"{name} computes with complex numbers in half precision, torch.complex32, which ONNX cannot",
             hint="compute them in torch.complex64",
         )
+    quantised = next((kind for kind in _QUANTISED if any(kind in str(cause) for cause in causes)), None)
+    if quantised is not None:
+        return InvalidModelError(
+            f"{name} makes tensors of {quantised}, which ONNX has no form of",
+            hint="quantise the program that torch.export makes of it: torch.ops.quantized_decomposed is known",
+        )
     return InvalidModelError(
         f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",
-        hint="torch.onnx.export(program, dynamo=True, optimize=False) says all of it",
+        hint=GRADIENTS_HINT if any(_LOST in str(cause) for cause in causes) else _ALL_SAID,
     )
 
 

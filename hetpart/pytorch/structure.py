@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""The structure of arguments and results: lists, tuples and dicts inside one another."""
+"""The structure of arguments and results: lists, tuples, dicts and what else PyTorch knows inside one another."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _MUTABLE = {immutable_list: list, immutable_dict: dict}
 
 def ordered_as(value: Any, spec: pytree.TreeSpec) -> Any:
     """``value`` with the entries of its dicts in the order of ``spec``, where they have the same keys."""
-    children = spec.children()
-    if type(value) is not spec.type or len(value) != len(children):
+    kind = spec.type
+    if spec.is_leaf() or type(value) is not kind:
         return value
-    if spec.type is dict and value.keys() == set(spec.context):
-        return {key: ordered_as(value[key], child) for key, child in zip(spec.context, children, strict=True)}
-    if spec.type in (list, tuple):
-        return spec.type(ordered_as(part, child) for part, child in zip(value, children, strict=True))
-    return value
+    if kind is dict and value.keys() == set(spec.context):
+        return {key: ordered_as(value[key], child) for key, child in zip(spec.context, spec.children(), strict=True)}
+    parts, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+    if len(parts) != spec.num_children:
+        return value
+    ordered = [ordered_as(part, child) for part, child in zip(parts, spec.children(), strict=True)]
+    return pytree.SUPPORTED_NODES[kind].unflatten_fn(ordered, context)
 
 
 def difference(found: pytree.TreeSpec, wanted: pytree.TreeSpec) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.errors import InvalidFeedError
 from hetpart.runtime.cuda import CudaMemory
+from hetpart.runtime.dtypes import dtype_known_as, onnx_number
 from hetpart.runtime.transport import HostMemory
 
 if TYPE_CHECKING:
@@ -31,7 +32,17 @@ def from_dlpack(name: str, tensor: Any) -> Any:
             tensor = getattr(tensor, resolved)() if hasattr(tensor, resolved) else tensor
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:
-        return _ort_value(name, tensor, refused)
+        kind = dtype_known_as(str(getattr(tensor, "dtype", "")).removeprefix("torch."))
+        return _float8(tensor, kind) if kind.startswith("float8") else _ort_value(name, tensor, refused)
+
+
+def _float8(tensor: Any, dtype: str) -> Any:
+    """The tensor by its bytes: neither ONNX Runtime nor NumPy takes such a one through DLPack."""
+    import onnxruntime
+    import torch
+
+    content = np.from_dlpack(tensor.detach().contiguous().view(torch.uint8))
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(content, onnx_number(dtype))
 
 
 def _ort_value(name: str, tensor: Any, refused: Exception) -> Any:

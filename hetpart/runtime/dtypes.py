@@ -32,6 +32,11 @@ def onnx_number(dtype: str) -> int:
     return _ONNX_NUMBERS[dtype]
 
 
+def dtype_known_as(name: str) -> str:
+    """The dtype that ``ml_dtypes``, and PyTorch, call ``name``; nothing where they know none of that name."""
+    return next((dtype for dtype, known in _EXTENSION_NAMES.items() if known == name), "")
+
+
 @cache
 def numpy_dtype(dtype: str) -> np.dtype[np.generic] | None:
     """NumPy's type for a dtype's name; ``None`` for one that has no array form."""

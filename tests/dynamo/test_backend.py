@@ -171,6 +171,27 @@ def test_weights_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found == {name: parameter.data_ptr() for name, parameter in case.module.named_parameters()}
 
 
+class Eighths(nn.Module):
+    """A checkpoint in float8, as its users compute with it."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randn(4, 4).to(dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight.to(x.dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_weights_in_float8_are_read_where_they_lie(dtype: torch.dtype) -> None:
+    model, x = Eighths(dtype), torch.randn(2, 4)
+    run = compiled(model, emulate=True, placement="random:3")
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), model(x))
+        model.weight.copy_(torch.randn(4, 4).to(dtype))
+        torch.testing.assert_close(run(x), model(x))
+
+
 def test_a_plan_goes_with_its_model() -> None:
     case = mlp()
     plans: list[public.PartitionedModel] = []

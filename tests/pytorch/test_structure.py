@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import hetpart
 from hetpart.errors import InvalidFeedError, InvalidModelError
@@ -79,3 +81,56 @@ def test_of_an_operator_of_the_users_lint_says_who_runs_it() -> None:
     (found,) = hetpart.lint(Own(), args=(A,), hardware=EMULATED, select="HPC001")
     assert "hetpart_tests.own.default" in found.message
     assert "PyTorch runs it" in found.hint
+
+
+@dataclass
+class Pair:
+    a: torch.Tensor
+    more: dict[str, torch.Tensor]
+
+
+class Swapping(torch.nn.Module):
+    def forward(self, given: Pair) -> Pair:
+        return Pair(given.more["b"] * 2, {"c": given.a + given.more["c"]})
+
+
+def test_a_dataclass_is_taken_and_returned_once_it_is_registered() -> None:
+    torch.export.register_dataclass(Pair)
+    given, other = Pair(A, {"b": B, "c": A * 2}), Pair(A, {"c": A * 2, "b": B})
+    run = hetpart.partition(Swapping(), args=(given,), hardware=EMULATED).to_module(emulate=True)
+    made = run(other)
+    assert type(made) is Pair
+    assert_equal(pytree.tree_leaves(made), pytree.tree_leaves(Swapping()(given)))
+
+
+@dataclass
+class Unregistered:
+    a: torch.Tensor
+
+
+class Wrapping(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Unregistered:
+        return Unregistered(x * 2)
+
+
+class Quantising(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+
+class Deriving(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.func.jacrev(torch.tanh)(x) @ x
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Wrapping(), "torch.export.register_dataclass"),
+        (Quantising(), "makes tensors of torch.qint8"),
+        (Deriving(), "takes gradients inside a model"),
+    ],
+)
+def test_a_refusal_says_what_to_do(module: torch.nn.Module, words: str) -> None:
+    with pytest.raises(InvalidModelError, match=words):
+        hetpart.partition(module, args=(A,), hardware=EMULATED)
