@@ -194,7 +194,7 @@ def _kinds(rows: Sequence[tuple[str, str, str]]) -> list[str]:
 def _swept_by_several(asked: argparse.Namespace) -> list[tuple[str, str, str]]:
     """What ``swept`` returns, of all operators that are asked for; what is not equal is said at once."""
     places = [place for place, info in enumerate(op_db) if asked.only is None or info.name in asked.only]
-    groups = [places[start : start + 2] for start in range(0, len(places), 2)][:: asked.every]
+    groups = [places[start : start + 2] for start in range(0, len(places), 2)][asked.first :: asked.every]
     rows: list[tuple[str, str, str]] = []
     dtypes, number = asked.dtype or list(DTYPES), asked.samples
     with ProcessPoolExecutor(asked.jobs) as pool:
@@ -212,7 +212,8 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="an operator of op_db; may be given again")
     parser.add_argument("--dtype", action="append", choices=DTYPES, help="may be given again; all, where there is none")
     parser.add_argument("--samples", type=int, default=3, help="of every operator and type, beside the hard ones")
-    parser.add_argument("--every", type=int, default=1, help="only every N-th operator")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th pair of operators")
+    parser.add_argument("--first", type=int, default=0, help="with --every: of which pair on")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
     facts = machine_facts()
