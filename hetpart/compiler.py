@@ -163,10 +163,11 @@ class PartitionedModel:
 
     def _models(self) -> list[onnx.ModelProto]:
         from hetpart.cost_model.session.widened import widened_names
+        from hetpart.graph.empty import empty_products
         from hetpart.plan.cut_models import cut_models
 
         proto = self.imported.proto
-        return list(cut_models(proto, self.plan, widened_names(self.graph, proto)))
+        return list(cut_models(proto, self.plan, widened_names(self.graph, proto), empty_products(self.graph)))
 
     def bundle(self, weights: Mapping[str, Any] | None = None) -> Bundle:
         """The plan and its partitions in memory. Weights stay in the model's files, checked to be unchanged.

@@ -25,12 +25,18 @@ _HIGHEST_IR_VERSION = 13
 """The newest that ONNX Runtime 1.31 reads; what newer files may say besides, an op of a newer opset needs."""
 WIDENED = "hetpart.widened"
 """Metadata of nodes in bfloat16 that the processor has no kernel for: there they compute in float32."""
+EMPTY = "hetpart.empty"
+"""Metadata of products of matrices without elements: ONNX Runtime's fusion with the sum behind them fails in a run."""
+_NOTES = {WIDENED: "float32", EMPTY: "true"}
 _DEVICE_KEY, _SECONDS_KEY = "hetpart.device", "hetpart.seconds"
 """Metadata of nodes, which Netron shows: where a node runs, and how long it is predicted to take there."""
 
 
 def cut_models(
-    proto: onnx.ModelProto, plan: Plan, widened: AbstractSet[str] = frozenset()
+    proto: onnx.ModelProto,
+    plan: Plan,
+    widened: AbstractSet[str] = frozenset(),
+    empty: AbstractSet[str] = frozenset(),
 ) -> Iterator[onnx.ModelProto]:
     """The model of every partition, in the plan's order.
 
@@ -38,6 +44,7 @@ def cut_models(
         proto: What the plan was made from: ``ImportedModel.proto``.
         plan: Its partitions name ops and values of ``proto``.
         widened: Names of the ops that compute in float32 where the processor runs them.
+        empty: Names of the products of matrices without elements.
     """
     import onnx_ir as ir
 
@@ -50,7 +57,7 @@ def cut_models(
         ) from error
     seconds = {one.op: one.seconds[one.device] for one in plan.decisions if one.device in one.seconds}
     for partition in plan.partitions:
-        yield _extract(whole, partition, seconds, widened)
+        yield _extract(whole, partition, seconds, {WIDENED: widened, EMPTY: empty})
 
 
 def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None:
@@ -66,7 +73,7 @@ def streamed_model(proto: onnx.ModelProto, plan: Plan) -> onnx.ModelProto | None
 
 
 def _extract(
-    whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, float], widened: AbstractSet[str]
+    whole: onnx_ir.Model, partition: Partition, seconds: Mapping[str, float], noted: Mapping[str, AbstractSet[str]]
 ) -> onnx.ModelProto:
     import onnx_ir as ir
 
@@ -78,8 +85,7 @@ def _extract(
         predicted = seconds.get(node.name or "")
         if predicted is not None:  # what is made of weights alone is no op
             node.metadata_props[_SECONDS_KEY] = f"{predicted:.6g}"
-        if node.name in widened:
-            node.metadata_props[WIDENED] = "float32"
+        node.metadata_props.update({key: _NOTES[key] for key, names in noted.items() if node.name in names})
     for name in partition.inputs:  # a streamed weight is an input and no weight
         graph.initializers.pop(name, None)
     return _proto(whole, graph)

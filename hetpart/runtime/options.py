@@ -6,11 +6,13 @@ Every partition needs options of its own, and ONNX Runtime cannot copy any: so w
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetpart.errors import InvalidBundleError, InvalidOptionError
 from hetpart.graph.provenance import EXACT
+from hetpart.plan.cut_models import EMPTY
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -43,6 +45,8 @@ _ROUNDING = (
     "LayerNormFusionL1", "LayerNormFusionL2", "MatMulScaleFusion", "QuickGeluFusion", "SimplifiedLayerNormFusion",
 )  # fmt: skip
 """ONNX Runtime's names of what makes scales and epsilons attributes, which are float32."""
+_SPOILING = {EXACT: _ROUNDING, EMPTY: ("MatMulAddFusion",)}
+"""Optimisations by the mark of the nodes that they spoil. That fusion reshapes by sizes, of which 0 means another."""
 
 
 def require_options(
@@ -104,11 +108,12 @@ def _named(path: str, part: str) -> str:
     return f"{stem}.{part}.{suffix}"
 
 
-def keep_digits(options: onnxruntime.SessionOptions, model: bytes | str) -> None:
-    """Leave out the optimisations that write a number of float64 as an attribute, where ``model`` needs all digits."""
-    if isinstance(model, bytes) and EXACT.encode() in model:
+def leave_out(options: onnxruntime.SessionOptions, model: bytes | str) -> None:
+    """Leave out the optimisations after which ``model`` would compute something else, or nothing."""
+    found = [names for mark, names in _SPOILING.items() if isinstance(model, bytes) and mark.encode() in model]
+    if found:
         others = entry(options, _LEFT_OUT)
-        options.add_session_config_entry(_LEFT_OUT, ";".join([*([others] if others else []), *_ROUNDING]))
+        options.add_session_config_entry(_LEFT_OUT, ";".join([*([others] if others else []), *chain(*found)]))
 
 
 def entry(given: onnxruntime.SessionOptions, key: str) -> str | None:

@@ -17,7 +17,7 @@ from hetpart.graph.calls import is_called
 from hetpart.runtime.called import Held, called_session
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
-from hetpart.runtime.options import carry, keep_digits
+from hetpart.runtime.options import carry, leave_out
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
 from hetpart.runtime.thrifty import spared
@@ -241,7 +241,7 @@ def _session(
     listed: list[Any] | None = None,
 ) -> onnxruntime.InferenceSession:
     runtime = require_runtime()
-    keep_digits(options, model)
+    leave_out(options, model)
     if wanted != Provider.CPU:
         options.log_severity_level = min(options.log_severity_level, _ERROR)
         runtime.preload_dlls()

@@ -165,3 +165,24 @@ def test_code_that_is_refused_for_any_size_is_planned_for_the_one_that_is_asked_
     assert dict(planned.graph.dimensions) == {"rows": 1}
     with torch.no_grad():
         assert_equal(planned.to_module(emulate=True)(X[:1]), Flagged()(X[:1]))
+
+
+class Rows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.linear(x.exp())
+        return made - made.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("sizes", [{"rows": 0}, {"batch": 0}, {"rows": 0, "batch": 0}, {"rows": "?"}])
+def test_any_size_may_be_0(sizes: dict[str, Any]) -> None:
+    """Not the first alone: ONNX Runtime's fusion of a product and a sum takes another 0 for the first size."""
+    model, x = Rows(), torch.ones(4, 5, 3)
+    axes = {"x": {0: "batch", 1: "rows"}}
+    planned = hetpart.partition(model, args=(x,), dynamic_shapes=axes, shape=sizes, hardware=EMULATED)
+    given = torch.ones(sizes.get("batch", 4), 0 if "rows" in sizes else 5, 3)
+    with torch.no_grad():
+        assert_equal(planned.to_module(emulate=True)(given), model(given))
