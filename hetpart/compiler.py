@@ -13,6 +13,7 @@ from hetpart.config import PinOption, ShapeOption
 from hetpart.constraints import ColocateOption, GainOption, HeadroomOption, NamesOption
 from hetpart.cost_model.assumptions import AccessOption, TripOption
 from hetpart.frontend.model import required
+from hetpart.frontend.road import granted_in
 from hetpart.graph.ir import Graph
 from hetpart.kinds import require_kinds
 from hetpart.partitioner.assembly.write import write_plan
@@ -288,9 +289,10 @@ def partition(  # noqa: PLR0913 - the options are what users type
     say("fingerprinting the weights")
     texts = request.texts() | _texts(hardware, placement, overlap=overlap)
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
-    notes = (*plan.notes, *budgets.notes, *priced.costs.notes)
+    granted = granted_in(exported, {spec.name: spec.shape for spec in plan.inputs}, imported.graph.dimensions)
+    notes = (*plan.notes, *budgets.notes, *priced.costs.notes, *granted.notes)
     states = {state.given: state.returned for state in known_states(request.constraints.states, imported.graph)}
-    plan = replace(plan, notes=notes, states=states)
+    plan = replace(plan, notes=notes, states=states, granted=granted)
     return PartitionedModel(plan, imported.graph, priced.costs, imported, exported)
 
 

@@ -48,34 +48,41 @@ class Assumed:
 
     def given(self, sizes: Mapping[str, int]) -> Assumed:
         """What is left to be asked where ``sizes`` are known, by name; what does not hold stays."""
-        known = {guard.xreplace(self._values(guard, sizes)): None for guard in self.guards}
+        known = {self.at(guard, sizes): None for guard in self.guards}
         return Assumed([guard for guard in known if guard != True], self.names)  # noqa: E712 - SymPy's
 
     def broken(self, sizes: Mapping[str, int]) -> str:
         """The first condition that does not hold at ``sizes``, as Python; nothing where all do, or may."""
         for guard in self.guards:
-            if guard.xreplace(self._values(guard, sizes)) == False:  # noqa: E712 - SymPy's
-                return self._written(guard)
+            if self.at(guard, sizes) == False:  # noqa: E712 - SymPy's
+                return written(self._named(guard))
         return ""
 
-    def shown(self) -> Sequence[str]:
-        """The conditions as Python."""
-        return [self._written(guard) for guard in self.guards]
-
-    def asks(self) -> set[str]:
-        """The names in the conditions."""
-        return {self._name(symbol) for guard in self.guards for symbol in guard.free_symbols}
+    def at(self, size: Any, sizes: Mapping[str, int]) -> Any:
+        """``size``, or a condition, where ``sizes`` are known, by name."""
+        return size.xreplace(self._values(size, sizes))
 
     def _values(self, guard: Any, sizes: Mapping[str, int]) -> dict[Any, Any]:
         named = {symbol: self._name(symbol) for symbol in guard.free_symbols}
         return {symbol: sympy.Integer(sizes[name]) for symbol, name in named.items() if name in sizes}
 
-    def _written(self, guard: Any) -> str:
-        named = {symbol: sympy.Symbol(self._name(symbol), integer=True) for symbol in guard.free_symbols}
-        return PythonPrinter().doprint(guard.xreplace(named))
+    def _named(self, guard: Any) -> Any:
+        return guard.xreplace({one: sympy.Symbol(self._name(one), integer=True) for one in guard.free_symbols})
 
     def _name(self, symbol: Any) -> str:
         return self.names.get(str(symbol), str(symbol))
+
+
+class _Printer(PythonPrinter):
+    """Without PyTorch's own functions, as sizes of a run are plain numbers."""
+
+    def _print_ToFloat(self, expr: Any) -> str:  # noqa: N802 - SymPy looks for the name
+        return f"float({self._print(expr.args[0])})"
+
+
+def written(condition: Any) -> str:
+    """SymPy's ``condition`` as Python."""
+    return _Printer().doprint(condition)
 
 
 def asks_sizes(code: str) -> bool:

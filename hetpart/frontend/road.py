@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.example import Example, ExampleOptions, is_pytorch, require_onnx, require_pytorch
 from hetpart.frontend.model import ExportedModel
+from hetpart.graph.granted import Granted
+from hetpart.graph.ir import Shape
 from hetpart.graph.load import LoadedModel
 
 if TYPE_CHECKING:
@@ -50,6 +52,21 @@ def as_exported(model: Model | LoadedModel, example: Example, sizes: Mapping[str
     from hetpart.frontend.exported import marked, sized
 
     return marked(sized(made, sizes), again=made is model)
+
+
+def granted_in(exported: ExportedModel | None, inputs: Mapping[str, Shape | None], sizes: Mapping[str, int]) -> Granted:
+    """What a plan takes for granted of sizes that ``sizes`` leaves open; an ONNX model has no code that reads them.
+
+    ``inputs`` are the shapes of the plan's, by name.
+
+    Raises:
+        InvalidOptionError: a condition cannot be asked of a run.
+    """
+    if exported is None:
+        return Granted()
+    from hetpart.frontend.granted import granted
+
+    return granted(exported, inputs, sizes)
 
 
 def _exported(model: Model | LoadedModel, example: Example) -> ExportedModel | None:

@@ -186,6 +186,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
         "passthrough": plan.passthrough,
         "states": plan.states,
         "homes": plan.homes,
+        "granted": asdict(plan.granted),
         "streamed": {"file": STREAMED_FILE, "weights": streamed_weights(plan)} if streamed_weights(plan) else None,
         "values": {name: {"dtype": specs[name].dtype, "shape": specs[name].shape} for name in used},
         "stages": [

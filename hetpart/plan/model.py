@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hetpart.graph.granted import Granted
 from hetpart.plan.timeline import Timeline
 
 PLAN_SCHEMA = "hetpart.plan"
@@ -291,6 +292,8 @@ class Plan:
     """Inputs whose new content is an output, kept on one device: input name → output name."""
     homes: dict[str, str] = field(default_factory=dict[str, str])
     """Graph inputs and outputs that are handed over elsewhere than on the host: name → device."""
+    granted: Granted = field(default_factory=Granted)
+    """What it takes for granted of sizes that it leaves open."""
     schema: str = PLAN_SCHEMA
     version: int = PLAN_VERSION
     revision: int = PLAN_REVISION

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from hetpart.devices import Provider
+from hetpart.graph.granted import violations_in
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.plan import verify_timeline
 from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
@@ -152,6 +153,14 @@ def _negative_sizes(plan: Plan) -> Iterator[str]:
     yield from (file.path for file in plan.model.files if file.nbytes < 0)
 
 
+def _unasked(plan: Plan) -> Iterator[str]:
+    ranks = {spec.name: len(spec.shape or ()) for spec in plan.inputs}
+    for size in plan.granted.sizes:
+        if size.input not in ranks or not 0 <= (size.axis or 0) < max(ranks[size.input], size.axis is None):
+            yield size.name
+    yield from violations_in(plan.granted)
+
+
 RULES: tuple[tuple[str, Offenders], ...] = (
     ("a plan has a host", lambda plan: () if plan.devices else ("no device",)),
     ("devices have names of their own", lambda plan: _repeated(use.device for use in plan.devices)),
@@ -169,6 +178,7 @@ RULES: tuple[tuple[str, Offenders], ...] = (
     ("buffers hold their values", _small_buffers),
     ("buffers in use do not overlap", _overlaps),
     ("sizes are not negative", _negative_sizes),
+    ("conditions compare sizes of inputs", _unasked),
     ("a timeline has every partition and copy once", verify_timeline.miscounted),
     ("tasks wait for tasks before them", verify_timeline.waits_backwards),
     ("tasks are on their lanes", verify_timeline.out_of_lane),

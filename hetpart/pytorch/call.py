@@ -13,10 +13,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidFeedError
-from hetpart.frontend.assumed import Assumed
 from hetpart.frontend.caches import grow, has_caches
 from hetpart.frontend.calls import complex_of
-from hetpart.frontend.dimensions import span_of
 from hetpart.pytorch.structure import difference, ordered_as, plain
 
 if TYPE_CHECKING:
@@ -48,16 +46,10 @@ class Signature:
     """What the module calls the arguments, those by position first; as far as the program knows."""
     written: Mapping[str, str]
     """Arguments that a call changes: the name, and what the plan calls the new content."""
-    spans: Mapping[str, tuple[int, int | None]]
-    """Of arguments that are open numbers, the least and the largest that the plan is for."""
-    assumed: Assumed
-    """What the plan takes for granted of such numbers, and of sizes that it leaves open."""
-    places: Mapping[str, tuple[str, int | None]]
-    """By name in what is assumed, the argument and its axis; ``None`` for a number."""
 
     @classmethod
-    def of(cls, exported: ExportedModel, returned: Sequence[str], sizes: Mapping[str, int]) -> Signature:
-        """Of the program as it was captured; ``returned`` are the plan's results, in order, for ``sizes``."""
+    def of(cls, exported: ExportedModel, returned: Sequence[str]) -> Signature:
+        """Of the program as it was captured; ``returned`` are the plan's results, in order."""
         given = [spec.arg for spec in exported.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
         names = _input_names(exported.original)
         inputs = ["" if isinstance(arg, ConstantArgument) else arg.name for arg in given]
@@ -77,13 +69,11 @@ class Signature:
                 numbers.add(result)
         spec = exported.original.call_spec
         whole = spec.out_spec is not None and spec.out_spec.num_leaves == len(named)
-        assumed = (exported.assumed or Assumed()).given(sizes)
         out_spec = plain(spec.out_spec) if whole and spec.out_spec is not None else None
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
             inputs, constants, spec.in_spec, named, out_spec, frozenset(numbers),
-            frozenset(complexes), _argument_names(exported.original), written, _spans(exported.original),
-            assumed, _places(exported.original, assumed),
+            frozenset(complexes), _argument_names(exported.original), written,
         )  # fmt: skip
 
     def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,27 +99,7 @@ class Signature:
                     f"argument {place} is {flat[place]!r}, and the plan was made for {constant!r}",
                     hint="partition the module again with the other value",
                 )
-        given = {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
-        for name, (least, most) in self.spans.items():
-            if not least <= given[name] <= (given[name] if most is None else most):
-                raise InvalidFeedError(
-                    f"{name} is {given[name]}, and the plan was made for {_span(least, most)}",
-                    hint="partition the module again with the other value",
-                )
-        self._require_assumed(given)
-        return given
-
-    def _require_assumed(self, given: Mapping[str, Any]) -> None:
-        if not self.assumed.guards:
-            return
-        found = {name: given[of] if axis is None else given[of].shape[axis] for name, (of, axis) in self.places.items()}
-        broken = self.assumed.broken(found)
-        if broken:
-            raise InvalidFeedError(
-                f"the plan was made for calls where {broken}, and in this one"
-                f" {', '.join(f'{name} is {value}' for name, value in found.items())}",
-                hint="partition the module again with such arguments",
-            )
+        return {name: value for name, value in zip(self.inputs, flat, strict=True) if name}
 
     def _as_in_example(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """A call with by position what the example has so, where it is given by name, and the other way round."""
@@ -168,36 +138,6 @@ def _argument_names(program: torch.export.ExportedProgram) -> Sequence[str]:
     calls = program.module_call_graph
     signature = calls[0].signature if calls else None
     return () if signature is None else tuple(signature.forward_arg_names or ())
-
-
-def _spans(program: torch.export.ExportedProgram) -> dict[str, tuple[int, int | None]]:
-    """What the trace found out of the numbers that are arguments: the code goes another way for others."""
-    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    spans: dict[str, tuple[int, int | None]] = {}
-    for name in _input_names(program):
-        value = values.get(name)
-        if isinstance(value, torch.SymInt):
-            known, span = value.node.maybe_as_int(), program.range_constraints.get(value.node.expr)
-            spans |= {name: (known, known)} if known is not None else {name: span_of(span)} if span else {}
-    return spans
-
-
-def _places(program: torch.export.ExportedProgram, assumed: Assumed) -> dict[str, tuple[str, int | None]]:
-    """Where the names in ``assumed`` lie among the arguments."""
-    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    found: dict[str, tuple[str, int | None]] = {}
-    for name in _input_names(program):
-        value = values.get(name)
-        sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
-        for axis, size in enumerate(sizes):
-            if isinstance(size, torch.SymInt):
-                place = axis if isinstance(value, torch.Tensor) else None
-                found.setdefault(assumed.names.get(str(size), str(size)), (name, place))
-    return {name: found[name] for name in sorted(assumed.asks() & found.keys())}
-
-
-def _span(least: int, most: int | None) -> str:
-    return f"{least} and more" if most is None else f"{least} to {most}" if most > least else str(least)
 
 
 def _shown(spec: pytree.TreeSpec) -> str:
@@ -250,7 +190,7 @@ class PlannedModule(torch.nn.Module):
 
 def planned_module(exported: ExportedModel, imported: ImportedModel, session: Session) -> PlannedModule:
     """The plan of ``session`` as a module."""
-    return PlannedModule(Signature.of(exported, imported.returned, imported.graph.dimensions), session)
+    return PlannedModule(Signature.of(exported, imported.returned), session)
 
 
 def shared(value: Any) -> Any:

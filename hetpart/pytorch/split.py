@@ -13,17 +13,20 @@ from torch.fx import Graph, GraphModule, Node
 
 from hetpart.devices import HOST
 from hetpart.errors import InvalidOptionError
+from hetpart.frontend.road import granted_in
+from hetpart.graph.granted import Asking, Granted
 from hetpart.pytorch.call import Signature
 from hetpart.pytorch.placed import device_by_node, device_by_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hetpart.frontend.model import ExportedModel
     from hetpart.graph import ir
     from hetpart.plan.model import Plan
 
 _OUTSIDE = ("placeholder", "get_attr", "output")
+_ASK = "ask_sizes"
 
 
 class CopyTo(torch.nn.Module):
@@ -36,6 +39,31 @@ class CopyTo(torch.nn.Module):
     def forward(self, tensor: torch.Tensor) -> torch.Tensor:
         """``tensor`` on the device."""
         return tensor.to(self.device)
+
+
+class AskSizes(torch.nn.Module):
+    """Refuses calls for which the code of the model goes another way than the program.
+
+    Args:
+        device: Where the arguments are.
+        inputs: Their names, in order.
+        granted: What is asked of them.
+    """
+
+    _is_impure = True
+    """Nothing reads what it returns, and PyTorch is to keep it all the same."""
+
+    def __init__(self, device: str, inputs: Sequence[str], granted: Granted) -> None:
+        super().__init__()
+        self.device, self._inputs, self._asking = device, tuple(inputs), Asking(granted)
+
+    def forward(self, *given: torch.Tensor | int) -> None:
+        """Nothing of what is right.
+
+        Raises:
+            InvalidFeedError: a size or a number is none that the program is for.
+        """
+        self._asking.require(dict(zip(self._inputs, given, strict=True)))
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +136,7 @@ def _joined(
     for node in whole.graph.nodes:
         if node.op == "placeholder":
             here[node, host] = outer.node_copy(node, lambda argument: argument)
+    _ask(exported, outer, modules, host)
 
     def on(source: Node, device: str) -> Node:
         if source.op == "get_attr":
@@ -127,6 +156,21 @@ def _joined(
     return _module(whole, modules, outer)
 
 
+def _ask(exported: ExportedModel, outer: Graph, modules: dict[str, torch.nn.Module], host: str) -> None:
+    """Begin ``outer`` with a question after the sizes of its arguments, where the program is not for all."""
+    given = {node.name: node for node in outer.nodes}
+    granted = granted_in(exported, {name: _open_shape(node) for name, node in given.items()}, {})
+    asked = {size.input: given[size.input] for size in granted.sizes}
+    if asked:
+        modules[_ASK] = AskSizes(host, list(asked), granted)
+        outer.call_module(_ASK, tuple(asked.values()))
+
+
+def _open_shape(node: Node) -> ir.Shape | None:
+    value = node.meta.get("val")
+    return (None,) * value.dim() if isinstance(value, torch.Tensor) else None
+
+
 def _results(graph: Graph) -> list[Node]:
     (output,) = (node for node in graph.nodes if node.op == "output")
     return [node for node in output.args[0] if isinstance(node, Node)]
@@ -134,7 +178,7 @@ def _results(graph: Graph) -> list[Node]:
 
 def _return(exported: ExportedModel, whole: GraphModule, outer: Graph, made: Mapping[str, Node]) -> None:
     """End ``outer`` as the module ends: what it changes is changed, what it returns has its structure."""
-    signature = Signature.of(exported, [node.name for node in _results(whole.graph)], {})
+    signature = Signature.of(exported, [node.name for node in _results(whole.graph)])
     given = {node.name: node for node in outer.nodes if node.op == "placeholder"}
     for name, content in signature.written.items():
         outer.call_method("copy_", (given[name], made[content]))

@@ -148,7 +148,7 @@ def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[s
             f"no value for the input{'s' if len(missing) > 1 else ''} {', '.join(repr(s.name) for s in missing)}",
             hint="give --input NAME=FILE.npy, or --random",
         )
-    return random_feeds(missing, seed or 0) | dict(given)
+    return random_feeds(missing, seed or 0, plan.granted) | dict(given)
 
 
 def _measure(session: Session, feeds: Mapping[str, Any], repeat: int) -> tuple[list[Any], list[float]]:

@@ -23,6 +23,7 @@ from hetpart.runtime.feeds import checked_feeds
 from hetpart.runtime.interrupts import stoppable_options
 
 if TYPE_CHECKING:
+    from hetpart.graph.granted import Asking
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.sole import SoleSession
     from hetpart.runtime.states import States
@@ -170,6 +171,7 @@ class LaterCalls:
     _layout: Layout
     _sole: SoleSession | None
     _states: States
+    _granted: Asking
     _turn: Turn
     """Held while a run is made."""
     _asking: Turn
@@ -207,8 +209,7 @@ class LaterCalls:
             )
         names = self._asked(output_names)
         fed, old = self._states.apart(input_feed)
-        checked_feeds(self._layout.plan.inputs, fed)
-        self._states.checked(old)
+        self._granted.require({**checked_feeds(self._layout.plan.inputs, fed), **self._states.checked(old)})
         with self._asking.take():
             self._require_open()
             if self._later is None or not self._later.is_here:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hetpart.config import parse_link
 from hetpart.errors import ExecutionError, InvalidFeedError
+from hetpart.graph.granted import Asking
 from hetpart.plan.bundle import Bundle, open_bundle
 from hetpart.plan.model import Plan
 from hetpart.runtime.ahead import ask_ahead
@@ -148,7 +149,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._sole = SoleSession.of(self._layout, self._sessions) if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
-        self._turn, self._asking = Turn(), Turn()
+        self._turn, self._asking, self._granted = Turn(), Turn(), Asking(self.plan.granted)
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
@@ -180,12 +181,14 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         with self._turn.take():
             executor = self._own_executor()
             if not self._layout.states:
+                self._granted.require(feeds)
                 made = executor.run(feeds, options, boxed=boxed, targets=targets)
                 if to is not None:
                     to.take(made)
                 return made
             executor.settle()
             with self._states.fed(old):
+                self._granted.require({**self._states.grown, **feeds})
                 made = executor.run(feeds, options, boxed=boxed, targets=targets)
                 made |= self._states.returned(names, boxed=boxed)
                 if to is not None:

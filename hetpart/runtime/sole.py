@@ -40,7 +40,7 @@ class SoleSession:
         if len(sessions) != 1 or isinstance(sessions[0], CalledSession):
             return None
         session, partition, borders = sessions[0], plan.partitions[0], (*plan.inputs, *plan.outputs)
-        apart = plan.passthrough or plan.homes or layout.states
+        apart = plan.passthrough or plan.homes or plan.granted.conditions or layout.states
         complete = set(partition.inputs) == {spec.name for spec in plan.inputs}
         known = all(spec.form is ValueForm.OPAQUE or is_builtin(spec.dtype) for spec in borders)
         on_host = partition.device == layout.host

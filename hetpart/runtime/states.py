@@ -75,6 +75,11 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         return frozenset(state.given.name for state in self._sized)
 
     @property
+    def grown(self) -> Mapping[str, Any]:
+        """The contents of those that grow, as OrtValues."""
+        return self._grown
+
+    @property
     def nbytes(self) -> int:
         """Bytes that all of them take, both blocks of those that have two."""
         grown = (state for state in self._states.values() if state.grows)

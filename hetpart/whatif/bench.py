@@ -108,7 +108,7 @@ def bench(
     plans = dict(_plans(Path(model), options, autotune, left_out, say))
     with ExitStack() as stack:
         runners = list(_runners(stack, plans, left_out, How(emulate, not autotune, say)))
-        _measure(runners, random_feeds(runners[0].plan.inputs, _SEED), rounds, say)
+        _measure(runners, random_feeds(runners[0].plan.inputs, _SEED, runners[0].plan.granted), rounds, say)
         found = sorted((runner.contender() for runner in runners), key=lambda one: one.median_seconds)
         made = len(runners[0].seconds)
     del runners
@@ -188,7 +188,7 @@ def _runners(
         wanted.append((name, plans[OURS], mode))
     how.say("loading ONNX Runtime")
     with Session(plans[OURS].bundle(), emulate=how.emulate) as first:  # what a process takes once is no contender's
-        first.run(None, random_feeds(plans[OURS].plan.inputs, _SEED))
+        first.run(None, random_feeds(plans[OURS].plan.inputs, _SEED, plans[OURS].plan.granted))
     for name, planned, mode in wanted:
         how.say(f"loading {name}")
         before = resident_bytes()
@@ -201,7 +201,7 @@ def _runners(
             continue
         stack.enter_context(session)
         outputs = [spec.name for spec in planned.plan.outputs]
-        results = session.run(outputs, random_feeds(planned.plan.inputs, _SEED))
+        results = session.run(outputs, random_feeds(planned.plan.inputs, _SEED, planned.plan.granted))
         after = resident_bytes()
         grown = None if before is None or after is None else after - before
         yield _Runner(name, session, planned.plan, mode == "partitions", grown, [], results)
@@ -251,7 +251,7 @@ def _with_memory(
         return contender
     say(f"counting the memory of {contender.name}")
     bundle, watch = planned.bundle(), ValueWatch()
-    feeds = random_feeds(planned.plan.inputs, _SEED)
+    feeds = random_feeds(planned.plan.inputs, _SEED, planned.plan.granted)
     with TemporaryDirectory(prefix="hetpart-") as folder:
         options = profiling_options(Path(folder))
         with Session(bundle, options, emulate=emulate, record=watch) as session:

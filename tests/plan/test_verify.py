@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hetpart.errors import InvalidBundleError
+from hetpart.graph.granted import Granted
 from hetpart.plan.io import read_plan, write_plan
 from hetpart.plan.model import Buffer, Plan, Transfer
 from hetpart.plan.timeline import Task, TaskKind
@@ -45,6 +46,7 @@ BROKEN: dict[str, Plan] = {
     "buffers hold their values": replace(PLAN, buffers=(replace(EMBEDDED, nbytes=798_719), WIDE, SCORE)),
     "buffers in use do not overlap": replace(PLAN, buffers=(EMBEDDED, replace(WIDE, offset=798_719), SCORE)),
     "sizes are not negative": replace(PLAN, transfers=(replace(PLAN.transfers[0], nbytes=-1),)),
+    "conditions compare sizes of inputs": replace(PLAN, granted=Granted((), ("rows > 2",))),
     "a timeline has every partition and copy once": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK),
     "tasks wait for tasks before them": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, after=(4,))),
     "tasks are on their lanes": timed(HOST_TASK, COPY_TASK, WIDE_TASK, replace(TASK, lane="cpu"), LAST_TASK),
