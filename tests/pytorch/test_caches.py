@@ -142,7 +142,7 @@ def test_a_plan_for_a_cache_that_fills_its_window_is_for_none_that_has_seen_more
         past = model(input_ids=TOKENS[:, :3]).past_key_values
         step = hetpart.partition(model, kwargs=at(past, 3), hardware=EMULATED).to_module(emulate=True)
         made = step(**at(past, 3))
-    with pytest.raises(InvalidFeedError, match="cumulative_length_0 == 3, and in this one .*cumulative_length_0 is 4"):
+    with pytest.raises(InvalidFeedError, match=r"cumulative_length_0 == 3, and in this one .*cumulative_length_0 is 4"):
         step(**at(made.past_key_values, 4))
 
 
