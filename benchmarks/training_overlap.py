@@ -29,7 +29,7 @@ from benchmarks.measure import Spread, emit, interleaved, machine_facts, rows_be
 from benchmarks.models.overlapping import CASES, Case
 from benchmarks.models.trained import Batch
 from benchmarks.table import figure, print_table
-from hetpart.compiler import PartitionedModel
+from hetpart.partitioned import PartitionedModel
 from hetpart.training.compiled import CapturedStep, capture, planned_step
 from hetpart.training.kept import PlannedStep
 from hetpart.training.step import Step

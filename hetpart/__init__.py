@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetpart import training
-    from hetpart.compiler import PartitionedModel, partition
+    from hetpart.compiler import partition
     from hetpart.cost_model.machines import load_machine
     from hetpart.errors import (
         DeviceUnavailableError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from hetpart.frontend.pins import pin
     from hetpart.frontend.road import export
+    from hetpart.partitioned import PartitionedModel
     from hetpart.plan.differences import PlanDiff
     from hetpart.plan.findings import Finding
     from hetpart.plan.io import load_plan
@@ -91,7 +92,7 @@ _PACKAGES = frozenset({"training"})
 _HOMES = {
     "ExplainedOp": "hetpart.whatif.explain",
     "Finding": "hetpart.plan.findings",
-    "PartitionedModel": "hetpart.compiler",
+    "PartitionedModel": "hetpart.partitioned",
     "Plan": "hetpart.plan.model",
     "PlanDiff": "hetpart.plan.differences",
     "Session": "hetpart.runtime.session",

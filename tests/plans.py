@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from hetpart.plan.figures import AliveValue, Baseline, Certificate, DeviceUse, Prediction
 from hetpart.plan.model import (
-    AliveValue,
-    Baseline,
     Buffer,
-    Certificate,
     Decision,
-    DeviceUse,
     MachineReference,
     ModelReference,
     Partition,
     Plan,
-    Prediction,
     Residency,
     ResidencyState,
     Transfer,

@@ -24,6 +24,7 @@ LAYERS = (
     ("plan",),
     ("partitioner", "runtime", "report", "linter"),
     ("request", "pytorch"),
+    ("partitioned",),
     ("compiler", "terminal"),
     ("whatif", "dynamo"),
     ("calibration",),

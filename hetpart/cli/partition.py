@@ -16,7 +16,7 @@ from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, stdout_kept_free
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
+    from hetpart.partitioned import PartitionedModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from hetpart.pytorch.call import owned, shared, tensor_of
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from hetpart.compiler import PartitionedModel
     from hetpart.dynamo.halves import Halves
     from hetpart.dynamo.ledger import Ledger
     from hetpart.dynamo.options import CompileOptions
     from hetpart.dynamo.program import GraphProgram
     from hetpart.frontend.model import ExportedModel
+    from hetpart.partitioned import PartitionedModel
     from hetpart.runtime.session import Session
 
 

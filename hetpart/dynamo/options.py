@@ -11,7 +11,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.kinds import require_kinds
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
+    from hetpart.partitioned import PartitionedModel
 
 _PLANNING = (
     "access", "budget", "colocate", "hardware", "headroom", "host_budget", "max_partitions", "min_gain", "overlap",

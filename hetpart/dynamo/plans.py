@@ -14,11 +14,11 @@ from hetpart.frontend.exported import pinned_as
 from hetpart.pricing import load
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
     from hetpart.dynamo.ledger import Ledger
     from hetpart.dynamo.options import CompileOptions
     from hetpart.frontend.model import ExportedModel
     from hetpart.graph.ir import Op
+    from hetpart.partitioned import PartitionedModel
 
 _KEPT = ("hardware", "threads", "overlap", "stream")
 """Options that do not speak of where ops are."""

@@ -18,9 +18,9 @@ from hetpart.dynamo.stamps import Stamps
 from hetpart.errors import InfeasibleError
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
     from hetpart.dynamo.ledger import Ledger
     from hetpart.dynamo.plans import Planner
+    from hetpart.partitioned import PartitionedModel
     from hetpart.runtime.session import Session
 
 Open = Callable[["PartitionedModel", Sequence[torch.Tensor]], "Session"]

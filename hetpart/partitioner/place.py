@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.search.solve import Shortage, Solution
-    from hetpart.plan.model import DeviceUse
+    from hetpart.plan.figures import DeviceUse
 
 _OPS_SHOWN = 3
 _NARROW = 200

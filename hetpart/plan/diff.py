@@ -18,8 +18,9 @@ from hetpart.plan.differences import (
     Regression,
     WeightChange,
 )
+from hetpart.plan.figures import DeviceUse
 from hetpart.plan.match import matched_ops
-from hetpart.plan.model import Decision, DeviceUse, Plan, Transfer
+from hetpart.plan.model import Decision, Plan, Transfer
 from hetpart.plan.predicted import predicted_run
 from hetpart.units import format_bytes
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hetpart.plan.figures import DeviceUse
 from hetpart.plan.homes import home
-from hetpart.plan.model import DeviceUse, Plan
+from hetpart.plan.model import Plan
 from hetpart.plan.predicted import Place, PredictedRun, predicted_run
 
 _Changes = dict[float, int]

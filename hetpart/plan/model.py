@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hetpart.graph.granted import Granted
+from hetpart.plan.figures import Baseline, Certificate, DeviceUse, Prediction
 from hetpart.plan.timeline import Timeline
 
 PLAN_SCHEMA = "hetpart.plan"
@@ -172,81 +173,6 @@ class Decision:
     def intensity(self) -> float:
         """Flops per byte moved."""
         return self.flops / self.bytes_moved if self.bytes_moved else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class AliveValue:
-    """A value in memory at a device's peak."""
-
-    name: str
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceUse:
-    """Predicted use of one device. ``peak_bytes`` is everything counted: weights, activations, buffers, sessions."""
-
-    device: str
-    model: str
-    provider: str
-    memory_bytes: int
-    budget_bytes: int | None
-    """``None`` where no budget was set."""
-    peak_bytes: int
-    weight_bytes: int
-    buffer_bytes: int
-    """Size of the arena that holds values between partitions."""
-    activation_bytes: int
-    """Most bytes alive inside any one partition."""
-    session_bytes: int
-    peak_partition: int | None
-    alive_at_peak: tuple[AliveValue, ...]
-    """The largest first, weights left out."""
-    seconds: float
-    ops: int
-    expected_activation_bytes: int | None = None
-    """What an access profile lets expect of ``activation_bytes``, which take the most that values can be whose size
-    only a run tells; ``None`` where no profile speaks of them."""
-    state_bytes: int = 0
-    """Of inputs that stay there from run to run, with room for their new content. Those that grow are estimated."""
-
-    @property
-    def headroom_bytes(self) -> int | None:
-        return None if self.budget_bytes is None else self.budget_bytes - self.peak_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """What another rule would have done at the same costs. A rule that does not fit has no ``seconds``."""
-
-    name: str
-    seconds: float | None
-    peak_bytes: int
-    fits: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """How far from optimal the placement can be, in modelled serial latency."""
-
-    cost: float
-    """Seconds: ops on their devices plus copies; what ``lower_bound`` bounds."""
-    lower_bound: float
-    gap: float
-    """(cost − lower_bound) / cost."""
-    price: float
-    """Seconds one byte of accelerator memory is worth at the best bound."""
-    speaks_of: str = "serial model: seconds of every op on its device plus every copy, session overheads left out"
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a run should show. ``seconds`` is serial: ops, copies and session overheads one after another."""
-
-    seconds: float
-    compute_seconds: float
-    transfer_seconds: float
-    session_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

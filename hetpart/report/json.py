@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from hetpart.plan.model import Baseline, DeviceUse, Plan
+from hetpart.plan.figures import Baseline, DeviceUse
+from hetpart.plan.model import Plan
 
 
 def to_json(record: object) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from hetpart.plan.model import DeviceUse, Plan
+from hetpart.plan.figures import DeviceUse
+from hetpart.plan.model import Plan
 from hetpart.plan.predicted import predicted_run
 from hetpart.report.escape import printable
 from hetpart.report.layout import percent

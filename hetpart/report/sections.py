@@ -9,7 +9,8 @@ from itertools import groupby, islice
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.plan.model import Decision, DeviceUse, Partition, Plan, ResidencyState, Transfer
+from hetpart.plan.figures import DeviceUse
+from hetpart.plan.model import Decision, Partition, Plan, ResidencyState, Transfer
 from hetpart.report.layout import bar, heading, line, more, name, percent, table
 from hetpart.report.sentences import code_of, elsewhere_seconds, mostly, own_seconds, when
 from hetpart.units import format_bytes, format_count, format_seconds

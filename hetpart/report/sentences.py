@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from hetpart.plan.model import Baseline, Certificate, Decision, DeviceUse, Partition, Plan, Transfer
+from hetpart.plan.figures import Baseline, Certificate, DeviceUse
+from hetpart.plan.model import Decision, Partition, Plan, Transfer
 from hetpart.report.escape import printable
 from hetpart.report.layout import percent
 from hetpart.units import format_bytes, format_count, format_seconds

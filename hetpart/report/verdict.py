@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.plan.model import Baseline, DeviceUse, Plan
+from hetpart.plan.figures import Baseline, DeviceUse
+from hetpart.plan.model import Plan
 from hetpart.report import sentences
 from hetpart.report.layout import INDENT, heading, labelled, line, name, table
 from hetpart.units import format_bytes, format_seconds

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from hetpart.plan.bundle import Bundle
-    from hetpart.plan.model import DeviceUse, Partition, Plan
+    from hetpart.plan.figures import DeviceUse
+    from hetpart.plan.model import Partition, Plan
     from hetpart.runtime.called import CalledSession
 
     PartSession = onnxruntime.InferenceSession | CalledSession

@@ -34,8 +34,8 @@ from hetpart.training.updates import UPDATE_OP
 if TYPE_CHECKING:
     import onnx
 
-    from hetpart.compiler import PartitionedModel
     from hetpart.frontend.model import ExportedModel
+    from hetpart.partitioned import PartitionedModel
     from hetpart.training.capture import Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
     from hetpart.training.precision import LossScale

@@ -15,7 +15,7 @@ from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.embedding import file_of
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
+    from hetpart.partitioned import PartitionedModel
     from hetpart.runtime.session import Session
     from hetpart.training.checkpoint import Part
     from hetpart.training.program import StepProgram

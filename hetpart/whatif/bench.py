@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from hetpart.compiler import PartitionedModel, partition
+from hetpart.compiler import partition
 from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InfeasibleError, MismatchError
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.bench import BenchReport, Contender
 from hetpart.runtime.compare import compare
 from hetpart.runtime.feeds import random_feeds

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from hetpart.budgets import BudgetOption
-from hetpart.compiler import PartitionedModel, partition
+from hetpart.compiler import partition
 from hetpart.config import parse_share
 from hetpart.errors import InvalidOptionError
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.diff import diff_plans
 from hetpart.plan.differences import PlanDiff
 from hetpart.plan.io import PLAN_FILE, load_plan

@@ -24,8 +24,8 @@ from hetpart.request import Request, RequestOptions
 from hetpart.whatif.lint import leaves_processor_open, lint
 
 if TYPE_CHECKING:
-    from hetpart.compiler import PartitionedModel
     from hetpart.devices import Machine
+    from hetpart.partitioned import PartitionedModel
     from hetpart.plan.findings import Finding
 
 Progress = Callable[[str], None]

@@ -10,13 +10,13 @@ import onnx
 import onnxruntime
 
 import hetpart
-from hetpart.compiler import PartitionedModel
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.kernel_types import kernel_type
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.cut_models import cut_models
 from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hetpart.compiler import PartitionedModel
 from hetpart.graph.ir import Graph
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.homes import home
 from hetpart.plan.model import Plan
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import hetpart
-from hetpart.compiler import PartitionedModel
 from hetpart.errors import HetpartError, InvalidBundleError
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan import bundle as bundles
 from hetpart.plan import swap
 from hetpart.plan.bundle import open_bundle

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 import hetpart
-from hetpart.compiler import PartitionedModel
 from hetpart.errors import InvalidModelError
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.cut_models import cut_models
 from tests.runtime.graphs import models
 from tests.runtime.models import model, placed

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetpart.errors import InvalidBundleError
+from hetpart.plan.figures import Prediction
 from hetpart.plan.io import load_plan, read_plan, write_plan
-from hetpart.plan.model import Plan, Prediction
+from hetpart.plan.model import Plan
 from tests.plans import wide_and_deep_plan
 
 PLAN = wide_and_deep_plan()

@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import parser
 
 import hetpart
-from hetpart.compiler import PartitionedModel
+from hetpart.partitioned import PartitionedModel
 
 
 def model(graph: str, *, opset: int = 21, ir: int = 10) -> onnx.ModelProto:

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
-from hetpart.compiler import PartitionedModel
 from hetpart.errors import InvalidBundleError, InvalidOptionError
+from hetpart.partitioned import PartitionedModel
 from hetpart.plan.bundle import STREAMED_FILE
 from hetpart.plan.io import load_plan
 from hetpart.plan.model import ResidencyState

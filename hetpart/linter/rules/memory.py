@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetpart.linter.subject import Subject
-    from hetpart.plan.model import DeviceUse
+    from hetpart.plan.figures import DeviceUse
 
 PEAK_SHARE = 0.5
 """Of all that is held at a device's peak: one value that takes more decides it."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from hetpart.partitioner.assembly.arenas import is_state
 from hetpart.partitioner.problem import NO_BUDGET
-from hetpart.plan.model import AliveValue, DeviceUse
+from hetpart.plan.figures import AliveValue, DeviceUse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

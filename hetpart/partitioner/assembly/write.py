@@ -14,14 +14,8 @@ from hetpart.partitioner.assembly.specs import value_spec
 from hetpart.partitioner.assembly.timeline import timeline
 from hetpart.partitioner.problem import NO_OP, WHERE_USED
 from hetpart.partitioner.search.solve import OPTIMAL
-from hetpart.plan.model import (
-    Baseline,
-    Certificate,
-    ModelReference,
-    Plan,
-    Prediction,
-    ValueSpec,
-)
+from hetpart.plan.figures import Baseline, Certificate, Prediction
+from hetpart.plan.model import ModelReference, Plan, ValueSpec
 from hetpart.plan.references import machine_reference
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
+from hetpart.plan.figures import DeviceUse
 from hetpart.plan.memory import DeviceMemory, MemoryStep, memory_over_time
-from hetpart.plan.model import DeviceUse
 from hetpart.report.escape import printable
 from hetpart.report.page.drawing import WIDTH, Axis, Frame, drawing, line, tag, text
 from hetpart.report.page.evidence import Evidence

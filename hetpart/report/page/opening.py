@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from hetpart.plan.model import DeviceUse, Plan
+from hetpart.plan.figures import DeviceUse
+from hetpart.plan.model import Plan
 from hetpart.report import sentences
 from hetpart.report.escape import printable
 from hetpart.report.page.drawing import WIDTH, Axis, box, line, stretched

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from hetpart.plan.model import DeviceUse, Plan
+from hetpart.plan.figures import DeviceUse
+from hetpart.plan.model import Plan
 from hetpart.report.escape import printable
 from hetpart.report.page.drawing import tag
 

@@ -9,7 +9,8 @@ from math import inf, isfinite, sqrt
 from markupsafe import Markup
 
 from hetpart.devices import Device, Machine
-from hetpart.plan.model import Decision, DeviceUse, Plan
+from hetpart.plan.figures import DeviceUse
+from hetpart.plan.model import Decision, Plan
 from hetpart.report.escape import printable
 from hetpart.report.layout import percent
 from hetpart.report.page.drawing import WIDTH, Frame, LogAxis, drawing, shortened, tag, text, text_width

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hetpart.plan.figures import Baseline
 from hetpart.plan.findings import Finding, Severity
-from hetpart.plan.model import Baseline, Plan
+from hetpart.plan.model import Plan
 from hetpart.report import sentences
 from hetpart.report.escape import printable
 from hetpart.report.findings.text import summary

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from hetpart.cli import main
 from hetpart.errors import InvalidOptionError
+from hetpart.plan.figures import AliveValue
 from hetpart.plan.io import write_plan
-from hetpart.plan.model import AliveValue, Plan
+from hetpart.plan.model import Plan
 from hetpart.report.plots.of_plan import PLAN_PLOTS, plot_plan
 from tests.plans import wide_and_deep_plan
 
