@@ -40,16 +40,12 @@ def without_mutating(program: torch.export.ExportedProgram, name: str) -> torch.
     Raises:
         InvalidModelError: one is where that cannot be, or PyTorch wrapped it before.
     """
-    whole, *inner = [module for module in program.graph_module.modules() if isinstance(module, GraphModule)]
-    for module in (whole, *inner):
-        _require_unwrapped(module.graph, name)
-    for node in (node for module in inner for node in _mutating(module.graph)):
-        raise InvalidModelError(
-            f"{name} uses {_target(node)}, which writes to its arguments or returns one, in a branch", hint=_HINT
-        )
-    if not any(True for _ in _mutating(program.graph)):
+    graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, GraphModule)]
+    for graph in graphs:
+        _require_unwrapped(graph, name)
+    if not any(True for graph in graphs for _ in _mutating(graph)):
         return program
-    made = copy.deepcopy(whole)
+    made = copy.deepcopy(program.graph_module)
     write_copies(made, name)
     with quiet():
         return program._update(made, _renamed(program.graph_signature, made.graph))
@@ -75,14 +71,25 @@ def _require_unwrapped(graph: Graph, name: str) -> None:
 
 
 def write_copies(module: GraphModule, name: str) -> None:
-    """Let the graph of ``module`` copy what custom operators write to where they would write it.
+    """Let the graphs of ``module``, those of its branches too, copy what custom operators write where they would.
 
     Raises:
         InvalidModelError: one writes to tensors in a list, or to one that it is given twice.
     """
-    for node in list(_mutating(module.graph)):
-        _rewrite(node, name)
-    module.recompile()
+    for part in (part for part in module.modules() if isinstance(part, GraphModule)):
+        for node in list(_mutating(part.graph)):
+            if part is not module:
+                _require_made_inside(node, name)
+            _rewrite(node, name)
+        part.recompile()
+
+
+def _require_made_inside(node: Node, name: str) -> None:
+    """Raise where ``node``, of a branch or a loop, writes to what that is given."""
+    target = _target(node)
+    places = [] if target is None else _written_by(node, target).values()
+    if any(isinstance(place, Node) and _base(place).op == "placeholder" for place in places):
+        raise InvalidModelError(f"{name} uses {target}, which writes to what a branch or a loop is given", hint=_HINT)
 
 
 def _mutating(graph: Graph) -> Iterator[Node]:
@@ -184,8 +191,8 @@ def _results(call: Node, node: Node, plain: list[int], places: list[Node]) -> li
         if single
         else [node.graph.call_function(operator.getitem, (call, number)) for number in range(len(plain) + len(places))]
     )
-    for key in _KNOWN & node.meta.keys():
-        whole = node.meta[key]
+    for key in (key for key in _KNOWN if any(key in one.meta for one in (node, *places))):
+        whole = node.meta.get(key)
         values = [whole[number] if isinstance(whole, list | tuple) else whole for number in plain]
         values += [place.meta[key] for place in places]
         call.meta[key] = values[0] if single else tuple(values)

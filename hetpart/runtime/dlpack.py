@@ -9,10 +9,12 @@ import numpy as np
 
 from hetpart.errors import InvalidFeedError
 from hetpart.runtime.cuda import CudaMemory
-from hetpart.runtime.dtypes import dtype_known_as, onnx_number
+from hetpart.runtime.dtypes import dtype_known_as, numpy_dtype, onnx_number
 from hetpart.runtime.transport import HostMemory
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetpart.runtime.transport import Memory
 
 _DLPACK_CPU = 1
@@ -32,17 +34,35 @@ def from_dlpack(name: str, tensor: Any) -> Any:
             tensor = getattr(tensor, resolved)() if hasattr(tensor, resolved) else tensor
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:
-        kind = dtype_known_as(str(getattr(tensor, "dtype", "")).removeprefix("torch."))
-        return _float8(tensor, kind) if kind.startswith("float8") else _ort_value(name, tensor, refused)
+        if _extension_of(tensor).startswith("float8"):  # which neither takes through DLPack
+            import onnxruntime
+
+            bits = _bits(tensor.detach())
+            return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx_number(_extension_of(tensor)))
+        return _ort_value(name, tensor, refused)
 
 
-def _float8(tensor: Any, dtype: str) -> Any:
-    """The tensor by its bytes: neither ONNX Runtime nor NumPy takes such a one through DLPack."""
-    import onnxruntime
+def array_over(tensor: Any) -> NDArray[Any] | None:
+    """The array that shares the memory of a tensor of PyTorch's on the host, in a type that NumPy lacks.
+
+    ``None`` for any other tensor, and for one that records gradients.
+    """
+    dtype = numpy_dtype(_extension_of(tensor)) if _extension_of(tensor) else None
+    if dtype is None or tensor.device.type != "cpu" or tensor.requires_grad:
+        return None
+    return _bits(tensor).view(dtype)
+
+
+def _extension_of(tensor: Any) -> str:
+    """The plan's name for the type of a tensor of PyTorch's that NumPy lacks; nothing for others."""
+    library, _, name = str(getattr(tensor, "dtype", "")).rpartition(".")
+    return dtype_known_as(name) if library == "torch" else ""
+
+
+def _bits(tensor: Any) -> NDArray[Any]:
     import torch
 
-    content = np.from_dlpack(tensor.detach().contiguous().view(torch.uint8))
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(content, onnx_number(dtype))
+    return np.from_dlpack(tensor.contiguous().view({1: torch.uint8, 2: torch.uint16}[tensor.itemsize]))
 
 
 def _ort_value(name: str, tensor: Any, refused: Exception) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from hetpart.errors import InvalidFeedError
 from hetpart.graph.granted import Granted
 from hetpart.plan.model import ValueForm, ValueSpec
-from hetpart.runtime.dlpack import from_dlpack, is_ort_value, memory_of
+from hetpart.runtime.dlpack import array_over, from_dlpack, is_ort_value, memory_of
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype, session_type
 from hetpart.runtime.kept import kept_feed
 from hetpart.runtime.values import to_array, to_value
@@ -134,6 +134,9 @@ def _as_array(spec: ValueSpec, given: Any) -> np.ndarray[Any, Any]:
         return given
     if not hasattr(given, "__dlpack__"):
         return _listed(spec, given)
+    array = array_over(given)
+    if array is not None:
+        return array
     value = given if is_ort_value(given) else from_dlpack(spec.name, given)
     if not is_ort_value(value):
         return np.asarray(value)

@@ -77,7 +77,7 @@ def resident(field: str) -> int:
     return 1024 * int(found[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.bfloat16, torch.float16])
 def test_arguments_and_weights_are_read_where_the_caller_has_them(dtype: torch.dtype) -> None:
     weight, x = torch.ones(64, dtype=dtype), torch.ones(64, dtype=dtype)
     with torch.no_grad():

@@ -27,10 +27,15 @@ def _parts(x: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
     return x * 2, [x + 1, x.sum(0)], x * 3
 
 
+def _bump(x: Tensor) -> None:
+    x.add_(1)
+
+
 _KERNELS: dict[str, Callable[..., Any]] = {
     "seen(Tensor(a) x) -> Tensor(a)": lambda x: x.view(-1),
     "over(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": _over,
     "parts(Tensor x) -> (Tensor, Tensor[], Tensor)": _parts,
+    "bump(Tensor(a!) x) -> ()": _bump,
 }
 for _schema, _kernel in _KERNELS.items():
     _library.define(_schema)
@@ -83,3 +88,37 @@ def test_custom_operators_with_such_results_run(code: Callable[..., Any]) -> Non
 def test_a_view_that_is_written_to_is_refused(code: Callable[..., Any]) -> None:
     with pytest.raises(InvalidModelError, match=r"seen.default, which returns a view, and .* writes to"):
         hetpart.partition(Called(code), args=(X,), hardware=EMULATED)
+
+
+def bumped(y: Tensor) -> Tensor:
+    made = y * 1
+    _ops.bump(made)
+    return made.view(-1)
+
+
+class Chosen(nn.Module):
+    """Such an operator in a branch."""
+
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, self.code, lambda y: y.view(-1) * 2, (x,))
+
+
+@pytest.mark.parametrize("code", [lambda y: _ops.seen(y) + 1, lambda y: filled(y).view(-1), bumped])
+def test_such_operators_run_in_a_branch(code: Callable[..., Any]) -> None:
+    module = Chosen(code)
+    torch.compiler.reset()
+    options: Any = {"emulate": True, "placement": "random:3", "hardware": EMULATED}
+    planned = hetpart.partition(module, args=(X,), hardware=EMULATED, placement="random:3").to_module(emulate=True)
+    with torch.no_grad():
+        for run in (planned, torch.compile(module, backend=backend, options=options)):
+            for given in (X, -X):
+                assert_equal(run(given), module(given))
+
+
+def test_an_operator_that_writes_to_what_a_branch_is_given_is_refused() -> None:
+    with pytest.raises(InvalidModelError, match=r"bump.default, which writes to what a branch or a loop is given"):
+        hetpart.partition(Chosen(lambda y: _ops.bump(y) or y.view(-1)), args=(X,), hardware=EMULATED)
