@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from hetpart.plan.model import ValueSpec
 
 
-def make_copy(frame: Frame, move: Move) -> None:
-    """Copy a value to another device.
-
-    Raises:
-        ExecutionError: it cannot be; the value and both devices are named.
-    """
-    try:
-        _move(frame, move)
-    except Exception as error:  # of a driver, of NumPy or of ONNX Runtime: whichever copies between these devices
-        raise copy_failed(move, error) from error
-
-
 def copy_failed(move: Move, error: Exception) -> ExecutionError:
     """What a caller is told of a copy that met with ``error``."""
     copy = move.transfer
@@ -46,7 +34,8 @@ def copy_failed(move: Move, error: Exception) -> ExecutionError:
     )
 
 
-def _move(frame: Frame, move: Move) -> None:
+def make_copy(frame: Frame, move: Move) -> None:
+    """Copy a value to another device."""
     form = move.spec.form
     if form is ValueForm.STATIC:
         source, target = move.source_address, move.target_address
@@ -83,27 +72,22 @@ def _copied_value(frame: Frame, move: Move) -> Any:
 
 
 def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
-    """Run a partition.
+    """Run a partition."""
+    if isinstance(stage.session, CalledSession):
+        run_called(frame, stage, stage.session)
+    elif stage.binding is None:
+        _run_python(frame, stage, stage.session, run_options)
+    else:
+        _run_bound(frame, stage, stage.session, run_options)
 
-    Raises:
-        ExecutionError: it failed; it is named, and so is the op where ONNX Runtime tells.
-        InvalidFeedError: it is fed what it has no use for.
+
+def run_failed(partition: Partition, error: Exception) -> HetpartError:
+    """What a caller is told of a partition that met with ``error``: the op is named where ONNX Runtime tells.
+
+    What an operator of hetpart's own finds wrong with what it is fed says it all.
     """
-    try:
-        if isinstance(stage.session, CalledSession):
-            run_called(frame, stage, stage.session)
-        elif stage.binding is None:
-            _run_python(frame, stage, stage.session, run_options)
-        else:
-            _run_bound(frame, stage, stage.session, run_options)
-    except (ExecutionError, InvalidFeedError):  # what an operator of hetpart's own finds wrong with what it is fed
-        raise
-    except Exception as error:  # ONNX Runtime's kinds of error share no other class
-        raise run_failed(stage.partition, error) from error
-
-
-def run_failed(partition: Partition, error: Exception) -> ExecutionError:
-    """What a caller is told of a partition that met with ``error`` of ONNX Runtime's."""
+    if isinstance(error, ExecutionError | InvalidFeedError):
+        return error
     return ExecutionError(
         f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
         hint=ort_hint(error, CHECK_HINT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 def task_functions(frame: Frame, tasks: Sequence[Task]) -> list[Do]:
     """What does each of ``tasks`` in ``frame``, which holds what it reads; it is given the ``RunOptions``.
 
-    They raise as ``make_copy`` and ``run_stage`` do.
+    Raises:
+        ExecutionError: a copy or a partition failed; it is named, and so is the op where ONNX Runtime tells.
+        InvalidFeedError: a partition is fed what it has no use for.
     """
     return [
         _copying(frame, frame.copies[task.index]) if task.is_copy else _running(frame, frame.stages[task.index])
@@ -34,11 +37,7 @@ def task_functions(frame: Frame, tasks: Sequence[Task]) -> list[Do]:
 
 
 def _copying(frame: Frame, move: Move) -> Do:
-    if move.spec.form is not ValueForm.STATIC or move.spec.nbytes > move.piece_bytes:
-        return lambda _: make_copy(frame, move)
-    copy = _by_address(frame, move)
-    if getattr(move.copy, "__func__", None) is HostMemory.copy_in and is_builtin(move.spec.dtype):
-        copy = _by_array(frame, move, copy)
+    copy = _copy(frame, move)
 
     def do(_: Any) -> None:
         try:
@@ -47,6 +46,15 @@ def _copying(frame: Frame, move: Move) -> Do:
             raise copy_failed(move, error) from error
 
     return do
+
+
+def _copy(frame: Frame, move: Move) -> Callable[[], None]:
+    if move.spec.form is not ValueForm.STATIC or move.spec.nbytes > move.piece_bytes:
+        return partial(make_copy, frame, move)
+    copy = _by_address(frame, move)
+    if getattr(move.copy, "__func__", None) is HostMemory.copy_in and is_builtin(move.spec.dtype):
+        return _by_array(frame, move, copy)
+    return copy
 
 
 def _by_address(frame: Frame, move: Move) -> Callable[[], None]:
@@ -87,16 +95,21 @@ def _by_array(frame: Frame, move: Move, by_address: Callable[[], None]) -> Calla
 
 
 def _running(frame: Frame, stage: Stage) -> Do:
-    moves = stage.renewed_inputs or stage.loose_inputs or stage.renewed_outputs or stage.allocated_outputs
-    binding = stage.binding
-    if moves or binding is None or isinstance(stage.session, CalledSession):
-        return lambda options: run_stage(frame, stage, options)
+    run = _run(frame, stage)
 
     def do(options: Any) -> None:
         try:
-            session: Any = stage.session
-            session.run_with_iobinding(binding, options)
+            run(options)
         except Exception as error:  # ONNX Runtime's kinds of error share no other class
-            raise run_failed(stage.partition, error) from error
+            failed = run_failed(stage.partition, error)
+            raise failed from (None if failed is error else error)
 
     return do
+
+
+def _run(frame: Frame, stage: Stage) -> Do:
+    moves = stage.renewed_inputs or stage.loose_inputs or stage.renewed_outputs or stage.allocated_outputs
+    if moves or stage.binding is None or isinstance(stage.session, CalledSession):
+        return partial(run_stage, frame, stage)
+    session: Any = stage.session
+    return partial(session.run_with_iobinding, stage.binding)

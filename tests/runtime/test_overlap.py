@@ -88,6 +88,7 @@ def places_of_faults(session: hetpart.Session) -> list[tuple[str, Callable[[pyte
 
         def fail_stage(patch: pytest.MonkeyPatch, stage: Any = stage) -> None:
             patch.setattr(stage, "session", _Broken())
+            patch.setattr(executor, "_do", task_functions(frame, executor._graph.tasks))
 
         found.append((f"partition {stage.partition.id} on {stage.partition.device}", fail_stage))
     return found
