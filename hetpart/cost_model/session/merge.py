@@ -16,6 +16,10 @@ from hetpart.graph.ir import Graph, Op, Value
 SUMS = frozenset({"Add", "Sum"})
 PARTS = frozenset({"Gather", "Slice"})
 ACTIVATIONS = frozenset({"Relu", *CONV_ACTIVATIONS})
+WITHIN = frozenset({"FastGelu"})
+"""Kernels of formulas whose result stays in the session."""
+FORMULA = frozenset({"Add", "Mul", "Pow", "Tanh"})
+"""What those are written with."""
 CONVOLVED = frozenset({"BatchNormalization", "Conv", "Mul"})
 """What may be convolutions: of two that are added the last one adds."""
 
@@ -36,6 +40,7 @@ def merged(
 def _roots(wiring: _Wiring, fusions: Fusions, provider: Provider) -> dict[int, int]:
     """For every op, the last one that it shares a kernel with."""
     root = {op.id: op.id for op in wiring.simple.ops}
+    apart = _left_apart(wiring, fusions)
     for op in wiring.simple.ops:
         if op.op_type == "Conv" and not op.domain:
             chain = _convolution(op, wiring, fusions, provider)
@@ -44,10 +49,20 @@ def _roots(wiring: _Wiring, fusions: Fusions, provider: Provider) -> dict[int, i
         root.update(dict.fromkeys(parts, parts[-1]))
     for op in reversed(wiring.simple.ops):
         users = wiring.users(op)
-        if op.op_type != "Conv" and root[op.id] == op.id and len({root[user] for user in users}) == 1:
+        if op.op_type != "Conv" and op.id not in apart and root[op.id] == op.id and len({root[u] for u in users}) == 1:
             root[op.id] = root[users[0]] if _joins(op, users, wiring, fusions, provider) else op.id
     # What a convolution's chain or a Split ends with may have joined another kernel since.
     return {op: root[last] for op, last in root.items()}
+
+
+def _left_apart(wiring: _Wiring, fusions: Fusions) -> frozenset[int]:
+    """Ops of formulas that stay what they are where their result leaves the session."""
+    left = {
+        fusions.groups[op.id]
+        for op in wiring.simple.ops
+        if fusions.kernels.get(op.id) in WITHIN and op.op_type in FORMULA and wiring.returned.intersection(op.results)
+    }
+    return frozenset(op.id for op in wiring.simple.ops if fusions.groups[op.id] in left and op.op_type in FORMULA)
 
 
 def _joins(op: Op, users: tuple[int, ...], wiring: _Wiring, fusions: Fusions, provider: Provider) -> bool:
