@@ -63,9 +63,14 @@ class WeightMaps:
         self, location: str, offset: int, dtype: str, shape: tuple[int, ...], *, by_row: bool
     ) -> np.ndarray[Any, Any] | None:
         kind = numpy_dtype(dtype) if is_builtin(dtype) else None
-        mapped = self._map(location) if kind is not None and offset % kind.itemsize == 0 else None
+        mapped = None if kind is None else self._map(location)
         if mapped is None or kind is None or offset + prod(shape) * kind.itemsize > len(mapped):
             return None
+        if (
+            offset % kind.itemsize
+        ):  # no array begins there: what is shared is copied once, and a table is ONNX Runtime's
+            whole = None if by_row else mapped[offset : offset + prod(shape) * kind.itemsize]
+            return None if whole is None else np.frombuffer(whole, kind).reshape(shape)
         if by_row:
             start = offset // mmap.PAGESIZE * mmap.PAGESIZE
             mapped.madvise(mmap.MADV_RANDOM, start, offset - start + prod(shape) * kind.itemsize)

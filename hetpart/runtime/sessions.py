@@ -15,6 +15,7 @@ from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError
 from hetpart.graph.calls import is_called
 from hetpart.runtime.called import Held, called_session
+from hetpart.runtime.in_one_form import read_in_place
 from hetpart.runtime.lent import lend
 from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry, leave_out
@@ -120,8 +121,8 @@ def open_sessions(
         lend(options, bundle.models[place], lent)
         loads.begin(options)
         listed = _listed(bundle.plan, partition, settings)
-        if listed[0] == Provider.CPU and is_widened(model):
-            model = in_float32(model)
+        if listed[0] == Provider.CPU:
+            model = in_float32(model) if is_widened(model) else read_in_place(model, given[place])
         with spared(options, listed[0]) if thrifty else nullcontext():
             return open_session(partition, model, listed, options, given[place])
 
