@@ -163,7 +163,7 @@ class Priced:
 
     def formulated(self, budgets: Mapping[str, int]) -> Formulation:
         """The placement problem under ``budgets`` and every constraint."""
-        from hetpart.partitioner.formulate import formulate
+        from hetpart.partitioner.formulate import formulate, with_bodies
         from hetpart.partitioner.states import with_states
         from hetpart.partitioner.streamable import with_streaming
 
@@ -173,6 +173,7 @@ class Priced:
         stream = self.request.stream
         if stream is not False and not self.request.constraints.limits:
             found = with_streaming(found, self.graph, self.costs, asked=bool(stream))
+        found = with_bodies(found, self.graph, self.costs)
         return with_states(found, self.graph, self.request.constraints.states)
 
     def placed(

@@ -66,7 +66,8 @@ def _weights(assembly: Assembly, here: Placement, there: Placement, device: int)
     """Bytes of the weights that ``device`` holds only with the ops here."""
     problem = assembly.formulation.problem
     only = problem.held(here)[device] & ~problem.held(there)[device]
-    return int(only @ problem.weight_bytes)
+    more = 0 if device != HOST or problem.host_more is None else only[: len(problem.host_more)] @ problem.host_more
+    return int(only @ problem.weight_bytes + more)
 
 
 def _copies(assembly: Assembly, placement: Placement, caused: NDArray[np.bool_]) -> tuple[CausedCopy, ...]:

@@ -10,6 +10,8 @@ import numpy as np
 from hetpart.cost_model.memory import NO_SCRATCH, aligned, most_alive
 from hetpart.cost_model.session.bodies import kernel_scratch
 from hetpart.cost_model.session.layout import RULES as BLOCKED
+from hetpart.cost_model.session.packing import held_bytes, inner_bytes
+from hetpart.devices import HOST
 from hetpart.errors import InvalidModelError
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.partitioner.problem import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetpart.cost_model.annotate import Costs
+    from hetpart.devices import Device
     from hetpart.graph.ir import Graph, Value
 
 
@@ -41,6 +44,8 @@ class Formulation:
     weights: tuple[Value, ...]
     known: Known = NOTHING_KNOWN
     """Where a search may begin."""
+    inside: int = 0
+    """How many more the problem has behind them that are the weights of bodies, one for all of an op."""
 
     def with_streamed(self, streamed: NDArray[np.bool_] | None) -> Formulation:
         """The problem in which the (W,) ``streamed`` weights are values, behind all others."""
@@ -63,6 +68,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
     returned = set(graph.outputs)
     left = {op.outputs[slot] for op in graph.ops for slot in costs.ops[op.id].host_outputs if slot < len(op.outputs)}
     seconds = _seconds(graph, costs, pins)
+    on_host, held = (np.array(held_bytes(graph, device.provider), np.int64) for device in _ends(costs))
     limits = np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64)
     problem = PlacementProblem(
         devices=tuple(device.name for device in machine.devices),
@@ -75,14 +81,34 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         value_bytes=sizes,
         value_uses=_uses(graph, costs, values),
         copy_seconds=_copy_seconds(costs, values),
-        weight_bytes=np.array([weight.nbytes for weight in weights], np.int64),
+        weight_bytes=held,
         weight_uses=_uses(graph, costs, weights),
         budgets=limits,
         session_seconds=np.array([device.session_seconds for device in machine.devices]),
         session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
         apart=_apart(graph),
+        host_more=None if np.array_equal(on_host, held) else on_host - held,
     )
     return Formulation(problem, values, weights)
+
+
+def with_bodies(formulation: Formulation, graph: Graph, costs: Costs) -> Formulation:
+    """``formulation`` where weights that lie inside an op's bodies are held wherever it runs."""
+    problem, more = formulation.problem, formulation.problem.host_more
+    inside = [(op.id, [inner_bytes(op, device.provider) for device in _ends(costs)]) for op in graph.ops if op.bodies]
+    inside = [(op, sizes) for op, sizes in inside if any(sizes)]
+    for op, (_, there) in inside:
+        problem = problem.and_held(there, [op])
+    extra = [here - there for _, (here, there) in inside]
+    if any(extra) or (more is not None and extra):
+        before = np.zeros(len(formulation.weights), np.int64) if more is None else more
+        problem = replace(problem, host_more=np.append(before, np.array(extra, np.int64)))
+    return replace(formulation, problem=problem, inside=len(inside))
+
+
+def _ends(costs: Costs) -> tuple[Device, Device]:
+    """The host, and what accelerators are; the host again where there are none."""
+    return costs.machine.devices[HOST], costs.machine.devices[-1]
 
 
 def _apart(graph: Graph) -> NDArray[np.bool_] | None:

@@ -7,10 +7,12 @@ many ops use it there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from hetpart.devices import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +72,10 @@ class Streaming:
     @property
     def allowed(self) -> NDArray[np.bool_]:
         return np.isfinite(self.seconds)
+
+    def and_held(self) -> Streaming:
+        """With one behind the others that may not be streamed."""
+        return replace(self, seconds=np.append(self.seconds, np.inf), nbytes=np.append(self.nbytes, np.int64(0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +143,7 @@ class PlacementProblem:
     copy_seconds: NDArray[np.float64]
     """(D, D, V) Seconds to copy a value from the first device to the second; 0 on the diagonal."""
     weight_bytes: NDArray[np.int64]
+    """(W,) As accelerators hold them, and the host where ``host_more`` does not say otherwise."""
     weight_uses: Uses
     budgets: NDArray[np.int64]
     """(D,) Bytes each device may hold at its peak; ``NO_BUDGET`` where there is no limit."""
@@ -158,6 +165,8 @@ class PlacementProblem:
     apart: NDArray[np.bool_] | None = None
     """(N,) Ops that ONNX Runtime does not run, whose partitions hold no others, and no session; None where there are
     none."""
+    host_more: NDArray[np.int64] | None = None
+    """Bytes that the host takes more for each of the first weights than an accelerator; None where it takes none."""
 
     @property
     def ops(self) -> int:
@@ -241,6 +250,28 @@ class PlacementProblem:
         held = np.zeros((len(self.devices), len(self.weight_bytes)), np.bool_)
         held[use_devices(self.weight_uses, placement), self.weight_uses.rows] = True
         return held
+
+    def held_bytes(self, placement: Placement) -> NDArray[np.int64]:
+        """(D,) Bytes of the weights that each device holds."""
+        held = self.held(placement)
+        found = held @ self.weight_bytes
+        if self.host_more is not None:
+            found[HOST] += held[HOST, : len(self.host_more)] @ self.host_more
+        return found
+
+    def and_held(self, nbytes: int, ops: Sequence[int]) -> PlacementProblem:
+        """The same with bytes behind the weights that a device holds as one where it runs any of ``ops``."""
+        uses, more = self.weight_uses, Uses.from_rows([[(op, False) for op in ops]])
+        return replace(
+            self,
+            weight_bytes=np.append(self.weight_bytes, np.int64(nbytes)),
+            weight_uses=Uses(
+                np.append(uses.offsets, uses.offsets[-1] + len(ops)),
+                np.concatenate([uses.ops, more.ops]),
+                np.concatenate([uses.on_host, more.on_host]),
+            ),
+            streaming=None if self.streaming is None else self.streaming.and_held(),
+        )
 
     def copies(self, placement: Placement) -> NDArray[np.bool_]:
         """(D, V) Values copied to each device."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hetpart.graph.calls import CALL_DOMAIN, OVERWRITES
 from hetpart.partitioner.colocate import keepers, known_states
-from hetpart.partitioner.problem import NO_STATES, WHERE_USED, States, Uses
+from hetpart.partitioner.problem import NO_STATES, WHERE_USED, States
 from hetpart.plan.states import LOOKS, UPDATES
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from hetpart.constraints import State
     from hetpart.graph.ir import Graph, Op, Value
     from hetpart.partitioner.formulate import Formulation
-    from hetpart.partitioner.problem import PlacementProblem, Streaming
+    from hetpart.partitioner.problem import PlacementProblem
 
 
 def with_states(formulation: Formulation, graph: Graph, states: Sequence[State]) -> Formulation:
@@ -50,19 +48,11 @@ def _staying(problem: PlacementProblem, given: int, returned: int, ops: list[int
     kept, sizes = problem.kept.copy(), problem.value_bytes.copy()
     ends = [given, returned]
     kept[ends], sizes[ends] = WHERE_USED, 0
-    uses, more = problem.weight_uses, Uses.from_rows([[(op, False) for op in ops]])
     return replace(
-        problem,
+        problem.and_held(nbytes, ops),
         value_kept=kept,
         value_bytes=sizes,
         states=_with_keeper(problem, given, returned),
-        weight_bytes=np.append(problem.weight_bytes, np.int64(nbytes)),
-        weight_uses=Uses(
-            np.append(uses.offsets, uses.offsets[-1] + len(ops)),
-            np.concatenate([uses.ops, more.ops]),
-            np.concatenate([uses.on_host, more.on_host]),
-        ),
-        streaming=_held(problem.streaming),
     )
 
 
@@ -74,15 +64,6 @@ def _with_keeper(problem: PlacementProblem, given: int, returned: int) -> States
     ends = [given, returned]
     nbytes[ends] = problem.value_bytes[ends]
     return States(keeper, nbytes)
-
-
-def _held(streaming: Streaming | None) -> Streaming | None:
-    """A state is no weight that could be streamed."""
-    if streaming is None:
-        return None
-    return replace(
-        streaming, seconds=np.append(streaming.seconds, np.inf), nbytes=np.append(streaming.nbytes, np.int64(0))
-    )
 
 
 def _bytes(graph: Graph, given: Value, returned: Value) -> int:

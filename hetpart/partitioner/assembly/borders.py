@@ -82,9 +82,9 @@ def _outputs(assembly: Assembly, count: int) -> list[_Border]:
 def _weights(assembly: Assembly, count: int) -> list[list[Value]]:
     uses, streamed = assembly.formulation.problem.weight_uses, assembly.solution.streamed
     held: list[dict[int, None]] = [{} for _ in range(count)]
-    states_from = len(assembly.formulation.weights)
+    others_from = len(assembly.formulation.weights)
     for row, op in zip(uses.rows, uses.ops, strict=True):
-        if row >= states_from:
+        if row >= others_from:
             continue
         if streamed is None or not streamed[row] or assembly.solution.placement[op] == HOST:
             held[int(assembly.solution.cut.partition[op])][int(row)] = None

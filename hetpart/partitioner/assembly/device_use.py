@@ -57,8 +57,9 @@ def _device_use(assembly: Assembly, index: int) -> DeviceUse:
 
 
 def _state_bytes(assembly: Assembly, index: int) -> int:
-    """They come behind the weights."""
-    problem, first = assembly.formulation.problem, len(assembly.formulation.weights)
+    """They come behind the weights and those of bodies."""
+    problem, formulation = assembly.formulation.problem, assembly.formulation
+    first = len(formulation.weights) + formulation.inside
     held = problem.held(assembly.solution.placement)[index, first:]
     return int(held @ problem.weight_bytes[first:])
 

@@ -46,6 +46,7 @@ def sampled(problem: PlacementProblem, ops: int) -> PlacementProblem:
         weight_bytes=problem.weight_bytes[weights],
         weight_uses=_restricted(problem.weight_uses, weights, number),
         budgets=budgets,
+        host_more=None,
     )
 
 

@@ -87,7 +87,7 @@ def usage(problem: PlacementProblem, placement: Placement, cut: Cut) -> Usage:
     crossing = crossing_values(problem, cut)
     held = buffers(problem, placement, cut, crossing)
     live = held.live(devices, cut.partitions)
-    weights = problem.held(placement) @ problem.weight_bytes
+    weights = problem.held_bytes(placement)
     sessions = sessions_on(problem, cut) * problem.session_bytes
     inside_partition = inside(problem, cut, crossing).peaks
     within = _most_inside(cut, inside_partition, devices)

@@ -91,7 +91,7 @@ def excess(problem: PlacementProblem, used: Usage) -> int:
 
 def weight_bytes(problem: PlacementProblem, placement: Placement, device: int) -> int:
     """Bytes of the weights that ``device`` holds, and of what the caller holds there as long."""
-    weights = int(problem.held(placement)[device] @ problem.weight_bytes)
+    weights = int(problem.held_bytes(placement)[device])
     if problem.value_kept is None:
         return weights
     return weights + int(problem.value_bytes[problem.given_there & (problem.kept == device)].sum())
