@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError
+from hetpart.errors import ExecutionError, HetpartError
 from hetpart.plan.model import Partition, ValueForm
 from hetpart.runtime.called import CalledSession, run_called
 from hetpart.runtime.direct import DirectSession
@@ -81,13 +81,8 @@ def run_stage(frame: Frame, stage: Stage, run_options: Any) -> None:
         _run_bound(frame, stage, stage.session, run_options)
 
 
-def run_failed(partition: Partition, error: Exception) -> HetpartError:
-    """What a caller is told of a partition that met with ``error``: the op is named where ONNX Runtime tells.
-
-    What an operator of hetpart's own finds wrong with what it is fed says it all.
-    """
-    if isinstance(error, ExecutionError | InvalidFeedError):
-        return error
+def run_failed(partition: Partition, error: Exception) -> ExecutionError:
+    """What a caller is told of a partition that met with ``error`` of ONNX Runtime's, which may name the op."""
     return ExecutionError(
         f"partition {partition.id} on {partition.device} failed ({_ops(partition)}): {ort_message(error)}",
         hint=ort_hint(error, CHECK_HINT),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.plan.model import ValueForm
 from hetpart.runtime.called import CalledSession
 from hetpart.runtime.dtypes import is_builtin
@@ -100,9 +101,10 @@ def _running(frame: Frame, stage: Stage) -> Do:
     def do(options: Any) -> None:
         try:
             run(options)
+        except (ExecutionError, InvalidFeedError):  # what an operator of hetpart's own finds wrong with what it is fed
+            raise
         except Exception as error:  # ONNX Runtime's kinds of error share no other class
-            failed = run_failed(stage.partition, error)
-            raise failed from (None if failed is error else error)
+            raise run_failed(stage.partition, error) from error
 
     return do
 
