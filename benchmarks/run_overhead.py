@@ -5,7 +5,12 @@
 One partition: ``hetpart.Session.run`` takes turns with bare ONNX Runtime sessions, one of the partition's own model and
 one of the uncut file; what is added is the median of the differences within a turn, over a few sessions of each, with
 the interval that holds the true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or
-5 µs; where the interval lies on both sides of that, the row says that it is not certain. More partitions: a chain of 50
+5 µs; where the interval lies on both sides of that, the row says that it is not certain. On an emulated accelerator a
+run copies its inputs to buffers of the accelerator's own and its results back, which is what emulation is, and its
+session keeps to a budget. Two more rivals tell these apart there: a bare session that is as thrifty, and one around which
+the same copies are made, beside which the reach is judged.
+
+More partitions: a chain of 50
 tiny ops in 1 to 50 partitions of one device, and on two devices by turns; the slope of the median is the cost of one
 more. Reach: 15 µs for one on the same device; 1 ms for all 50 on two devices by turns. Under emulation a copy between
 devices is a real one, in the host's memory: what memory alone takes for as many bytes stands beside it.
@@ -31,10 +36,12 @@ import hetpart
 from benchmarks import chains, zoo
 from benchmarks.measure import Spread, emit, interleaved, machine_facts, say
 from hetpart.runtime.sessions import SessionSettings, session_options
+from hetpart.runtime.thrifty import spared
 
 if TYPE_CHECKING:
     from hetpart import PartitionedModel, Session
 
+PROVIDER = "CPUExecutionProvider"
 REACH_MICROSECONDS = 5.0
 REACH_SHARE = 0.01
 REACH_PARTITION_MICROSECONDS = 15.0
@@ -49,6 +56,10 @@ ROUNDS = (40, 3000)
 CONFIDENCE = 0.95
 INSTANCES = 3
 """Of every session: equal ones differ by a per cent, by where their memory lies."""
+THRIFTY = "the partition's model, as thrifty"
+"""The rival whose session gives every buffer back at once, as those of devices with a budget do."""
+COPIED = f"{THRIFTY}, and the copies alone"
+"""The rival that copies what emulation copies, too."""
 COLD_BYTES = 256 * 2**20
 """More than caches hold."""
 
@@ -58,8 +69,25 @@ class Subject:
     """A one-partition session and the bare sessions it is compared with."""
 
     session: Session
-    rivals: dict[str, onnxruntime.InferenceSession]
+    rivals: dict[str, onnxruntime.InferenceSession | Copying]
     feeds: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copying:
+    """A bare session that is fed from buffers of its own, with copies of what it makes."""
+
+    session: onnxruntime.InferenceSession
+    buffers: dict[str, np.ndarray[Any, Any]]
+
+    @classmethod
+    def of(cls, session: onnxruntime.InferenceSession, feeds: dict[str, Any]) -> Copying:
+        return cls(session, {name: np.empty_like(array) for name, array in feeds.items()})
+
+    def run(self, _: None, feeds: dict[str, Any]) -> list[Any]:
+        for name, buffer in self.buffers.items():
+            buffer[...] = feeds[name]
+        return [made.copy() for made in self.session.run(None, self.buffers)]
 
 
 def main() -> None:
@@ -90,6 +118,7 @@ def main() -> None:
             },
             "reached": {
                 "one_partition": all(row["reached"] for row in one if row["device"] == "cpu"),
+                "one_emulated_partition": all(row["reached"] for row in one if row["device"] != "cpu"),
                 "one_more_partition": all(row["microseconds"] <= REACH_PARTITION_MICROSECONDS for row in small),
                 "fifty_partitions": fifty.median <= REACH_FIFTY_MICROSECONDS,
             },
@@ -110,7 +139,9 @@ def _one_partition(folder: Path, models: Sequence[str], seconds: float) -> list[
                 model = hetpart.partition(path, hardware=chains.HARDWARE, placement=rule, shape=shape, threads=threads)
                 if len(model.plan.partitions) == 1:
                     subjects = [_subject(model, path, feeds, threads) for _ in range(INSTANCES)]
-                    rows.append({"model": name, "device": device, "threads": threads, **_compared(subjects, seconds)})
+                    judged = tuple(subjects[0].rivals) if device == "cpu" else (COPIED,)
+                    found = _compared(subjects, seconds, judged)
+                    rows.append({"model": name, "device": device, "threads": threads, **found})
     return rows
 
 
@@ -141,20 +172,35 @@ def _subject(model: PartitionedModel, path: Path, feeds: dict[str, Any], threads
 
     settings = SessionSettings(emulate=True, threads=threads)
     (own,) = cut_models(model.imported.proto, model.plan)
-    rivals = {
+    rivals: dict[str, onnxruntime.InferenceSession | Copying] = {
         "the partition's model": _bare(own.SerializeToString(), settings, path.parent),
         "the uncut file": _bare(str(path), settings, None),
     }
+    if model.plan.partitions[0].device != "cpu":
+        rivals[THRIFTY] = _thrifty(own.SerializeToString(), settings, path.parent)
+        rivals[COPIED] = Copying.of(_thrifty(own.SerializeToString(), settings, path.parent), feeds)
     return Subject(model.session(emulate=True), rivals, feeds)
 
 
 def _bare(model: str | bytes, settings: SessionSettings, weights: Path | None) -> onnxruntime.InferenceSession:
+    return _session(model, session_options(settings, weights))
+
+
+def _thrifty(model: bytes, settings: SessionSettings, weights: Path) -> onnxruntime.InferenceSession:
     options = session_options(settings, weights)
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    with spared(options, PROVIDER):
+        return _session(model, options)
 
 
-def _compared(subjects: Sequence[Subject], seconds: float) -> dict[str, Any]:
-    """Every session of ours with one of each rival's, all of them in turns; the pairs' differences together."""
+def _session(model: str | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
+
+
+def _compared(subjects: Sequence[Subject], seconds: float, judged: Sequence[str]) -> dict[str, Any]:
+    """Every session of ours with one of each rival's, all of them in turns; the pairs' differences together.
+
+    The reach is judged beside the rivals of which ``judged`` has the names.
+    """
     feeds, names = subjects[0].feeds, list(subjects[0].rivals)
     sessions = [one for subject in subjects for one in (subject.session, *subject.rivals.values())]
     samples = _microseconds([partial(one.run, None, feeds) for one in sessions], seconds)
@@ -163,9 +209,15 @@ def _compared(subjects: Sequence[Subject], seconds: float) -> dict[str, Any]:
     rivals = {name: _beside(ours, beside) for name, beside in zip(names, theirs, strict=True)}
     return {
         "hetpart_microseconds": Spread.of(ours),
+        "copied_bytes": _moved_bytes(subjects[0]) if COPIED in names else 0,
         "beside": rivals,
-        "reached": all(row["reached"] for row in rivals.values()),
+        "reached": all(rivals[name]["reached"] for name in judged),
     }
+
+
+def _moved_bytes(subject: Subject) -> int:
+    """Bytes of inputs and results."""
+    return sum(array.nbytes for array in (*subject.feeds.values(), *subject.session.run(None, subject.feeds)))
 
 
 def _microseconds(runs: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
