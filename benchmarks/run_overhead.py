@@ -7,8 +7,8 @@ one of the uncut file; what is added is the median of the differences within a t
 the interval that holds the true median in 95 of 100 cases, whatever the differences are distributed like. Reach: 1 % or
 5 µs; where the interval lies on both sides of that, the row says that it is not certain. On an emulated accelerator a
 run copies its inputs to buffers of the accelerator's own and its results back, which is what emulation is, and its
-session keeps to a budget. Two more rivals tell these apart there: a bare session that is as thrifty, and one around which
-the same copies are made, beside which the reach is judged.
+session keeps to a budget. Two more rivals tell these apart there: a bare session that is as thrifty, and one with
+the same copies around it, beside which the reach is judged.
 
 More partitions: a chain of 50
 tiny ops in 1 to 50 partitions of one device, and on two devices by turns; the slope of the median is the cost of one

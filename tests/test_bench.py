@@ -146,7 +146,7 @@ def test_its_budget_is_the_plans_in_kilobytes(
 
 def test_other_results_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, seeds = benching.random_feeds, iter(range(100))
-    monkeypatch.setattr(benching, "random_feeds", lambda specs, _: real(specs, next(seeds)))
+    monkeypatch.setattr(benching, "random_feeds", lambda specs, _, *more: real(specs, next(seeds), *more))
     with pytest.raises(MismatchError, match="gives other results"):
         bench(path, emulate=True, rounds=1, **OPTIONS)
 
