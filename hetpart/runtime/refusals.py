@@ -17,7 +17,10 @@ _HINTS = (
 )
 
 
-CHECK_HINT = "`hetpart run --check` tells whether the uncut model runs on these inputs"
+CHECK_HINT = (
+    "`hetpart run --check` tells whether the uncut model runs on these inputs, and of a training step a plan with "
+    "--placement all-cpu does"
+)
 
 
 def ort_message(error: BaseException) -> str:

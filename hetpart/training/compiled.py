@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ from hetpart.graph.notes import write_notes
 from hetpart.graph.provenance import PIN
 from hetpart.graph.walk import fresh_name
 from hetpart.training.capture import exported_loss, gradients_of
+from hetpart.training.followed import require_trainable
 from hetpart.training.kept import Contents, PlannedStep, Rest
+from hetpart.training.limits import Schedule, require_schedule, require_seed
 from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
     from hetpart.training.capture import Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
     from hetpart.training.precision import LossScale
-
-Schedule = Callable[[int], float]
-"""The factor that multiplies every rate in an update, by its number, from 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +95,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         optimizer: One for all parameters, or ``Groups`` of them with rates, decays and devices of their own.
         example_batch: Every batch has its shapes and types.
         schedule: What multiplies the rates, by the number of the update, from 1.
-        precision: ``"fp16"`` or ``"bf16"``: parameters are read and gradients made so, and parameters are updated in
-            full precision.
+        precision: ``"fp16"`` or ``"bf16"``: parameters are read and gradients made so; updates are in full precision.
         loss_scale: What multiplies the loss before its gradients are taken. By default fp16 has ``LossScale()``, which
             leaves out updates whose gradients are not finite, and changes.
         accumulate: Calls that make one update, of the mean of their gradients.
@@ -105,9 +103,8 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         seed: Of dropouts; with the number of the update it says what they keep.
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
-        session_threads: Threads of the host's sessions, ``threads`` of ``hetpart.Session``.
-        overlap: Let updates run beside the backward pass: the plan is cut and laid out for it, as in
-            ``hetpart.partition``, and so is the session.
+        session_threads: ``threads`` of ``hetpart.Session``.
+        overlap: Let updates run beside the backward pass: the plan is cut and laid out for it, and so is the session.
         record: Note what every call does and when, for ``step.session.write_trace``, and log a line of each partition,
             copy, update and lookup to the logger ``hetpart.run``.
         planning: Options of ``hetpart.partition``: ``budget``, ``hardware``, ``pin``, ``placement`` and others.
@@ -132,6 +129,7 @@ def capture(
     rules: Rules = NO_RULES,
 ) -> CapturedStep:
     """The step as ``compile`` captures it."""
+    require_trainable(model, loss_fn)
     loss = exported_loss(model, loss_fn, example_batch)
     assigned = assign(optimizer, loss.parameters)
     tables = tables_of(assigned)
@@ -159,7 +157,10 @@ def place(
 
     Raises:
         InvalidModelError: The model has parameters without content.
+        InvalidOptionError: A schedule is no function, or the seed none.
     """
+    require_schedule(schedule)
+    require_seed(seed)
     empty = [name for name, content in captured.contents.items() if isinstance(content, FakeTensor)]
     if empty:
         raise InvalidModelError(

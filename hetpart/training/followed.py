@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -36,6 +36,23 @@ class NoHooks(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def require_trainable(model: Any, loss_fn: Any) -> None:
+    """See that a step is made of a module and a function.
+
+    Raises:
+        InvalidOptionError: it is not.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidOptionError(
+            f"model cannot be a {type(model).__name__}",
+            hint="it is a torch.nn.Module: a function goes into one that holds its parameters",
+        )
+    if not callable(loss_fn):
+        raise InvalidOptionError(
+            f"loss_fn cannot be {loss_fn!r}", hint="it is a function: loss_fn(model, *batch) returns one number"
+        )
+
+
 def require_no_hooks(model: torch.nn.Module) -> None:
     """No parameter has a hook that is told of its gradient, or changes it.
 
@@ -52,11 +69,17 @@ def require_no_hooks(model: torch.nn.Module) -> None:
 
 
 def require_followed(loss: Any) -> None:
-    """The gradient of ``loss`` is that of the operators it was made by.
+    """``loss`` is alone, and its gradient is that of the operators it was made by.
 
     Raises:
-        InvalidModelError: a part of it has a backward pass of its own.
+        InvalidModelError: there is more than it, or a part of it has a backward pass of its own.
     """
+    if isinstance(loss, tuple | list | Mapping):
+        several = cast("Sequence[Any]", loss)
+        raise InvalidModelError(
+            f"loss_fn returns a {type(loss).__name__} of {len(several)}",
+            hint="it returns the loss alone: compute what else is wanted in an evaluation, or keep it in a buffer",
+        )
     for function in _functions(getattr(loss, "grad_fn", None)):
         if isinstance(function, BackwardCFunction):
             name = type(function).__name__.removesuffix("Backward")
@@ -77,13 +100,22 @@ def _functions(last: Any) -> Iterator[Any]:
             yield function
 
 
-def require_flat(batch: Sequence[Any]) -> None:
-    """See that no part of a batch holds others.
+def require_flat(batch: Any) -> None:
+    """See that a batch is parts side by side, none of which holds others, and that tensors lie as they are indexed.
 
     Raises:
-        InvalidOptionError: one does.
+        InvalidOptionError: it is not.
     """
-    for place, part in enumerate(batch):
+    if not isinstance(batch, list | tuple):
+        raise InvalidOptionError(
+            f"example_batch cannot be a {type(batch).__name__}", hint="it is a tuple of parts: example_batch=(x, y)"
+        )
+    for place, part in enumerate(cast("Sequence[Any]", batch)):
+        if isinstance(part, torch.Tensor) and part.layout is not torch.strided:
+            layout = str(part.layout).removeprefix("torch.")
+            raise InvalidOptionError(
+                f"part {place} of example_batch is a tensor of the layout {layout}", hint="give it dense: to_dense()"
+            )
         if isinstance(part, Mapping | list | tuple | set):
             raise InvalidOptionError(
                 f"part {place} of example_batch is a {type(part).__name__}, and a batch is tensors and numbers",

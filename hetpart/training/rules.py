@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.precision import half_named
+from hetpart.training.limits import ABOVE_0
+from hetpart.training.precision import LossScale, half_named
 
 if TYPE_CHECKING:
     import torch
-
-    from hetpart.training.precision import LossScale
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +23,14 @@ class Rules:
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        if self.accumulate < 1:
-            raise InvalidOptionError(f"accumulate cannot be {self.accumulate}", hint="it is a number of calls from 1")
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise InvalidOptionError(f"clip_norm cannot be {self.clip_norm}", hint="it is a norm above 0")
+        calls: Any = self.accumulate
+        if type(calls) is not int or calls < 1:
+            raise InvalidOptionError(f"accumulate cannot be {calls!r}", hint="it is a number of calls from 1")
+        if self.clip_norm is not None:
+            ABOVE_0.number("clip_norm", self.clip_norm)
+        scale = self.loss_scale
+        if scale is not None:
+            ABOVE_0.number("loss_scale", scale.initial if isinstance(scale, LossScale) else scale)
         half_named(self.precision)
 
     @property

@@ -12,13 +12,16 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.log import log_run
+from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
+from hetpart.training.fed import require_as_example
 from hetpart.training.kept import Kept
+from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
 from hetpart.training.program import PROGRESS
@@ -27,10 +30,14 @@ from hetpart.training.saved import write_step
 if TYPE_CHECKING:
     from os import PathLike
 
-    from hetpart.plan.model import Plan, ValueSpec
+    from hetpart.plan.model import Plan
     from hetpart.training.checkpoint import Part
     from hetpart.training.kept import Contents, PlannedStep
 
+_STOPPED = (
+    "see what this batch holds, such as labels that are no class; updates that do not wait for it may have been made: "
+    "go on from a checkpoint"
+)
 _TELLING = 8
 """The smallest tensors, which tell one content from another: any update changes biases."""
 
@@ -52,6 +59,8 @@ class Step:
         self.session = planned.session
         self.steps = 0
         """Updates that were made."""
+        self.calls = 0
+        """Calls that were made: so many as ``accumulate`` says make an update, or leave one out."""
         self.norm: float | None = None
         """Of all gradients of the last update, before it was clipped, where the step needs it."""
         self._program = planned.program
@@ -74,7 +83,7 @@ class Step:
     @property
     def rate(self) -> float:
         """The factor of the schedule in the next update."""
-        return 1.0 if self._schedule is None else float(self._schedule(self.steps + 1))
+        return 1.0 if self._schedule is None else rate_of(self._schedule, self.steps + 1)
 
     def __call__(self, *batch: Any) -> torch.Tensor:
         """Make one update, or its part of one; returns the loss of ``batch``, of the parameters before it.
@@ -83,15 +92,24 @@ class Step:
 
         Raises:
             InvalidFeedError: the batch has not the shapes and types of the example.
+            ExecutionError: an op refuses what the batch holds, such as a label that is no class.
         """
         feeds, factor = self._feeds(batch), self._factor
-        loss, *norms = self.session.run(self._wanted, feeds)
+        loss, *norms = self._run(feeds)
+        self.calls += 1
         self._part = (self._part + 1) % self._parts
         if not self._part:
             self._count([float(np.asarray(norm)) * factor for norm in norms])
         if self._logged:
             log_run(self.session.times(), self.session.end_node_profiles())
         return tensor_of(np.asarray(loss))
+
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        try:
+            return self.session.run(self._wanted, feeds)
+        except ExecutionError as error:
+            hint = _STOPPED if error.hint == CHECK_HINT else error.hint
+            raise type(error)(error.message, hint=hint) from error.__cause__
 
     @property
     def _factor(self) -> float:
@@ -100,33 +118,14 @@ class Step:
 
     def _feeds(self, batch: Sequence[Any]) -> dict[str, Any]:
         """What the session is given for the next call, beside states."""
-        if len(batch) != len(self._program.batch):
-            raise InvalidFeedError(
-                f"the batch has {len(batch)} parts, and the step was compiled for {len(self._program.batch)}",
-                hint="call it as in example_batch",
-            )
-        for place, value in self._program.constants.items():
-            _require_same(place, batch[place], value)
+        require_as_example(self._program, self._arguments, batch)
         own = {
             PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
             SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),
             LOSS_SCALE: np.array(self.loss_scale, np.float32),
         }
-        for place, (name, part) in enumerate(zip(self._program.batch, batch, strict=True)):
-            if isinstance(part, torch.Tensor) and name in self._arguments:
-                self._require_planned(place, part, self._arguments[name])
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
         return feeds | {name: value for name, value in own.items() if name in self._arguments}
-
-    def _require_planned(self, place: int, part: torch.Tensor, spec: ValueSpec) -> None:
-        dtype = str(part.dtype).removeprefix("torch.")
-        if not part.is_complex() and (dtype, tuple(part.shape)) != (spec.dtype, spec.shape):
-            raise InvalidFeedError(
-                f"part {place} of the batch is {dtype}{list(part.shape)}, and the step was compiled for "
-                f"{spec.dtype}{list(spec.shape or ())}",
-                hint="every batch has the sizes and types of example_batch: leave out a smaller last one, as a "
-                "DataLoader with drop_last=True does, or compile a step for it",
-            )
 
     def save(self, path: str | PathLike[str], *batch: Any) -> list[Path]:
         """Write the step as an ONNX model, for ``hetpart partition``; returns the files.
@@ -172,9 +171,15 @@ class Step:
         Raises:
             InvalidFeedError: tensors are missing, unknown or of another form. Nothing has been taken over then.
         """
+        missing = [key for key in ("step", "tensors") if key not in content]
+        if missing:
+            raise InvalidFeedError(
+                f"the content has no {missing[0]!r}, and has {sorted(content)[:4]}", hint="give what state_dict gave"
+            )
         self._kept.load(content["tensors"])
         self.steps = int(content["step"])
         self._part = int(content.get("part", 0))
+        self.calls = int(content.get("calls", self.steps * self._parts + self._part))
         self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
             self._scaling.scale, self._scaling.since = float(content["scale"]), int(content["since"])
@@ -253,6 +258,8 @@ class Step:
     def _progress(self) -> dict[str, Any]:
         """Numbers that a step goes on from, beside the number of the update."""
         scaling, found = self._scaling, dict[str, Any]()
+        if self.calls != self.steps:
+            found["calls"] = self.calls
         if self._parts > 1:
             found["part"] = self._part
         if SEED in self._arguments:
@@ -281,12 +288,3 @@ class Step:
     def close(self) -> None:
         """Free the sessions and all that the step keeps."""
         self.session.close()
-
-
-def _require_same(place: int, part: Any, value: Any) -> None:
-    """That a part of the batch that is no tensor is what the step was traced with."""
-    if type(part) is not type(value) or repr(part) != repr(value):
-        raise InvalidFeedError(
-            f"part {place} of the batch is {part!r}, and the step was compiled for {value!r}",
-            hint="give it as a tensor, in example_batch too, to let it change from call to call",
-        )

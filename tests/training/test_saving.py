@@ -99,14 +99,14 @@ def test_parts_are_those_of_devices_and_are_merged(tmp_path: Path) -> None:
     step = placed("random:1")
     losses_of(step, 2)
     home = step.save_checkpoint(tmp_path, integrated=False)
-    files = sorted(home.iterdir())
+    files = sorted(home.glob("*.safetensors"))
     assert [file.name for file in files] == [Part(1, 2).file_name, Part(2, 2).file_name]
     devices = step.session.state().devices
     given = {state.name: state.given for state in captured().program.states}
     for file, device in zip(files, ("cpu", "cuda:0"), strict=True):
         assert {devices[given[name]] for name in load_file(file) if name in given} == {device}
     merge(tmp_path)
-    (whole,) = home.iterdir()
+    (whole,) = home.glob("*.safetensors")
     kept = step.state_dict()["tensors"]
     assert {name for name, tensor in load_file(whole).items() if name in kept and torch.equal(tensor, kept[name])} == {
         *kept
@@ -121,7 +121,7 @@ def test_processes_write_a_share_each(tmp_path: Path) -> None:
     losses_of(step, 3)
     for index in (3, 1, 2):
         home = step.save_checkpoint(tmp_path, part=Part(index, 3))
-    sizes = [file.stat().st_size for file in home.iterdir()]
+    sizes = [file.stat().st_size for file in home.glob("*.safetensors")]
     assert len(sizes) == 3
     assert max(sizes) < 2 * min(sizes)
     step.load_checkpoint(tmp_path)
@@ -196,6 +196,23 @@ def test_pytorchs_distributed_checkpoint_reads_and_writes_what_a_step_keeps(tmp_
         distributed.load(read, checkpoint_id=tmp_path / "theirs", no_dist=True)
     step.load_state_dict(read)
     assert losses_of(step, 4) == uninterrupted()[4:8]
+
+
+@pytest.mark.parametrize("integrated", [True, False])
+def test_pytorchs_distributed_checkpoint_reads_every_tensor_of_a_tied_model_once(
+    integrated: bool, tmp_path: Path
+) -> None:
+    step, plain = placed(), words()
+    losses_of(step, 2)
+    home = step.save_checkpoint(tmp_path, integrated=integrated)
+    distinct = {**dict(plain.named_parameters()), **dict(plain.named_buffers())}
+    assert "head.weight" not in distinct
+    with pytest.warns(UserWarning, match="in a single process"):
+        distributed.load(distinct, storage_reader=HuggingFaceStorageReader(str(home)), no_dist=True)
+    synced = words()
+    step.sync_to(synced)
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(tensor, synced.state_dict()[name]), name
 
 
 def other_model() -> nn.Module:

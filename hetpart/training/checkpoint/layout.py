@@ -2,6 +2,7 @@
 
 ``step-00000050/part-00001-of-00002.safetensors``: a checkpoint is whole when all its parts are there, and gets its
 name only then. Until then it is ``step-00000050.incomplete``; one about to be replaced is ``step-00000050.replaced``.
+``step-00000050/order`` says the how manyth it is of those that were written to the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from hetpart.errors import InvalidOptionError
 
 INCOMPLETE, REPLACED = ".incomplete", ".replaced"
+ORDER = "order"
 _FOLDER = re.compile(r"step-(\d{8,})(\.replaced)?")
 _PART = re.compile(r"part-(\d{5})-of-(\d{5})\.safetensors")
 
@@ -43,8 +45,16 @@ class Stored:
 
     @property
     def written(self) -> tuple[int, int]:
-        """Orders checkpoints by when they were written, in nanoseconds, then by step."""
-        return max(file.stat().st_mtime_ns for file in self.files), self.step
+        """Orders checkpoints by when they were written, wherever they were copied to since, then by step."""
+        return order_of(self.folder), self.step
+
+
+def order_of(folder: Path) -> int:
+    """The how manyth a checkpoint is of those that were written; 0 where it does not say."""
+    try:
+        return int((folder / ORDER).read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 def step_folder(folder: Path, step: int) -> Path:

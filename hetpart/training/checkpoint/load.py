@@ -26,6 +26,8 @@ class Checkpoint:
 
     step: int
     metadata: dict[str, Any]
+    order: int
+    """The how manyth it is of those that were written."""
     files: Mapping[str, Path]
     """The file of each name."""
     aliases: Mapping[str, str]
@@ -118,11 +120,13 @@ def _open(one: Stored) -> Checkpoint:
             raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint="load an earlier step") from error
         aliases |= json.loads(header.get(ALIASES, "{}"))
         metadata = json.loads(header.get(METADATA, "{}"))
-    return Checkpoint(one.step, metadata, files, aliases)
+    return Checkpoint(one.step, metadata, one.written[0], files, aliases)
 
 
 def merge(folder: Path | str, step: int | None = None, into: Path | str | None = None) -> Path:
     """Write the parts of a checkpoint as one part, into ``folder`` itself or another, and return its folder.
+
+    It stays as old as it was among the others.
 
     Raises:
         InvalidCheckpointError: there is no whole one.
@@ -130,4 +134,4 @@ def merge(folder: Path | str, step: int | None = None, into: Path | str | None =
     checkpoint = load(folder, step)
     tensors = {name: checkpoint.tensor(name) for name in checkpoint.files}
     tensors |= {name: tensors[own] for name, own in checkpoint.aliases.items()}
-    return save(into or folder, checkpoint.step, tensors, checkpoint.metadata, part=Part())
+    return save(into or folder, checkpoint.step, tensors, checkpoint.metadata, part=Part(), order=checkpoint.order)

@@ -1,6 +1,6 @@
 """Checkpoints that are whole or not there: a kill at any moment leaves those that were whole before."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryIsInstance=false
 from __future__ import annotations
 
 import json
@@ -15,7 +15,16 @@ from torch import Tensor
 
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.checkpoint.durable import locked, rename, sync
-from hetpart.training.checkpoint.layout import INCOMPLETE, REPLACED, Part, is_whole, parts_in, step_folder, stored
+from hetpart.training.checkpoint.layout import (
+    INCOMPLETE,
+    ORDER,
+    REPLACED,
+    Part,
+    is_whole,
+    parts_in,
+    step_folder,
+    stored,
+)
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
@@ -23,7 +32,7 @@ METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
 WHOLE = Part()
 
 
-def save(
+def save(  # noqa: PLR0913 - what is written, and where among others
     folder: Path | str,
     step: int,
     tensors: Mapping[str, Tensor],
@@ -31,19 +40,21 @@ def save(
     *,
     part: Part = WHOLE,
     keep_max: int | None = None,
+    order: int | None = None,
 ) -> Path:
     """Write ``tensors`` as the checkpoint of ``step``, or as one part of it, and return its folder.
 
     Tensors on a GPU are copied to the host; those in mapped files are written from there. Names that share one tensor
     store it once. Parts may come from several processes; ``metadata`` is the same in all of them, and tells the parts
-    of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go.
+    of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go. ``order``
+    is that of the checkpoint which this is another form of; without one it is the last.
 
     Raises:
         InvalidOptionError: ``keep_max`` is below 1.
         HetpartError: the disk refuses; what was whole before still is.
     """
-    if keep_max is not None and keep_max < 1:
-        raise InvalidOptionError(f"keep_max={keep_max} keeps nothing", hint="give 1 or more, or None to keep all")
+    if keep_max is not None and (not isinstance(keep_max, int) or keep_max < 1):
+        raise InvalidOptionError(f"keep_max={keep_max!r} keeps nothing", hint="give 1 or more, or None to keep all")
     home = step_folder(Path(folder), step)
     building = home.with_name(home.name + INCOMPLETE)
     stamp = json.dumps(dict(metadata or {}), sort_keys=True)
@@ -51,7 +62,8 @@ def save(
         building.mkdir(parents=True, exist_ok=True)
         _write_part(building / part.file_name, tensors, stamp)
         with locked(home.parent):
-            if _commit(building, home, part, stamp):
+            if _is_complete(building, part, stamp):
+                _commit(building, home, _next(home.parent) if order is None else order)
                 _sweep(home, part, keep_max)
     except OSError as error:
         raise HetpartError(f"{home} cannot be written: {error}", hint="free or choose another disk") from error
@@ -89,24 +101,32 @@ def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def _commit(building: Path, home: Path, part: Part, stamp: str) -> bool:
-    """Give the checkpoint its name if it is whole; whether this call did."""
+def _is_complete(building: Path, part: Part, stamp: str) -> bool:
+    """Whether all parts of this save are there; what a killed one left goes."""
     if not building.exists():
         return False  # the process of another part was faster
     for other, file in parts_in(building).items():
         if other.count != part.count or stamp_of(file) != stamp:
             file.unlink()
-    if not is_whole(parts_in(building)):
-        return False
+    return is_whole(parts_in(building))
+
+
+def _next(folder: Path) -> int:
+    return 1 + max((one.written[0] for one in stored(folder)), default=0)
+
+
+def _commit(building: Path, home: Path, order: int) -> None:
+    """Give a whole checkpoint its name."""
     for leftover in building.glob("*.temporary"):
         leftover.unlink()
+    (building / ORDER).write_text(f"{order}\n")
+    sync(building / ORDER)
     replaced = home.with_name(home.name + REPLACED)
     if home.exists():
         shutil.rmtree(replaced, ignore_errors=True)
         rename(home, replaced)
     rename(building, home)
     shutil.rmtree(replaced, ignore_errors=True)
-    return True
 
 
 def stamp_of(file: Path) -> str:

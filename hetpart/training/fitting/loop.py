@@ -63,7 +63,7 @@ class _Run:
 
     def __init__(self, step: Callable[..., Any], evaluation: Evaluation | None, listeners: Sequence[Callback]) -> None:
         self.step, self.evaluation, self.listeners = step, evaluation, listeners
-        self.count = int(getattr(step, "steps", 0))
+        self.count = int(getattr(step, "calls", getattr(step, "steps", 0)))
         self.history = History()
 
     def tell(self, event: Event) -> None:
@@ -109,7 +109,7 @@ def fit(  # noqa: PLR0913 - the options of a training
 
     ``step(*batch)`` returns the loss. A batch is a tuple or list of parts, or one part. ``ahead`` batches are made
     ready by a thread meanwhile. ``progress`` draws a bar on standard error where that is a terminal. Steps are counted
-    on from ``step.steps`` where it has that.
+    on from ``step.calls``, or ``step.steps``, where it has one.
 
     Raises:
         InvalidOptionError: ``epochs`` is below 1, or the loader gives no batch in one of them.

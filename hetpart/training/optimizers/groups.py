@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from torch import Tensor
 
 from hetpart.errors import InvalidOptionError
+from hetpart.training.optimizers.checked import checked, require_optimizer
 from hetpart.training.optimizers.protocol import Optimizer, RowOptimizer
 
 Filter: TypeAlias = str | tuple[str, ...] | Callable[[str, Tensor], bool]
 """Patterns of names as the shell has them (``*.bias``), or a function of name and parameter."""
 Target: TypeAlias = Literal["auto", "cpu", "cuda"]
+TARGETS: tuple[str, ...] = get_args(Target)
 AnyOptimizer: TypeAlias = Optimizer | RowOptimizer
 
 
@@ -75,8 +77,10 @@ def assign(optimizer: AnyOptimizer | Groups, parameters: Mapping[str, Tensor]) -
     """One assignment per parameter, in the order of ``parameters``.
 
     Raises:
-        InvalidOptionError: a group holds no parameter, or sets what its optimizer does not have.
+        InvalidOptionError: a group holds no parameter, or sets what its optimizer does not have; an optimizer, a number
+            or a target is none.
     """
+    _require_groups(optimizer)
     rules = optimizer if isinstance(optimizer, Groups) else Groups(optimizer)
     chosen = {name: _assignment(rules, name, parameter) for name, parameter in parameters.items()}
     used = {assignment.group for assignment in chosen.values()}
@@ -89,11 +93,23 @@ def assign(optimizer: AnyOptimizer | Groups, parameters: Mapping[str, Tensor]) -
     return chosen
 
 
+def _require_groups(given: Any) -> None:
+    groups = given.groups if isinstance(given, Groups) else ()
+    for optimizer in (given.default if isinstance(given, Groups) else given, *(group.optimizer for group in groups)):
+        if optimizer is not None:
+            require_optimizer(optimizer)
+    for group in groups:
+        if group.target not in TARGETS:
+            raise InvalidOptionError(
+                f"the target of group {group.match!r} cannot be {group.target!r}", hint=f"it is {', '.join(TARGETS)}"
+            )
+
+
 def _assignment(rules: Groups, name: str, parameter: Tensor) -> Assignment:
     for index, group in enumerate(rules.groups):
         if group.holds(name, parameter):
-            return Assignment(group.choose(rules.default), group.target, index)
-    return Assignment(rules.default)
+            return Assignment(checked(group.choose(rules.default)), group.target, index)
+    return Assignment(checked(rules.default))
 
 
 def _some(names: list[str], shown: int = 5) -> str:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -74,7 +77,7 @@ def test_tied_weights_are_stored_once_and_read_under_both_names(tmp_path: Path) 
     head = nn.Linear(8, 1000, bias=False)
     head.weight = embedding.weight
     home = save(tmp_path, 1, {"embedding.weight": embedding.weight, "head.weight": head.weight})
-    assert next(home.iterdir()).stat().st_size < 1000 * 8 * 4 + 1000
+    assert sum(file.stat().st_size for file in home.iterdir()) < 1000 * 8 * 4 + 1000
     into = {"embedding.weight": torch.zeros(1000, 8), "head.weight": torch.zeros(1000, 8)}
     load(tmp_path).read_into(into)
     assert torch.equal(into["head.weight"], embedding.weight)
@@ -106,7 +109,7 @@ def test_parts_are_a_checkpoint_when_all_are_there(tmp_path: Path) -> None:
     save(tmp_path, 4, {"b": torch.zeros(2)}, {"epoch": 1}, part=Part(2, 2))
     assert load(tmp_path).names == ["a", "b"]
     merge(tmp_path)
-    assert names(tmp_path / "step-00000004") == ["part-00001-of-00001.safetensors"]
+    assert names(tmp_path / "step-00000004") == ["order", "part-00001-of-00001.safetensors"]
     assert (load(tmp_path).names, load(tmp_path).metadata) == (["a", "b"], {"epoch": 1})
 
 
@@ -126,6 +129,29 @@ def test_the_ones_written_first_go(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-00000025", "step-00000030"]
     assert load(tmp_path).step == 25  # written last: the run went back to an earlier step
     assert load(tmp_path, 30).tensor("a").item() == 30
+
+
+def test_which_one_was_written_last_is_known_wherever_they_are_copied_to(tmp_path: Path) -> None:
+    for step in (1, 4, 3, 2, 3):
+        save(tmp_path / "here", step, {"a": torch.ones(1)})
+    for step in (3, 1, 2, 4):
+        name = f"step-{step:08d}"
+        shutil.copytree(tmp_path / "here" / name, tmp_path / "there" / name, copy_function=shutil.copyfile)
+        os.utime(tmp_path / "there" / name / "part-00001-of-00001.safetensors", (step, step))
+    assert load(tmp_path / "there").step == 3
+
+
+def test_a_merged_checkpoint_is_as_old_as_its_parts(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        for part in (Part(1, 2), Part(2, 2)):
+            save(tmp_path / "parts", step, {f"{part.index}": torch.ones(1)}, part=part)
+    merge(tmp_path / "parts", 2)
+    assert load(tmp_path / "parts").step == 3
+    for step in (3, 1, 2):
+        merge(tmp_path / "parts", step, tmp_path / "merged")
+    assert load(tmp_path / "merged").step == 3
+    save(tmp_path / "parts", 0, {"a": torch.ones(1)}, keep_max=2)
+    assert names(tmp_path / "parts") == ["step-00000000", "step-00000003"]
 
 
 def test_a_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
@@ -185,8 +211,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "[1]" in error.value.hint
     with pytest.raises(InvalidCheckpointError, match="has no tensor 'b'"):
         load(tmp_path).tensor("b")
-    with pytest.raises(InvalidOptionError, match="keep_max=0"):
-        save(tmp_path, 2, {}, keep_max=0)
+    for wrong in (0, "3"):
+        with pytest.raises(InvalidOptionError, match=f"keep_max={wrong!r}"):
+            save(tmp_path, 2, {}, keep_max=cast("Any", wrong))
     with pytest.raises(InvalidOptionError, match="part 3 of 2"):
         Part(3, 2)
 

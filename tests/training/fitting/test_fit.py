@@ -268,6 +268,25 @@ def test_fit_is_a_function_however_often_it_is_asked_for() -> None:
     assert hetpart.training.Evaluation is Evaluation
 
 
+def test_calls_are_counted_on_where_several_make_an_update(tmp_path: Path) -> None:
+    batch = (torch.ones(4, 3), torch.zeros(4, 1))
+    step = hetpart.training.compile(
+        nn.Linear(3, 1),
+        lambda model, x, y: nn.functional.mse_loss(model(x), y),
+        optimizer=hetpart.training.SGD(0.1),
+        example_batch=batch,
+        accumulate=2,
+        emulate=True,
+        hardware="emulated",
+    )
+    fit(step, [batch] * 5, progress=False)
+    assert (step.calls, step.steps) == (5, 2)
+    step.save_checkpoint(tmp_path)
+    assert [event.step for event in fit(step, [batch] * 3, progress=False).steps] == [6, 7, 8]
+    step.load_checkpoint(tmp_path)
+    assert [event.step for event in fit(step, [batch] * 2, progress=False).steps] == [6, 7]
+
+
 def test_a_compiled_step_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     """With a metric every so many steps, and checkpoints, one of which is gone on from."""
     torch.manual_seed(0)

@@ -1,0 +1,87 @@
+"""Numbers that options of a training step may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isfinite
+from numbers import Real
+from typing import Any
+
+from hetpart.errors import InvalidOptionError
+
+Schedule = Callable[[int], float]
+"""The factor that multiplies every rate in an update, by its number, from 1."""
+_SEEDS = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Finite numbers from ``least``, or above it, up to ``below``, which is none of them."""
+
+    least: float = 0.0
+    above: bool = False
+    below: float = inf
+
+    def __str__(self) -> str:
+        behind = f" and below {self.below:g}" if isfinite(self.below) else ""
+        return f"a finite number {'above' if self.above else 'from'} {self.least:g}{behind}"
+
+    def number(self, name: str, value: Any) -> float:
+        """``value``, which is that of ``name``, as Python has numbers.
+
+        Raises:
+            InvalidOptionError: it is no number, or beyond the limits.
+        """
+        is_number = type(value) is not bool and isinstance(value, Real)
+        if not is_number or not isfinite(value) or not self._holds(float(value)):
+            raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is {self}")
+        return float(value)
+
+    def _holds(self, value: float) -> bool:
+        return (value > self.least if self.above else value >= self.least) and value < self.below
+
+
+FROM_0, ABOVE_0 = Limits(), Limits(above=True)
+
+
+def require_seed(seed: Any) -> None:
+    """See that ``seed`` is one of PyTorch's.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    if not isinstance(seed, int) or seed not in _SEEDS:
+        raise InvalidOptionError(f"seed cannot be {seed!r}", hint="it is a whole number from -2^63 to 2^63 - 1")
+
+
+def require_schedule(schedule: Any) -> None:
+    """See that a schedule, if there is one, is a function.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    if schedule is not None and not callable(schedule):
+        raise InvalidOptionError(
+            f"schedule cannot be {schedule!r}",
+            hint="it is a function of the number of the update, from 1, to what multiplies every rate",
+        )
+
+
+def rate_of(schedule: Schedule, update: int) -> float:
+    """The factor of ``schedule`` in an update.
+
+    Raises:
+        InvalidOptionError: it is no finite number.
+    """
+    given: Any = schedule(update)
+    try:
+        rate = float(given)
+    except (TypeError, ValueError):
+        rate = inf
+    if not isfinite(rate):
+        raise InvalidOptionError(
+            f"the schedule gives {given!r} for update {update}",
+            hint="it returns what multiplies rates, a finite number",
+        )
+    return rate

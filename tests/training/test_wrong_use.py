@@ -1,0 +1,153 @@
+"""What a step cannot be made of, or called with, is told in one message, in terms of what its user typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError, InvalidModelError, InvalidOptionError
+from hetpart.training import FTRL, SGD, AdamW, Group, Groups, Momentum, SparseFTRL
+from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.optimizers import assign
+from hetpart.training.precision import LossScale
+from hetpart.training.rules import Rules
+from hetpart.training.step import Step
+
+X, LABELS = torch.ones(4, 6), torch.tensor([0, 1, 2, 0])
+
+
+def classified(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(model(x), labels)
+
+
+def captured(**changed: Any) -> CapturedStep:
+    options: dict[str, Any] = {"optimizer": SGD(0.1), "example_batch": (X, LABELS), **changed}
+    torch.manual_seed(0)
+    return capture(options.pop("model", nn.Linear(6, 3)), options.pop("loss_fn", classified), **options)
+
+
+def placed(placement: str = "all-cpu", **options: Any) -> Step:
+    running = Running(emulate=True, threads=1)
+    return place(captured(), running=running, hardware="emulated", placement=placement, **options)
+
+
+def assigned(optimizer: Any) -> Any:
+    return assign(optimizer, dict(nn.Linear(6, 3).named_parameters()))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "why"),
+    [
+        (torch.optim.SGD([torch.ones(1)], 0.1), r"optimizer cannot be a torch\.optim\.sgd\.SGD"),
+        (None, r"optimizer cannot be a builtins\.NoneType"),
+        ([SGD(0.1)], r"optimizer cannot be a builtins\.list"),
+        (AdamW, "optimizer cannot be the class AdamW"),
+        (Groups(SGD(0.1), (Group("*.bias", cast("Any", AdamW)),)), "optimizer cannot be the class AdamW"),
+        (AdamW(lr=cast("Any", "a")), "lr of AdamW cannot be 'a'"),
+        (AdamW(lr=cast("Any", torch.tensor(0.1))), "lr of AdamW cannot be tensor"),
+        (AdamW(lr=cast("Any", True)), "lr of AdamW cannot be True"),
+        (AdamW(lr=-1.0), r"lr of AdamW cannot be -1\.0"),
+        (AdamW(lr=nan), "lr of AdamW cannot be nan"),
+        (AdamW(weight_decay=inf), "weight_decay of AdamW cannot be inf"),
+        (AdamW(beta2=1.0), r"beta2 of AdamW cannot be 1\.0"),
+        (Momentum(0.1, momentum=-0.5), r"momentum of Momentum cannot be -0\.5"),
+        (FTRL(lr=0.0), r"lr of FTRL cannot be 0\.0"),
+        (SparseFTRL(lr=0.0), r"lr of SparseFTRL cannot be 0\.0"),
+        (FTRL(lr=0.1, l1=-1e-3), r"l1 of FTRL cannot be -0\.001"),
+        (Groups(SGD(0.1), (Group("bias", lr=-1.0),)), r"lr of SGD cannot be -1\.0"),
+        (Groups(SGD(0.1), (Group("bias", target=cast("Any", "gpu")),)), "target of group 'bias' cannot be 'gpu'"),
+    ],
+)
+def test_an_optimizer_that_cannot_be(optimizer: Any, why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=why) as error:
+        assigned(optimizer)
+    assert error.value.hint
+
+
+def test_numbers_may_be_numpys() -> None:
+    [found, *_] = assigned(AdamW(lr=cast("Any", np.float32(0.5)), weight_decay=cast("Any", 0))).values()
+    assert found.optimizer == AdamW(lr=0.5, weight_decay=0.0)
+    assert type(found.optimizer.lr) is float
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "why"),
+    [
+        ({"optimizer": AdamW}, InvalidOptionError, "optimizer cannot be the class AdamW"),
+        ({"model": lambda x: x}, InvalidOptionError, "model cannot be a function"),
+        ({"loss_fn": "mse"}, InvalidOptionError, "loss_fn cannot be 'mse'"),
+        ({"example_batch": X}, InvalidOptionError, "example_batch cannot be a Tensor"),
+        ({"example_batch": (X.to_sparse(), LABELS)}, InvalidOptionError, "part 0 .* of the layout sparse_coo"),
+        ({"loss_fn": lambda m, x, y: (classified(m, x, y), x)}, InvalidModelError, "returns a tuple of 2"),
+        ({"loss_fn": lambda m, x, y: {"loss": classified(m, x, y)}}, InvalidModelError, "returns a dict of 1"),
+    ],
+)
+def test_what_no_step_is_made_of(changed: dict[str, Any], kind: type[HetpartError], why: str) -> None:
+    with pytest.raises(kind, match=why) as error:
+        captured(**changed)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"accumulate": 1.5},
+        {"accumulate": True},
+        {"clip_norm": nan},
+        {"clip_norm": "a"},
+        {"loss_scale": 0.0},
+        {"loss_scale": -2.0},
+        {"loss_scale": LossScale(initial=inf)},
+    ],
+)
+def test_rules_that_cannot_be(rules: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(rules))} cannot be"):
+        Rules(**rules)
+
+
+@pytest.mark.parametrize("options", [{"seed": None}, {"seed": 2**70}, {"seed": 0.5}, {"schedule": 0.5}])
+def test_options_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(options))} cannot be"):
+        placed(**options)
+
+
+@pytest.mark.parametrize("given", [None, nan, "a"])
+def test_a_schedule_that_gives_no_number(given: Any) -> None:
+    step = placed(schedule=lambda _: given)
+    with pytest.raises(InvalidOptionError, match=r"the schedule gives .* for update 1"):
+        step(X, LABELS)
+
+
+def test_a_schedule_may_give_a_tensor() -> None:
+    assert placed(schedule=lambda _: cast("Any", torch.tensor(0.5))).rate == 0.5
+
+
+@pytest.mark.parametrize("like", [torch.Tensor.clone, torch.Tensor.numpy])
+def test_a_batch_of_another_size_is_told_in_terms_of_the_example(like: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(InvalidFeedError, match=r"part 0 of the batch is float32\[2, 6\]") as error:
+        placed()(like(X[:2]), like(LABELS[:2]))
+    assert "drop_last=True" in error.value.hint
+
+
+def test_a_batch_may_be_numpys() -> None:
+    assert placed()(X.numpy(), LABELS.numpy()) == placed()(X, LABELS)
+
+
+@pytest.mark.parametrize("placement", ["all-cpu", "all-accelerator"])
+def test_a_label_that_is_no_class_is_told_to_the_user_of_a_step(placement: str) -> None:
+    step = placed(placement)
+    with pytest.raises(ExecutionError, match="failed") as error:
+        step(X, LABELS + 7)
+    assert "labels that are no class" in error.value.hint
+    assert "hetpart run" not in error.value.hint
+
+
+def test_a_content_that_is_none() -> None:
+    with pytest.raises(InvalidFeedError, match="has no 'step'"):
+        placed().load_state_dict({})
