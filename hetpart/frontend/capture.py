@@ -103,13 +103,13 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
-    held, example = without_storage(module, _told_apart(example))
+    held, example = without_storage(module, told_apart(example))
     program = _program(held, example, name)
     _require_dense_results(program, name)
     return Captured(program, name, module, tied_names(module), notes=notes, asked=asked_dimensions(held, example))
 
 
-def _told_apart(example: Example) -> Example:
+def told_apart(example: Example) -> Example:
     """``example`` with no tensor twice: the tracer takes two arguments that are one tensor for the last of them."""
     seen: set[int] = set()
 

@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hetpart.errors import HetpartError, InvalidModelError
-from hetpart.frontend.capture import tied_names, without_storage
+from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.training.dropout import SEED, seeded
@@ -116,7 +116,7 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     """
     require_no_hooks(model)
     require_flat(batch)
-    held, example = without_storage(_Loss(model, loss_fn), Example(args=tuple(batch)))
+    held, example = without_storage(_Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
     with _traceable():
         program = _exported(held, example, type(model).__name__)
         return Exported(program, _inputs(program, example.args, tied_names(held)), example.args)

@@ -30,7 +30,7 @@ from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Step
-from hetpart.training.tables import LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
+from hetpart.training.tables import CHECK, CHECK_OP, LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
 from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
@@ -231,6 +231,8 @@ def _name_ops(exported: ExportedModel, program: StepProgram, targets: Mapping[st
     names = {state.given: state.name for state in program.states}
     looked_up: dict[str, int] = {}
     for node in graph.node:
+        if node.domain == CALL_DOMAIN and node.op_type == CHECK_OP:
+            node.name = CHECK
         if node.domain != CALL_DOMAIN or not node.op_type.startswith(f"{NAMESPACE}.") or node.input[0] not in names:
             continue
         name = names[node.input[0]]

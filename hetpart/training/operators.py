@@ -136,21 +136,22 @@ def _collect(collected: torch.Tensor, gradient: torch.Tensor, progress: torch.Te
         collected.add_(gradient)
 
 
-def _collected(collected: torch.Tensor, gradient: torch.Tensor, progress: torch.Tensor) -> torch.Tensor:
-    made = collected.clone()
-    _collect(made, gradient, progress)
-    return made
-
-
 def _collect_part(collected: torch.Tensor, part: torch.Tensor, progress: torch.Tensor) -> None:
     """Keep what a part of a batch was, at its number."""
     collected[int(progress[3])].copy_(part)
 
 
-def _part_collected(collected: torch.Tensor, part: torch.Tensor, progress: torch.Tensor) -> torch.Tensor:
-    made = collected.clone()
-    _collect_part(made, part, progress)
-    return made
+def _define_collecting(name: str, collect: Callable[..., None]) -> None:
+    def collected(before: torch.Tensor, part: torch.Tensor, progress: torch.Tensor) -> torch.Tensor:
+        made = before.clone()
+        collect(made, part, progress)
+        return made
+
+    _LIBRARY.define(f"{name}(Tensor collected, Tensor part, Tensor progress) -> Tensor")
+    _LIBRARY.define(f"{name}_(Tensor(collected!) collected, Tensor part, Tensor progress) -> ()")
+    _LIBRARY.impl(name, collected, "CompositeExplicitAutograd")
+    _LIBRARY.impl(f"{name}_", collect, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, _like, "Meta")
 
 
 def _like(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
@@ -195,18 +196,8 @@ def _register() -> None:
     for name in DENSE:
         _define(name)
         _define(name, (HALF,))
-    tensors = "Tensor gradient, Tensor progress"
-    _LIBRARY.define(f"collect(Tensor collected, {tensors}) -> Tensor")
-    _LIBRARY.define(f"collect_(Tensor(collected!) collected, {tensors}) -> ()")
-    _LIBRARY.impl("collect", _collected, "CompositeExplicitAutograd")
-    _LIBRARY.impl("collect_", _collect, "CompositeExplicitAutograd")
-    _LIBRARY.impl("collect", _like, "Meta")
-    part = "Tensor part, Tensor progress"
-    _LIBRARY.define(f"collect_part(Tensor collected, {part}) -> Tensor")
-    _LIBRARY.define(f"collect_part_(Tensor(collected!) collected, {part}) -> ()")
-    _LIBRARY.impl("collect_part", _part_collected, "CompositeExplicitAutograd")
-    _LIBRARY.impl("collect_part_", _collect_part, "CompositeExplicitAutograd")
-    _LIBRARY.impl("collect_part", _like, "Meta")
+    _define_collecting("collect", _collect)
+    _define_collecting("collect_part", _collect_part)
     _LIBRARY.define("square_norm(Tensor gradient) -> Tensor")
     _LIBRARY.impl("square_norm", _square_norm, "CompositeExplicitAutograd")
     _LIBRARY.impl("square_norm", _one, "Meta")

@@ -27,7 +27,7 @@ from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
 from hetpart.training.norms import collected, norm_of, scale_of, square_norm
 from hetpart.training.rules import NO_RULES, Rules
-from hetpart.training.tables import Tables
+from hetpart.training.tables import Tables, progress_with_rows
 from hetpart.training.updates import Common, StateName, updated
 from hetpart.training.writer import Writer
 
@@ -71,7 +71,7 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     """
     writer = Writer(gradients.graph.graph, gradients.loss)
     states: list[tuple[StateName, Node]] = []
-    progress = writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64)
+    progress = _progress(writer, gradients)
     tables, slopes = Tables(writer, gradients, rules.accumulate, progress), dict(gradients.gradients)
     states += tables.states
     if rules.accumulate > 1:
@@ -100,6 +100,14 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     constants = {place: part.content for place, part in enumerate(given) if not isinstance(part.content, torch.Tensor)}
     names = [state for state, _ in states]
     return StepProgram(_program(gradients, kept, names), batch, names, rules, tables.together(), constants)
+
+
+def _progress(writer: Writer, gradients: Gradients) -> Node:
+    """What updates are told; where there are tables, once the ids of the batch are seen to."""
+    progress = writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64)
+    tables = {lookup.table for lookup in gradients.lookups}
+    rows = {part.name: len(part.content) for part in gradients.of(InputKind.PARAMETER) if part.name in tables}
+    return progress_with_rows(writer, gradients.lookups, rows, progress) if rows else progress
 
 
 def _norm(writer: Writer, tables: Tables, gradients: Gradients, slopes: Mapping[str, Node]) -> Node:

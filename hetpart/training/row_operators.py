@@ -2,7 +2,8 @@
 """PyTorch operators of the tables of a training step: what is looked up, and what updates the rows that were.
 
 ``hetpart::lookup(table, ids, name)`` gives rows, ``hetpart::lookup_bags`` sums of them; both write into given memory
-where there is some. ``hetpart::arranged`` sorts the ids of lookups, once for all tables that these are in.
+where there is some. ``hetpart::with_rows(progress, ids, …)`` gives ``progress`` to the updates once all ids of a batch
+are rows, so that none is made before. ``hetpart::arranged`` sorts the ids of lookups, once for all tables.
 Bags lie between bounds: bag b has the ids from ``bounds[b]`` to ``bounds[b + 1]``.
 Where several parts of a batch make one update these take all of them together, as ``hetpart::collect_part`` kept them:
 ids, gradients, bounds and weights have one more dimension, in front.
@@ -23,6 +24,7 @@ from torch import Tensor
 from hetpart.errors import InvalidFeedError
 from hetpart.training import optimizers
 from hetpart.training.embedding import Bags, Unique, gradient_blocks, lookup, lookup_bags
+from hetpart.training.given_ids import require_rows, with_rows, with_rows_like
 from hetpart.training.operators import NAMESPACE, record_of, told
 
 if TYPE_CHECKING:
@@ -42,19 +44,8 @@ def row_update_of(optimizer: RowOptimizer) -> OpOverload:
     return getattr(getattr(torch.ops, NAMESPACE), type(optimizer).__name__.lower()).default
 
 
-def _require_rows(table: Tensor, ids: Tensor, name: str) -> None:
-    if not ids.numel():
-        return
-    least, most = (int(bound) for bound in ids.aminmax())
-    if least < 0 or most >= len(table):
-        raise InvalidFeedError(
-            f"ids of {name!r} go from {least} to {most}, and it has {len(table)} rows",
-            hint="rows are counted from 0: hash or clip the ids, or make the table longer",
-        )
-
-
 def _lookup_into(table: Tensor, ids: Tensor, name: str, *, out: Tensor) -> Tensor:
-    _require_rows(table, ids, name)
+    require_rows(len(table), ids, name)
     return lookup(table, ids, out)
 
 
@@ -100,7 +91,7 @@ def _lengths_like(ids: Tensor, bounds: Tensor, padding: int) -> Tensor:
 def _lookup_bags_into(  # noqa: PLR0913 - an operator's schema
     table: Tensor, ids: Tensor, bounds: Tensor, weights: Tensor | None, padding: int, name: str, *, out: Tensor
 ) -> Tensor:
-    _require_rows(table, ids, name)
+    require_rows(len(table), ids, name)
     factors = None if weights is None else weights.to(table.dtype)
     return lookup_bags(table, _bags(ids, bounds, factors, padding), out)
 
@@ -277,6 +268,7 @@ def _define_update(name: str) -> None:
 
 
 def _register() -> None:
+    _define("with_rows(Tensor progress, Tensor[] ids, int[] rows, str names) -> Tensor", with_rows, with_rows_like)
     _define("lookup(Tensor table, Tensor ids, str name) -> Tensor", _lookup, _looked_up)
     _define("lookup.out(Tensor table, Tensor ids, str name, *, Tensor(a!) out) -> Tensor(a!)", _lookup_into)
     _define(f"lookup_bags({_BAGS}) -> Tensor", _lookup_bags, _summed)

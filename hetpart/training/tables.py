@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hetpart.training.lookups import Lookup
     from hetpart.training.writer import Writer
 
+CHECK, CHECK_OP = "check/ids", "hetpart.with_rows.default"
+"""What the op is called that sees whether ids are rows, and its type."""
 LOOKUP_OPS = frozenset({"hetpart.lookup.default", "hetpart.lookup_bags.default"})
 _LOOKUPS = (torch.ops.hetpart.lookup.default, torch.ops.hetpart.lookup_bags.default)
 
@@ -72,6 +75,20 @@ def table_contents(name: str, weight: torch.Tensor, optimizer: RowOptimizer) -> 
     return found
 
 
+def progress_with_rows(writer: Writer, lookups: Sequence[Lookup], sizes: Mapping[str, int], progress: Node) -> Node:
+    """``progress`` as updates may have it: once every id of a batch is a row of its tables, ``sizes`` rows long.
+
+    Ids of several tables are seen to once, for the shortest.
+    """
+    shortest: dict[Node, str] = {}
+    for lookup in lookups:
+        before = shortest.setdefault(lookup.ids, lookup.table)
+        shortest[lookup.ids] = min(before, lookup.table, key=lambda name: sizes[name])
+    names = list(shortest.values())
+    arguments = (progress, list(shortest), [sizes[name] for name in names], json.dumps(names))
+    return writer.call(torch.ops.hetpart.with_rows.default, arguments, progress.meta["val"])
+
+
 class Tables:
     """The tables of a step: lookups of the same ids are sorted once, whichever tables they are in.
 
@@ -116,12 +133,13 @@ class Tables:
         return list(zip(kept, writer.results(update, part.name), strict=True))
 
     def together(self) -> list[list[str]]:
-        """Names of the ops of every table: they run where it lies."""
+        """Names of the ops of every table: they run where it lies; ids are seen to where the first does."""
         calls = [
             node for target in _LOOKUPS for node in self._writer.graph.find_nodes(op="call_function", target=target)
         ]
         found = [(name, sum(node.args[-1] == name for node in calls)) for name in self._lookups]
-        return [[f"{UPDATE_OP}{name}", *(lookup_name(name, k) for k in range(count))] for name, count in found]
+        ops = [[f"{UPDATE_OP}{name}", *(lookup_name(name, k) for k in range(count))] for name, count in found]
+        return [[*names, *([CHECK] if not place else [])] for place, names in enumerate(ops)]
 
     def square_norm(self, name: str) -> Node:
         """Of the gradient of a table, [1]."""

@@ -238,6 +238,18 @@ def test_what_is_no_loss_is_refused(loss: Callable[..., torch.Tensor], why: str)
         capture(task.model, loss, optimizer=SGD(lr=0.1), example_batch=task.batches[0])
 
 
+def test_parts_of_an_example_may_be_one_tensor() -> None:
+    model, (x, y) = torch.nn.Linear(3, 3), (torch.ones(2, 3), torch.zeros(2, 3))
+
+    def loss_of(model: torch.nn.Module, given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.mse_loss(model(given), wanted)
+
+    step_of = capture(model, loss_of, optimizer=SGD(0.0), example_batch=(x, x))
+    step = place(step_of, running=EMULATED, hardware="emulated", placement="all-cpu")
+    for batch in ((x, y), (y, x)):
+        assert step(*batch).item() == pytest.approx(loss_of(model, *batch).item())
+
+
 def test_the_report_names_the_updates() -> None:
     step = placed("mlp", "optimal")
     assert "update/0.weight" in {decision.op for decision in step.plan.decisions}

@@ -215,6 +215,35 @@ def test_an_id_that_is_no_row_is_told_and_nothing_is_updated(wrong: int) -> None
     step(*BATCHES[0])
 
 
+class Towers(nn.Module):
+    """Two that know nothing of each other: one may be updated before the other is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.head = nn.Embedding(ROWS, WIDTH), nn.Embedding(ROWS, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, ids: Tensor, others: Tensor) -> Tensor:
+        return self.one(ids).sum() + self.head(self.other(others)).square().sum()
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_no_tower_is_updated_where_another_has_an_id_that_is_no_row(overlap: bool) -> None:
+    torch.manual_seed(0)
+    good, bad = torch.randint(0, ROWS, (2, 5))[0], torch.full((5,), ROWS)
+    rows = Groups(SGD(0.1), (Group(("one.*", "other.*"), SparseSGD(0.1)),))
+    step_of = capture(Towers(), lambda model, *ids: model(*ids), optimizer=rows, example_batch=(good, good))
+    running = Running(emulate=True, threads=1, overlap=overlap)
+    for number in range(1, 10):
+        step = place(step_of, running=running, hardware="emulated", placement=f"random:{number}")
+        before = step.state_dict()["tensors"]
+        for batch in ((good, bad), (bad, good)):
+            with pytest.raises(InvalidFeedError, match=f"go from {ROWS} to {ROWS}"):
+                step(*batch)
+        assert all(torch.equal(after, before[name]) for name, after in step.state_dict()["tensors"].items()), number
+        step(good, good)
+        step.close()
+
+
 def test_bags_that_do_not_end_with_the_ids_are_refused() -> None:
     step = placed()
     ids, flat, _, *rest = BATCHES[0]

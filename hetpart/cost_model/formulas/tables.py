@@ -22,6 +22,7 @@ LOOKUP, BAGS = "hetpart.lookup.default", "hetpart.lookup_bags.default"
 ARRANGED, LENGTHS, SQUARE_NORM = (f"hetpart.{name}.default" for name in ("arranged", "lengths", "rows_square_norm"))
 STATES = {"lazyadam": ("adam", 2), "sparseadagrad": ("adagrad", 1), "sparseftrl": ("ftrl", 2), "sparsesgd": ("sgd", 0)}
 """By optimizer of rows, the one of whole parameters that computes as much, and the states that it keeps."""
+CHECKED = "hetpart.with_rows.default"
 COLLECTED = "hetpart.collect_part.default"
 """Copies one part of a batch to its place among all."""
 SORT_CYCLES = 60.0
@@ -43,6 +44,7 @@ flops.add(lambda o: float(o.numel(1) * (o.shape(0) or (1,))[-1]), (BAGS,), CALL_
 bytes_read.add(lambda o: bag_rows(o) + o.input_bytes - o.nbytes(0), (BAGS,), CALL_DOMAIN)
 bytes_scattered.add(bag_rows, (BAGS,), CALL_DOMAIN)
 flops.add(lambda o: float(o.numel(0)), (LENGTHS,), CALL_DOMAIN)
+flops.add(lambda o: 2.0 * sum(value.numel for value in _values(o)), (CHECKED,), CALL_DOMAIN)
 flops.add(lambda o: 2.0 * sum(value.numel for value in _values(o)), (SQUARE_NORM,), CALL_DOMAIN)
 spread_cycles.add(lambda o: SORT_CYCLES * o.output_numel(), (ARRANGED,), CALL_DOMAIN)
 
