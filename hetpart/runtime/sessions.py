@@ -21,7 +21,7 @@ from hetpart.runtime.loads import Loads, load_all, load_one
 from hetpart.runtime.options import carry, leave_out
 from hetpart.runtime.providers import ProviderChoice, is_capturable, planned_providers, provider_list
 from hetpart.runtime.refusals import is_damage, ort_hint, ort_message
-from hetpart.runtime.thrifty import spared
+from hetpart.runtime.thrifty import arena, spared
 from hetpart.runtime.widened import in_float32, is_widened
 from hetpart.units import format_count
 
@@ -109,6 +109,7 @@ def open_sessions(
         DeviceUnavailableError: a partition's device does not answer here.
         ExecutionError: ONNX Runtime refuses a partition.
     """
+    counted = settings.given is not None and settings.given.enable_profiling  # session by session
 
     def opened(place: int, loads: Loads) -> PartSession:
         partition, model = bundle.plan.partitions[place], bundle.models[place]
@@ -123,10 +124,12 @@ def open_sessions(
         listed = _listed(bundle.plan, partition, settings)
         if listed[0] == Provider.CPU:
             model = in_float32(model) if is_widened(model) else read_in_place(model, given[place])
-        with spared(options, listed[0]) if thrifty else nullcontext():
+        with spared(options, listed[0], apart=counted) if thrifty else nullcontext():
             return open_session(partition, model, listed, options, given[place])
 
-    return load_all(len(bundle.plan.partitions), opened, progress)
+    limited = any(use.budget_bytes is not None for use in bundle.plan.devices)
+    with arena() if limited and not counted else nullcontext():
+        return load_all(len(bundle.plan.partitions), opened, progress)
 
 
 def plain_session(model: bytes, provider: Provider, device: str) -> onnxruntime.InferenceSession:

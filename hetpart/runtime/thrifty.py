@@ -7,7 +7,8 @@ of their shapes, and lays out a block of them all beside what its first run took
 And on the CPU provider their arenas hand out what is asked for. By itself an arena gives a free chunk away whole unless
 it is twice that. How much it may give away can be said of allocators alone that all sessions of a process share. ONNX
 Runtime has one of a kind, the last that was registered, and a session keeps the one that it finds while it is made: so
-each gets one that no other ever gets.
+the sessions of a plan, which are made side by side, get one that no others ever get; where ONNX Runtime's profile is to
+count what each holds, every session gets its own, one after another.
 """
 
 from __future__ import annotations
@@ -32,22 +33,29 @@ _EXACT = {
 }
 
 
-def spared(options: onnxruntime.SessionOptions, provider: object) -> AbstractContextManager[None]:
-    """Meanwhile a session is to be made with ``options`` on ``provider`` that is thrifty."""
-    options.enable_mem_pattern = options.enable_mem_reuse = False
-    return _own_arena(options) if provider == Provider.CPU else nullcontext()
-
-
 @contextmanager
-def _own_arena(options: onnxruntime.SessionOptions) -> Generator[None]:
-    """One session is made at a time."""
-    options.add_session_config_entry("session.use_env_allocators", "1")
+def arena() -> Generator[None]:
+    """Meanwhile thrifty sessions get one arena, which no others get. Who wants another one waits."""
     with _MAKING:
         _register()
         try:
             yield
         finally:
-            _register()  # or what the session's arena holds would outlive it
+            _register()  # or what the sessions' arena holds would outlive them
+
+
+def spared(
+    options: onnxruntime.SessionOptions, provider: object, *, apart: bool = True
+) -> AbstractContextManager[None]:
+    """Meanwhile a session is to be made with ``options`` on ``provider`` that is thrifty.
+
+    Its arena is its own where it is to stand ``apart``, else that of the ``arena`` there is.
+    """
+    options.enable_mem_pattern = options.enable_mem_reuse = False
+    if provider != Provider.CPU:
+        return nullcontext()
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    return arena() if apart else nullcontext()
 
 
 def _register() -> None:

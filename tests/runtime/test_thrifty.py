@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import onnxruntime
+import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import hetpart
 from hetpart.devices import Provider
+from hetpart.runtime import loads, sessions
 from hetpart.runtime.options import entry
 from hetpart.runtime.sessions import SessionSettings, session_options
-from hetpart.runtime.thrifty import spared
+from hetpart.runtime.thrifty import arena, spared
+from tests.runtime import models
 
 ROWS = 1024
 KIB = 1024
@@ -37,11 +42,11 @@ def narrowing() -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def opened(folder: Path, name: str) -> onnxruntime.InferenceSession:
+def opened(folder: Path, name: str, *, apart: bool = True) -> onnxruntime.InferenceSession:
     options = session_options(SessionSettings(threads=1), None)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / name)
-    with spared(options, Provider.CPU):
+    with spared(options, Provider.CPU, apart=apart):
         return onnxruntime.InferenceSession(
             narrowing().SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
@@ -73,6 +78,32 @@ def test_each_has_an_arena_of_its_own(tmp_path: Path) -> None:
     one, other = nodes_of(first), nodes_of(second)
     assert before(one) == before(other) > 0
     assert one[-1]["mem_arena_held"] == other[-1]["mem_arena_held"]
+
+
+def test_sessions_of_one_plan_use_the_same_memory_by_turns(tmp_path: Path) -> None:
+    with arena():
+        first, second = (opened(tmp_path, name, apart=False) for name in ("first", "second"))
+    alone = opened(tmp_path, "alone")
+    one, other, lone = nodes_of(first), nodes_of(second), nodes_of(alone)
+    assert before(one) == before(other) == 2 * before(lone)
+    assert int(other[-1]["mem_in_use_peak"]) - before(other) == (3 + 2) * KIB * KIB
+
+
+def test_sessions_of_one_plan_are_made_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The devices of both have a budget; each waits until the other is being made, too."""
+    proto = models.model("pair (float[2] x) => (float[2] y) { [one] a = Exp (x) [two] y = Sqrt (a) }")
+    budgets = {"budget": "1GB", "host_budget": "1GB"}
+    planned = hetpart.partition(proto, hardware="emulated", pin=["node:one=cpu", "node:two=cuda"], **budgets)
+    both, made = Barrier(2, timeout=30), sessions.open_session
+
+    def meet(*arguments: Any) -> Any:
+        both.wait()
+        return made(*arguments)
+
+    monkeypatch.setattr(loads.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(sessions, "open_session", meet)
+    with planned.session(emulate=True) as session:
+        np.testing.assert_allclose(session.run(None, {"x": np.ones(2, np.float32)})[0], np.exp(0.5), rtol=1e-5)
 
 
 def test_other_providers_have_arenas_of_their_own_kind() -> None:
