@@ -197,6 +197,12 @@ def pads_beyond(node: Node) -> bool:
     return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
 
 
+def projects(node: Node) -> bool:
+    """Whether the state that an LSTM returns is smaller than the one that it computes with."""
+    states: Any = node.args[1]
+    return len({state.meta["val"].shape[-1] for state in states}) > 1
+
+
 def pools_open(node: Node) -> bool:
     """Whether windows are laid over sizes that differ from call to call, other than one window over all."""
     sizes: Any = argument_of(node, "output_size", ())

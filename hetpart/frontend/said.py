@@ -7,7 +7,10 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "torch._export", "torch._guards", "onnxscript")
+_LOGGERS = (
+    "torch.onnx", "torch.export", "torch.fx", "torch._export", "torch._guards", "torch._subclasses", "onnxscript",
+    "onnx_ir",
+)  # fmt: skip
 _LONGEST_REASON = 300
 
 

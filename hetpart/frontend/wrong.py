@@ -40,6 +40,7 @@ from hetpart.frontend.conditions import (
     mixes,
     pads_beyond,
     pools_open,
+    projects,
     shrinks,
     single,
     uses_beyond_first,
@@ -228,8 +229,10 @@ KEPT: Mapping[OpOverload, Concerned] = {
     ),
     # Their kernels have float32 and float16.
     **dict.fromkeys(
-        (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), makes(NO_KERNEL)
+        (aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), makes(NO_KERNEL)
     ),
+    # Nor are states projected there.
+    aten.lstm.input: either(makes(NO_KERNEL), projects),
     # No kernel of its own has float64.
     **dict.fromkeys((aten.prelu.default, aten._prelu_kernel.default), makes(DOUBLES)),
     # Their parts check what they made, and a check returns nothing; or go other ways than the whole.

@@ -77,6 +77,14 @@ def test_recurrent_layers_in_other_types(kind: Any, dtype: torch.dtype) -> None:
     assert any("PyTorch runs" in note for note in planned.plan.notes)
 
 
+def test_states_that_are_projected() -> None:
+    torch.manual_seed(0)
+    model, x = nn.LSTM(5, 6, num_layers=2, proj_size=3).eval(), torch.randn(4, 2, 5)
+    with torch.no_grad():
+        planned = hetpart.partition(model, args=(x,), hardware=EMULATED)
+        torch.testing.assert_close(planned.to_module(emulate=True)(x), model(x))
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize(("step", "padded", "dilation"), [(2, 1, 1), (1, 1, 2), (2, 2, 3)])
 def test_transposed_convolutions_that_pad_what_they_make(axes: int, step: int, padded: int, dilation: int) -> None:
