@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,7 @@ from hetpart.runtime.session import Session
 from hetpart.runtime.uncut import run_uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from hetpart.plan.model import Plan
     from hetpart.runtime.providers import ProviderOption
@@ -81,25 +81,29 @@ def run(  # noqa: PLR0913 - the options of the command
     say = progress or _silent
     say("loading the partitions")
     before, start = resident_bytes(), perf_counter()
-    with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory(prefix="hetpart-"))
-        options = profiling_options(Path(folder)) if trace is not None or verbosity > 1 else None
-        record = options is not None or verbosity > 0
-        session = Session(bundle, options, record=record, optimize=not exact, progress=say, **opening)
-        stack.enter_context(session)
+    nodes, tasks = trace is not None or verbosity > 1, verbosity > 0
+    with _recording(bundle, nodes=nodes, tasks=tasks, optimize=not exact, progress=say, **opening) as session:
         loaded = _Loaded.since(start, before)
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         results, seconds = _measure(session, fed, repeat)
         made, predicted, resident = session.last_copies(), session.predicted_seconds, resident_bytes()
         _tell(session, trace)
-    verdict = None
     if check:
         say("running the uncut model")
-        verdict = check_results(session, fed, results, exact=exact)
-    names = [spec.name for spec in session.plan.outputs]
-    found = _report(bundle, session, seconds, predicted, dict(zip(names, results, strict=True)), made, verdict, output)
+    verdict = check_results(session, fed, results, exact=exact) if check else None
+    named = {spec.name: result for spec, result in zip(session.plan.outputs, results, strict=True)}
+    found = _report(bundle, session, seconds, predicted, named, made, verdict, output)
     return replace(found, load_seconds=loaded.seconds, load_bytes=loaded.nbytes, resident_bytes=resident)
+
+
+@contextmanager
+def _recording(bundle: Path, *, nodes: bool, tasks: bool, **opening: Any) -> Generator[Session]:
+    """A session that notes what its tasks take, or the nodes of each, where that is asked for."""
+    with TemporaryDirectory(prefix="hetpart-") as folder:
+        options = profiling_options(Path(folder)) if nodes else None
+        with Session(bundle, options, record=nodes or tasks, **opening) as session:
+            yield session
 
 
 def _tell(session: Session, trace: Path | None) -> None:

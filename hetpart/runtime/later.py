@@ -171,7 +171,7 @@ class LaterCalls:
     _layout: Layout
     _sole: SoleSession | None
     _states: States
-    _granted: Asking
+    _granted: Asking | None
     _turn: Turn
     """Held while a run is made."""
     _asking: Turn
@@ -209,7 +209,9 @@ class LaterCalls:
             )
         names = self._asked(output_names)
         fed, old = self._states.apart(input_feed)
-        self._granted.require({**checked_feeds(self._layout.plan.inputs, fed), **self._states.checked(old)})
+        checked = {**checked_feeds(self._layout.plan.inputs, fed), **self._states.checked(old)}
+        if self._granted is not None:
+            self._granted.require(checked)
         with self._asking.take():
             self._require_open()
             if self._later is None or not self._later.is_here:

@@ -6,37 +6,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hetpart.config import parse_link
 from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.graph.granted import Asking
-from hetpart.plan.bundle import Bundle, open_bundle
-from hetpart.plan.model import Plan
-from hetpart.runtime.ahead import ask_ahead
 from hetpart.runtime.binding import IOBinding
-from hetpart.runtime.demands import checked_providers, require_devices
 from hetpart.runtime.description import DescribedSession, Description
 from hetpart.runtime.executor import NO_TARGETS, Executor
 from hetpart.runtime.feeds import boxed, checked_feeds, feeding, taken
 from hetpart.runtime.forwarded import ForwardedCalls
-from hetpart.runtime.frame import Layout
 from hetpart.runtime.later import LaterCalls
-from hetpart.runtime.loading import load, path_of, require_known
-from hetpart.runtime.options import asked_threads, require_options
+from hetpart.runtime.loading import load
+from hetpart.runtime.opening import Opening
+from hetpart.runtime.options import require_options
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
 from hetpart.runtime.refusals import CHECK_HINT, ort_hint, ort_message
-from hetpart.runtime.resident import StateOption, read_states, without_copies
-from hetpart.runtime.sessions import SessionSettings, session_options
+from hetpart.runtime.resident import StateOption, read_states
+from hetpart.runtime.sessions import session_options
 from hetpart.runtime.sole import SoleSession
 from hetpart.runtime.states import States
-from hetpart.runtime.streaming import StreamedWeights
 from hetpart.runtime.turn import Turn
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import onnxruntime
+
+    from hetpart.plan.bundle import Bundle
 
 
 class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
@@ -94,52 +90,19 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         record: bool | RunRecord = False,
     ) -> None:
         require_options(sess_options, providers, provider_options)
-        require_known(
-            mode,
-            verify,
-            emulate=emulate,
-            optimize=optimize,
-            threads=threads,
-            overlap=overlap,
-            emulate_link=emulate_link,
-            provider=provider,
-            cuda_graph=cuda_graph,
-            progress=progress,
-            record=record,
-        )
-        opened = bundle if isinstance(bundle, Bundle) else open_bundle(path_of(bundle), verify_full=verify == "full")
-        require_devices(opened.plan, emulate=emulate, cuda_graph=cuda_graph, every=mode == "own-budget")
-        self.emulate, native = emulate, mode != "partitions"
-        self.threads = asked_threads(opened.plan, sess_options) if threads is None else threads
-        alone = native or len(opened.plan.partitions) < 2
-        chosen = checked_providers(opened.plan, provider, emulate=emulate)
-        self.ahead = ask_ahead(
-            opened,
-            {
-                "accelerators are emulated": emulate,
-                "one session runs it": native,
-                "overlap is off": overlap is False,
-                "runs are recorded": bool(record),
-                "another provider is asked for": bool(chosen),
-                "CUDA graphs are asked for": cuda_graph,
-            },
-        )
+        opening = Opening(
+            mode=mode, verify=verify, emulate=emulate, optimize=optimize, threads=threads, overlap=overlap,
+            emulate_link=emulate_link, provider=provider, cuda_graph=cuda_graph, progress=progress, record=record,
+        )  # fmt: skip
+        opened = opening.bundle(bundle)
+        settings, self.ahead = opening.settings(opened, sess_options)
         """Which CUDA devices are asked for work ahead, or why none is."""
-        streams = self.ahead.streams
-        settings = SessionSettings(emulate, optimize, self.threads, alone, sess_options, chosen, cuda_graph, streams)
         loaded = load(opened, settings, mode=mode, progress=progress)
-        self.plan: Plan = loaded.bundle.plan
-        self.weights = opened.weights
+        self.emulate, self.threads = emulate, settings.threads
+        self.plan, self.weights = loaded.bundle.plan, opened.weights
         self._sessions, self._weights = loaded.sessions, loaded.weights
         states = read_states(loaded.bundle, state)
-        self._layout = Layout.of(
-            without_copies(self.plan, states),
-            emulate=emulate,
-            link=parse_link(emulate_link, emulate=emulate),
-            states=states,
-            streamed=StreamedWeights.of(loaded.bundle),
-            own=self.ahead.memories,
-        )
+        self._layout = opening.layout(loaded.bundle, states, self.ahead)
         self._overlap, self._feeds = overlap, feeding(self._layout.plan.inputs, self._layout.kept)
         self._output_names = [spec.name for spec in self._layout.plan.outputs]
         self._known_outputs = {spec.name for spec in self.plan.outputs}
@@ -149,7 +112,8 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._sole = SoleSession.of(self._layout, self._sessions) if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None
-        self._turn, self._asking, self._granted = Turn(), Turn(), Asking(self.plan.granted)
+        self._turn, self._asking = Turn(), Turn()
+        self._granted = Asking(self.plan.granted) if self.plan.granted.conditions else None
         self._states = States(states, self._layout.memories, self._turn)
         self._closed = False
 
@@ -181,14 +145,16 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         with self._turn.take():
             executor = self._own_executor()
             if not self._layout.states:
-                self._granted.require(feeds)
+                if self._granted is not None:
+                    self._granted.require(feeds)
                 made = executor.run(feeds, options, boxed=boxed, targets=targets)
                 if to is not None:
                     to.take(made)
                 return made
             executor.settle()
             with self._states.fed(old):
-                self._granted.require({**self._states.grown, **feeds})
+                if self._granted is not None:
+                    self._granted.require({**self._states.grown, **feeds})
                 made = executor.run(feeds, options, boxed=boxed, targets=targets)
                 made |= self._states.returned(names, boxed=boxed)
                 if to is not None:
