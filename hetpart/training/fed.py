@@ -34,7 +34,7 @@ def require_as_example(program: StepProgram, arguments: Mapping[str, ValueSpec],
     for place, value in program.constants.items():
         _require_same(place, batch[place], value)
     for place, name in enumerate(program.batch):
-        if name in arguments and isinstance(batch[place], torch.Tensor | np.ndarray):
+        if name in arguments:
             _require_planned(place, batch[place], arguments[name])
 
 
@@ -47,13 +47,21 @@ def _require_same(place: int, part: Any, value: Any) -> None:
         )
 
 
-def _require_planned(place: int, part: torch.Tensor | np.ndarray[Any, Any], spec: ValueSpec) -> None:
-    """Whether an array of another type can be converted is asked where that is done."""
-    dtype = str(part.dtype).removeprefix("torch.") if isinstance(part, torch.Tensor) else spec.dtype
-    if "complex" in str(part.dtype) or (dtype, tuple(part.shape)) == (spec.dtype, spec.shape):
-        return
-    raise InvalidFeedError(
-        f"part {place} of the batch is {dtype}{list(part.shape)}, and the step was compiled for "
-        f"{spec.dtype}{list(spec.shape or ())}",
-        hint=_SIZES,
-    )
+def _require_planned(place: int, part: Any, spec: ValueSpec) -> None:
+    """What else than tensors can be converted is asked where that is done."""
+    found = _named(part, spec)
+    if found is not None and found != (named := f"{spec.dtype}{list(spec.shape or ())}"):
+        raise InvalidFeedError(
+            f"part {place} of the batch is {found}, and the step was compiled for {named}", hint=_SIZES
+        )
+
+
+def _named(part: Any, spec: ValueSpec) -> str | None:
+    """What a part is called; ``None`` where only its conversion tells."""
+    if part is None or isinstance(part, str | bytes):
+        return repr(part)
+    if isinstance(part, torch.Tensor) and part.layout is not torch.strided:
+        return f"a tensor of the layout {str(part.layout).removeprefix('torch.')}"
+    if isinstance(part, torch.Tensor) and not part.is_complex():
+        return f"{str(part.dtype).removeprefix('torch.')}{list(part.shape)}"
+    return f"{spec.dtype}{list(np.shape(part))}" if type(part) is np.ndarray else None

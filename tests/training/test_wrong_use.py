@@ -135,6 +135,14 @@ def test_a_batch_of_another_size_is_told_in_terms_of_the_example(like: Callable[
     assert "drop_last=True" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("given", "named"), [(None, "None"), ("a", "'a'"), (X.to_sparse(), "a tensor of the layout sparse_coo")]
+)
+def test_a_batch_of_no_tensors_is_told_in_terms_of_the_example(given: Any, named: str) -> None:
+    with pytest.raises(InvalidFeedError, match=rf"part 0 of the batch is {named}, and the step .* float32\[4, 6\]"):
+        placed()(given, LABELS)
+
+
 def test_a_batch_may_be_numpys() -> None:
     assert placed()(X.numpy(), LABELS.numpy()) == placed()(X, LABELS)
 
