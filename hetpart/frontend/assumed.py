@@ -130,10 +130,16 @@ def _settled(guard: ShapeGuard, env: ShapeEnv) -> Any:
     return guard.expr.xreplace(replaced).xreplace(replaced)
 
 
+def argument_names(program: torch.export.ExportedProgram) -> Sequence[str]:
+    """What its module calls its arguments, those by position first; nothing where the program does not know."""
+    calls = program.module_call_graph
+    signature = calls[0].signature if calls else None
+    return () if signature is None else tuple(signature.forward_arg_names or ())
+
+
 def _arguments(program: torch.export.ExportedProgram) -> dict[str, Any]:
     """What the trace knows of the arguments, by name."""
-    calls, spec = program.module_call_graph, program.call_spec.in_spec
-    names = (calls[0].signature.forward_arg_names or []) if calls and calls[0].signature else []
+    names, spec = argument_names(program), program.call_spec.in_spec
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     flat = [values.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)]
     if spec is None or spec.num_leaves != len(flat):

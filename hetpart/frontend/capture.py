@@ -7,6 +7,7 @@ import copy
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -48,6 +49,7 @@ _HINTS = {
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
 }
 """By what PyTorch's reason speaks of."""
+_without: ContextVar[bool] = ContextVar("without graphs", default=False)
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
 
@@ -190,17 +192,22 @@ def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch
 
 @contextmanager
 def _without_graphs() -> Generator[None]:
-    """Let PyTorch not print the graph so far, hundreds of lines, where it refuses a module."""
+    """Let PyTorch not print the graph so far, hundreds of lines, where it refuses a module.
+
+    What it prints with asks who exports, so that the exports of others, in other threads too, say what they say.
+    """
     tracer: Any = _trace
-    tracer.print = _unsaid
+    tracer.print = _printed
+    before = _without.set(True)
     try:
         yield
     finally:
-        del tracer.print
+        _without.reset(before)
 
 
-def _unsaid(*said: object, **how: object) -> None:
-    del said, how
+def _printed(*said: Any, **how: Any) -> None:
+    if not _without.get():
+        print(*said, **how)  # noqa: T201 - PyTorch's
 
 
 def _forget_others(program: torch.export.ExportedProgram) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
+from hetpart.frontend.assumed import argument_names
 from hetpart.frontend.dimensions import Dimensions, size_at
 from hetpart.frontend.example import Example
 
@@ -32,7 +33,7 @@ def example_of(program: torch.export.ExportedProgram, known: Dimensions, sizes: 
     traced = _traced(program)
     args, kwargs = pytree.tree_unflatten([_zeros(value, known, sizes) for value in traced], spec)
     axes_of_args, axes_of_kwargs = pytree.tree_unflatten([_axes(value, known) for value in traced], spec)
-    names = program.module_call_graph[0].signature.forward_arg_names or []  # pyright: ignore[reportOptionalMemberAccess]
+    names = argument_names(program)
     axes = dict(zip(names, axes_of_args, strict=False)) | dict(axes_of_kwargs)
     return Example(tuple(args), dict(kwargs), axes if len(names) == len(axes) else (*axes_of_args,))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 
 _LOGGERS = (
     "torch.onnx", "torch.export", "torch.fx", "torch._export", "torch._guards", "torch._subclasses", "onnxscript",
@@ -21,20 +22,44 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown}"
 
 
+class _Quiet:
+    """What is hidden, and by how many at once: the first of them hides it and the last one shows it again."""
+
+    def __init__(self) -> None:
+        self._lock, self._number, self._before = Lock(), 0, ExitStack()
+
+    def begin(self, level: int) -> None:
+        """Hide it."""
+        with self._lock:
+            loggers = [logging.getLogger(name) for name in _LOGGERS]
+            if not self._number:
+                self._before.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+                for logger in loggers:
+                    self._before.callback(logger.setLevel, logger.level)
+            for logger in loggers:
+                logger.setLevel(max(level, logger.level))
+            self._number += 1
+
+    def end(self) -> None:
+        """Show it, where nobody else hides it."""
+        with self._lock:
+            self._number -= 1
+            if not self._number:
+                self._before.close()
+
+
+_quiet = _Quiet()
+
+
 @contextmanager
 def quiet(level: int = logging.ERROR) -> Generator[None]:
     """Hide what PyTorch says about itself while it exports: deprecations, and packages that are not there.
 
     ``level``: of what is logged all the same.
     """
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(level)
+    _quiet.begin(level)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        _quiet.end()

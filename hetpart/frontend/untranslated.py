@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import onnx_ir as ir
 import torch
+from onnx_ir.tensor_adapters import from_torch_dtype
 from onnxscript import evaluator
 from torch._ops import OpOverload
-from torch.onnx._internal.exporter import _core
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils import _pytree as pytree
 
@@ -191,7 +191,16 @@ def _type_lists(node: ir.Node, traced: Node) -> None:
     found = pytree.tree_leaves(traced.meta["val"])
     for value, known in zip(node.outputs, found, strict=False):
         if value.type is None and isinstance(known, torch.Tensor):
-            _core._set_shape_type(value, known, complex_to_float=True)
+            value.dtype, value.shape = _form(known)
+
+
+def _form(known: torch.Tensor) -> tuple[ir.DataType, ir.Shape]:
+    """Type and shape of ``known`` in ONNX, where complex numbers are pairs of real ones."""
+    given: Sequence[Any] = known.shape
+    sizes = [size if isinstance(size, int) else str(size) for size in given]
+    if not known.is_complex():
+        return from_torch_dtype(known.dtype), ir.Shape(sizes)
+    return from_torch_dtype(known.dtype.to_real()), ir.Shape([*sizes, 2])
 
 
 def called_inside(made: ONNXProgram) -> list[str]:

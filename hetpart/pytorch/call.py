@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidFeedError
+from hetpart.frontend.assumed import argument_names
 from hetpart.frontend.caches import grow, has_caches
 from hetpart.frontend.calls import complex_of
 from hetpart.pytorch.structure import difference, ordered_as, plain
@@ -73,7 +74,7 @@ class Signature:
         constants = {place: arg.value for place, arg in enumerate(given) if isinstance(arg, ConstantArgument)}
         return cls(
             inputs, constants, spec.in_spec, named, out_spec, frozenset(numbers),
-            frozenset(complexes), _argument_names(exported.original), written,
+            frozenset(complexes), argument_names(exported.original), written,
         )  # fmt: skip
 
     def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +133,6 @@ class Signature:
     def _result(self, name: str, tensor: torch.Tensor) -> Any:
         found = complex_of(tensor) if name in self.complexes else tensor
         return found.item() if name in self.numbers else found
-
-
-def _argument_names(program: torch.export.ExportedProgram) -> Sequence[str]:
-    calls = program.module_call_graph
-    signature = calls[0].signature if calls else None
-    return () if signature is None else tuple(signature.forward_arg_names or ())
 
 
 def _shown(spec: pytree.TreeSpec) -> str:

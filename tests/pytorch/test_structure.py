@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 import hetpart
 from hetpart.errors import InvalidFeedError, InvalidModelError
+from hetpart.frontend.said import quiet
 from tests.pytorch.test_partition import assert_equal
 
 EMULATED = "emulated"
@@ -81,6 +84,28 @@ def test_of_an_operator_of_the_users_lint_says_who_runs_it() -> None:
     (found,) = hetpart.lint(Own(), args=(A,), hardware=EMULATED, select="HPC001")
     assert "hetpart_tests.own.default" in found.message
     assert "PyTorch runs it" in found.hint
+
+
+def test_others_hear_what_pytorch_says(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidModelError, match="refuses Told"):
+        hetpart.partition(Told(), args=(A,), hardware=EMULATED)
+    with pytest.raises(Exception, match="data-dependent"):
+        torch.export.export(Told(), (A,))
+    assert "def forward" in capfd.readouterr().err
+
+
+def test_who_hides_what_pytorch_says_leaves_it_as_it_was() -> None:
+    """Whoever ends first, as two threads that export."""
+    logger = logging.getLogger("torch.onnx")
+    before, filters = logger.level, list(warnings.filters)
+    first, second = quiet(), quiet()
+    first.__enter__()
+    second.__enter__()
+    assert logger.level == logging.ERROR
+    first.__exit__(None, None, None)
+    assert logger.level == logging.ERROR
+    second.__exit__(None, None, None)
+    assert (logger.level, list(warnings.filters)) == (before, filters)
 
 
 @dataclass
