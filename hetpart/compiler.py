@@ -15,7 +15,7 @@ from hetpart.frontend.road import granted_in
 from hetpart.kinds import require_kinds
 from hetpart.partitioned import PartitionedModel
 from hetpart.partitioner.assembly.write import write_plan
-from hetpart.partitioner.colocate import known_states
+from hetpart.partitioner.colocate import known_states, note_of_states
 from hetpart.partitioner.overlap import overlapped
 from hetpart.partitioner.source import read_source
 from hetpart.plan.references import model_reference
@@ -125,8 +125,9 @@ def partition(  # noqa: PLR0913 - the options are what users type
     texts = request.texts() | _texts(hardware, placement, overlap=overlap)
     plan = write_plan(assembly, imported, model_reference(imported, full=verify == "full"), texts)
     granted = granted_in(exported, {spec.name: spec.shape for spec in plan.inputs}, imported.graph.dimensions)
-    notes = (*plan.notes, *budgets.notes, *priced.costs.notes, *granted.notes)
-    states = {state.given: state.returned for state in known_states(request.constraints.states, imported.graph)}
+    kept = request.constraints.states
+    notes = (*plan.notes, *budgets.notes, *priced.costs.notes, *granted.notes, *note_of_states(kept, imported.graph))
+    states = {state.given: state.returned for state in known_states(kept, imported.graph)}
     plan = replace(plan, notes=notes, states=states, granted=granted)
     return PartitionedModel(plan, imported.graph, priced.costs, imported, exported)
 

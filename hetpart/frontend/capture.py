@@ -41,6 +41,10 @@ _HINTS = {
     "Unsupported input type": _CONTAINER_HINT,
     "classes.quantized": "give the model before it is quantised, or quantise the program that torch.export makes of it",
     "functorch": GRADIENTS_HINT,
+    "Constraints violated": (
+        "the code makes a number of that size, or a loop of it: leave it out of dynamic_shapes, or give None for it,"
+        " and an example of the size that the plan is for"
+    ),
     "linalg_lstsq": "take torch.linalg.pinv(a) @ b: the size of what lstsq returns depends on what it is given",
     "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",

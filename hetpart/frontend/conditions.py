@@ -212,5 +212,11 @@ def pools_open(node: Node) -> bool:
     return any(size != 1 for size in wanted) and any(isinstance(size, torch.SymInt) for size in pooled)
 
 
+def searches_open(node: Node) -> bool:
+    """Whether as many numbers are searched as differ from call to call."""
+    boundaries = node.args[1].meta.get("val") if isinstance(node.args[1], Node) else None
+    return isinstance(boundaries, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in boundaries.shape)
+
+
 empty = _of_size(may_be_empty)
 single = _of_size(lambda tensor: tensor.dim() == 0)

@@ -41,6 +41,7 @@ from hetpart.frontend.conditions import (
     pads_beyond,
     pools_open,
     projects,
+    searches_open,
     shrinks,
     single,
     uses_beyond_first,
@@ -179,10 +180,13 @@ KEPT: Mapping[OpOverload, Concerned] = {
     **dict.fromkeys(
         (
             aten.max.dim, aten.min.dim, aten.aminmax.default, aten.topk.default, aten.logsumexp.default,
-            aten.bucketize.Tensor, aten.searchsorted.Tensor,
+            aten.searchsorted.Tensor,
         ),
         single,
     ),
+    # As many steps of a search as the example takes.
+    aten.bucketize.Tensor: either(single, searches_open),
+    aten.bucketize.Scalar: searches_open,
     **dict.fromkeys(
         (
             aten.im2col.default, aten._pad_circular.default, aten.native_group_norm.default, aten.group_norm.default,

@@ -68,6 +68,19 @@ def known_states(states: Sequence[State], graph: Graph) -> tuple[State, ...]:
     return tuple(State(given, returned, f"{given}={returned}") for given, returned in sorted(pairs.items()))
 
 
+def note_of_states(states: Sequence[State], graph: Graph) -> tuple[str, ...]:
+    """What to name where ``AUTO_STATE`` stands for none."""
+    if AUTO_STATE not in states or known_states(states, graph):
+        return ()
+    old, new = _ports(graph, graph.inputs), _ports(graph, graph.outputs)
+    inputs = [repr(port.name) for port in old if any(fits(port, other) for other in new)][:_SUGGESTIONS]
+    outputs = [repr(port.name) for port in new if any(fits(other, port) for other in old)][:_SUGGESTIONS]
+    if not inputs:
+        return ("--state auto finds no state: no output is of an input's type and shape",)
+    fitting = f"inputs that fit an output are {', '.join(inputs)}, and outputs that fit one {', '.join(outputs)}"
+    return (f"--state auto finds no state by its names; name each, as --state past=present: {fitting}",)
+
+
 def _require_fit(states: Sequence[State], graph: Graph) -> None:
     """As sessions want them. Names that are no input or output are refused where their ops are looked for."""
     old, new = ({port.name: port for port in _ports(graph, ends)} for ends in (graph.inputs, graph.outputs))

@@ -100,3 +100,12 @@ def test_states_that_grow_are_estimated() -> None:
     use = made.plan.device("cuda:0")
     assert 0 < use.state_bytes <= use.peak_bytes
     assert "States on cuda:0" in made.report()
+
+
+def test_a_plan_says_where_no_state_is_found() -> None:
+    def notes(proto: onnx.ModelProto) -> str:
+        return " ".join(hetpart.partition(proto, hardware="emulated", state="auto").plan.notes)
+
+    assert "fit an output are 'x', 'total', and outputs that fit one 'total_out'" in notes(STATEFUL["sum"])
+    assert "is of an input's type and shape" in notes(model("g (float[2] x) => (int64[1] y) { y = Shape(x) }"))
+    assert "finds no state" not in notes(STATEFUL["table"])

@@ -156,6 +156,25 @@ def test_windows_are_those_of_the_size_that_is_planned() -> None:
     assert_equal(planned.to_module(emulate=True)(x), Pools()(x))
 
 
+class Buckets(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.bucketize(x, torch.arange(x.shape[0]).float())
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20])
+def test_a_search_takes_the_steps_of_the_size_that_is_planned(rows: int) -> None:
+    x = torch.linspace(-1, 21, 4 * rows).reshape(rows, 4)
+    planned = hetpart.partition(
+        Buckets(), args=(A,), dynamic_shapes={"x": {0: "n"}}, shape={"n": rows}, hardware=EMULATED
+    )
+    assert_equal(planned.to_module(emulate=True)(x), Buckets()(x))
+
+
+class Rows(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([row * place for place, row in enumerate(x)])
+
+
 class Scaled(nn.Module):
     def forward(self, x: Tensor, by: Any) -> Tensor:
         return x * by
@@ -246,6 +265,7 @@ def test_a_call_that_is_none_of_the_module_is_told_from_code_that_cannot_be_trac
     assert "before torch.jit" in hint(x, module=torch.jit.trace(torch.nn.ReLU(), x))
     assert "data-dependent" in hint(x, module=Breaks())
     assert "data-dependent" not in hint(x, torch.ones(3))
+    assert "leave it out of dynamic_shapes" in hint(x, module=Rows(), dynamic_shapes={"x": {0: "n"}})
 
 
 def test_example_arguments_are_for_modules_alone(known: Models, tmp_path: Path) -> None:
