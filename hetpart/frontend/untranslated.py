@@ -194,10 +194,10 @@ def _type_lists(node: ir.Node, traced: Node) -> None:
             value.dtype, value.shape = _form(known)
 
 
-def _form(known: torch.Tensor) -> tuple[ir.DataType, ir.Shape]:
+def _form(known: Any) -> tuple[ir.DataType, ir.Shape]:
     """Type and shape of ``known`` in ONNX, where complex numbers are pairs of real ones."""
-    given: Sequence[Any] = known.shape
-    sizes = [size if isinstance(size, int) else str(size) for size in given]
+
+    sizes = [size if isinstance(size, int) else str(size) for size in known.shape]
     if not known.is_complex():
         return from_torch_dtype(known.dtype), ir.Shape(sizes)
     return from_torch_dtype(known.dtype.to_real()), ir.Shape([*sizes, 2])
