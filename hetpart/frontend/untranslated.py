@@ -196,7 +196,6 @@ def _type_lists(node: ir.Node, traced: Node) -> None:
 
 def _form(known: Any) -> tuple[ir.DataType, ir.Shape]:
     """Type and shape of ``known`` in ONNX, where complex numbers are pairs of real ones."""
-
     sizes = [size if isinstance(size, int) else str(size) for size in known.shape]
     if not known.is_complex():
         return from_torch_dtype(known.dtype), ir.Shape(sizes)
