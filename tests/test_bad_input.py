@@ -123,6 +123,14 @@ def test_what_is_no_model_is_told_apart(content: bytes, said: str) -> None:
     assert said in refused("partition", "x.onnx")
 
 
+@pytest.mark.usefixtures("bundle")
+@pytest.mark.parametrize("command", ["lint", "sweep", "annotate", "partition"])
+def test_a_bundle_is_no_model(command: str) -> None:
+    said = refused(command, "m.hetpart")
+    assert "m.hetpart is a bundle" in said
+    assert "`hetpart report`, `run` and `diff` take bundles" in said
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_truncated_model_is_told_wherever_it_ends() -> None:
     whole = Path("m.onnx").read_bytes()

@@ -110,6 +110,8 @@ def _found(
         try:
             own, problem = _findings_of_own_shape(asked, model, placing, progress)
         except InvalidModelError as problem:
+            if model.is_dir():  # no file that something is wrong with
+                raise
             unread.append(unreadable(model, problem))
         else:
             found += own

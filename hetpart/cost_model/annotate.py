@@ -268,6 +268,8 @@ def _nature(device: Device, best: Estimate) -> str:
         return f"launch-bound on {device.name}"
     if best.bound is Bound.MEMORY and best.scattered:
         return f"bound by scattered rows on {device.name}"
+    if best.bound is Bound.COMPUTE and best.intensity < best.balance:
+        return f"bound by its elements, one after another, on {device.name}"
     relation = "≥" if best.intensity >= best.balance else "<"
     return f"{best.bound}-bound on {device.name} (intensity {best.intensity:.3g} {relation} {best.balance:.3g})"
 

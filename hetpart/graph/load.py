@@ -30,6 +30,8 @@ _OTHER_KINDS = {
     b"{": "JSON",
 }
 """How files begin that people take for models."""
+_PLAN_FILE = "plan.json"
+"""What a bundle holds."""
 _HEAD_BYTES = 8
 
 
@@ -170,6 +172,11 @@ def _no_model(path: Path, error: Exception) -> InvalidModelError:
 
 
 def _check_file(path: Path) -> None:
+    if (path / _PLAN_FILE).is_file():
+        raise InvalidModelError(
+            f"{path} is a bundle: a plan and the parts of a model, and the whole model is wanted",
+            hint="give the model that it was made of; `hetpart report`, `run` and `diff` take bundles",
+        )
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is no plain file" if path.exists() else "does not exist"
         raise InvalidModelError(

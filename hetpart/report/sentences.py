@@ -87,14 +87,14 @@ def _against(plan: Plan) -> str:
     if times * _NOTICEABLE_RATIO < 1:
         return f", {_slower(best, times)}"
     if times < _NOTICEABLE_RATIO:
-        return f", the same as {label(best)}, the best other rule that fits"
-    return f", {times:.2f}× as fast as {label(best)}, the best other rule that fits"
+        return f", the same as {rule(best)}, the best other rule that fits"
+    return f", {times:.2f}× as fast as {rule(best)}, the best other rule that fits"
 
 
 def _slower(best: Baseline, times: float) -> str:
     if not times:
-        return f"slower than {label(best)}, which is free"
-    return f"{percent(1 / times - 1)} slower than {label(best)}, the best other rule that fits"
+        return f"slower than {rule(best)}, which is free"
+    return f"{percent(1 / times - 1)} slower than {rule(best)}, the best other rule that fits"
 
 
 def best_baseline(plan: Plan) -> Baseline | None:
@@ -113,6 +113,11 @@ def ratio(baseline: Baseline, plan: Plan) -> float:
     return (baseline.seconds or 0.0) / plan.prediction.seconds if plan.prediction.seconds else 1.0
 
 
+def rule(baseline: Baseline) -> str:
+    """The rule as something that is done."""
+    return f"putting {_LABELS[baseline.name]}" if baseline.name in _LABELS else label(baseline)
+
+
 def label(baseline: Baseline) -> str:
     """The rule in words."""
     return _LABELS.get(baseline.name) or printable(baseline.name)
@@ -128,12 +133,17 @@ def ranked(plan: Plan) -> list[Baseline]:
     return sorted(plan.baselines, key=lambda b: (not b.fits, b.seconds or 0.0, b.name))
 
 
+def excess(proof: Certificate) -> float:
+    """What the placement takes beyond the bound, which is above 0, in parts of the bound."""
+    return proof.cost / proof.lower_bound - 1
+
+
 def gap(proof: Certificate) -> str:
     """How far from optimal the placement can be."""
     cost, bound = format_seconds(proof.cost), format_seconds(proof.lower_bound)
     if proof.gap <= PROVEN_GAP:
         return f"Optimal: no legal placement takes less than {bound} in the model of costs."
-    above = f": at most {percent(proof.cost / proof.lower_bound - 1)} above" if proof.lower_bound > 0 else ""
+    above = f": at most {percent(excess(proof))} above" if proof.lower_bound > 0 else ""
     return f"No legal placement takes less than {bound}; this one takes {cost}{above}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -39,6 +40,13 @@ def test_half_precision_runs_at_its_own_rate(machine):
 def test_a_small_op_is_launch_bound(machine):
     (cost,) = annotate(single("Relu", [((10,), "float32")], (10,)), machine).ops
     assert cost.reason.startswith("launch-bound on cpu")
+
+
+def test_what_is_computed_element_by_element_does_not_say_that_it_has_much_arithmetic(machine):
+    inputs = [((512, 4096), "float64"), ((), "float64")]
+    alone = replace(machine, devices=machine.devices[:1], links=())
+    (cost,) = annotate(single("Pow", inputs, (512, 4096), dtype="float64"), alone).ops
+    assert cost.reason.startswith("bound by its elements, one after another, on cpu")
 
 
 def test_an_embedding_lookup_is_bound_by_scattered_rows(machine):

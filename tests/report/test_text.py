@@ -11,6 +11,8 @@ from rich.console import Console
 
 from hetpart.plan.model import Plan, ResidencyState, Transfer
 from hetpart.report.layout import LEAST_WIDTH
+from hetpart.report.page import Evidence
+from hetpart.report.page import render as as_page
 from hetpart.report.text import print_report, render
 from hetpart.units import format_bytes, format_seconds
 from tests.plans import wide_and_deep_plan
@@ -126,6 +128,9 @@ def test_the_best_baseline_that_fits_is_the_one_compared_with() -> None:
     assert "1.52× as fast as fill-in-order" in words(render(PLAN))
     equal = (replace(PLAN.baselines[0], seconds=PLAN.prediction.seconds), *PLAN.baselines[1:])
     assert "the same as fill-in-order" in words(render(replace(PLAN, baselines=equal)))
+    on_the_host = (replace(equal[0], name="all-cpu"), *PLAN.baselines[1:])
+    text = words(render(replace(PLAN, baselines=on_the_host)))
+    assert "the same as putting as much as possible on the CPU, the best other rule" in text
     assert "no other rule found a placement that fits" in words(render(replace(PLAN, baselines=PLAN.baselines[2:])))
     assert "Beside other rules" not in render(replace(PLAN, baselines=()))
 
@@ -155,6 +160,7 @@ def test_a_closed_gap_is_called_optimal() -> None:
 def test_above_the_bound_is_told_in_parts_of_the_bound() -> None:
     far = replace(PLAN.certificate, cost=0.018, lower_bound=0.001, gap=17 / 18)
     assert "takes 18.0 ms: at most 1700 % above." in words(render(replace(PLAN, certificate=far)))
+    assert "Within 1700 %" in as_page(Evidence(replace(PLAN, certificate=far)))
     none = replace(PLAN.certificate, lower_bound=0.0, gap=1.0)
     assert "takes 552 µs." in words(render(replace(PLAN, certificate=none)))
 

@@ -65,7 +65,7 @@ def _limits(plan: Plan) -> str:
 
 def _beside(plan: Plan) -> str:
     best = sentences.best_baseline(plan)
-    return "" if best is None else f"{sentences.ratio(best, plan):.2f}× as fast as {sentences.label(best)}"
+    return "" if best is None else f"{sentences.ratio(best, plan):.2f}× as fast as {sentences.rule(best)}"
 
 
 def _headroom_tile(use: DeviceUse, left: int) -> Tile:
@@ -78,7 +78,7 @@ def _optimum(plan: Plan) -> str:
     proof = plan.certificate
     if proof.gap <= sentences.PROVEN_GAP:
         return "Reached"
-    return f"Within {sentences.percent(proof.gap)}"
+    return f"Within {sentences.percent(sentences.excess(proof))}" if proof.lower_bound > 0 else "Not bounded"
 
 
 def _headroom(plan: Plan) -> Bars:
