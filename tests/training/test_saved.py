@@ -14,7 +14,7 @@ import onnx
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import hetpart
@@ -172,6 +172,24 @@ def test_what_no_session_runs_alone_is_told(tmp_path: Path) -> None:
     assert "other.safetensors" in missing.stderr
     twice = hetpart_command("run", bundle, "--emulate", "--input", fed, "--input", fed)
     assert "is given twice" in twice.stderr
+
+
+def test_a_run_that_fails_tells_of_what_can_be_compared_for_a_step(tmp_path: Path) -> None:
+    batch = (torch.ones(4, 6), torch.tensor([0, 1, 2, 0]))
+    step_of = capture(
+        nn.Linear(6, 3),
+        lambda model, x, labels: nn.functional.cross_entropy(model(x), labels),
+        optimizer=Adam(1e-2),
+        example_batch=batch,
+    )
+    step = place(step_of, running=Running(emulate=True, threads=1), hardware="emulated", placement="all-cpu")
+    model, fed = tmp_path / "step.onnx", tmp_path / "wrong.safetensors"
+    step.save(model, *batch)
+    given = load_file(model.with_suffix(".safetensors"))
+    save_file(given | {step_of.program.batch[1]: batch[1] + 7}, fed)
+    ran = hetpart_command("run", partitioned(model), "--emulate", "--input", fed)
+    assert ran.exit_code == 2
+    assert "of a training step a plan with --placement all-cpu does" in " ".join(ran.stderr.split())
 
 
 def test_a_step_is_no_other_kind_of_file(tmp_path: Path) -> None:
