@@ -86,7 +86,7 @@ def import_onnx(
         nodes = listed_nodes(loaded.proto.graph)
     passed = rewrite.detach_inputs(loaded.proto)
     facts = evaluate(loaded.proto, nodes)
-    for settle in (unsequence, rewrite.scalar_ranges):
+    for settle in (unsequence, rewrite.scalar_ranges, rewrite.packed_identities):
         if settle(loaded.proto, facts):
             nodes = listed_nodes(loaded.proto.graph)
             facts = evaluate(loaded.proto, nodes, facts)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 from onnx import helper, numpy_helper
 
-from hetpart.graph.types import shape_of
+from hetpart.graph.ir import DTYPE_BITS
+from hetpart.graph.types import dtype_of, shape_of
 from hetpart.graph.walk import all_nodes, fresh_name, replace_items, subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import onnx
 
     from hetpart.graph.facts import Facts
     from hetpart.graph.listing import ListedNode
@@ -114,6 +114,26 @@ def scalar_ranges(model: onnx.ModelProto, facts: Facts) -> int:
     return made
 
 
+def packed_identities(model: onnx.ModelProto, facts: Facts) -> int:
+    """Leave out what only renames a value of less than a byte an element; returns how many there were.
+
+    ONNX Runtime has no kernel for it, and runs such models because it leaves it out itself.
+    """
+    graph = model.graph
+    returned = {value.name for value in graph.output}
+    renamed: dict[str, str] = {}
+    copies = [node for node in graph.node if node.op_type == "Identity" and not node.domain]
+    for node in copies:
+        packed = DTYPE_BITS.get(dtype_of(facts.type_of(node.input[0])), 8) < 8
+        if packed and node.output[0] not in returned:
+            renamed[node.output[0]] = renamed.get(node.input[0], node.input[0])
+    if renamed:
+        replace_items(graph.node, [node for node in graph.node if renamed.keys().isdisjoint(node.output)])
+        for node in graph.node:
+            _rename(node, renamed)
+    return len(renamed)
+
+
 def drop_unread_weights(model: onnx.ModelProto, weights: Sequence[str], read: set[str]) -> None:
     """Leave out the initializers, ``weights`` by name, that are neither ``read``, nor returned, nor an input's default.
 
@@ -169,4 +189,17 @@ def _declare_types(model: onnx.ModelProto, nodes: Sequence[ListedNode], facts: F
     for value in graph.output:
         found = facts.types.get(value.name)
         if found is not None and found.WhichOneof("value"):
-            value.type.CopyFrom(found)
+            value.type.CopyFrom(_named(found, value.type))
+
+
+def _named(found: onnx.TypeProto, declared: onnx.TypeProto) -> onnx.TypeProto:
+    """``found`` with the names that the file has for dimensions which only a run tells."""
+    sizes, names = shape_of(found), [dim.dim_param for dim in declared.tensor_type.shape.dim]
+    if sizes is None or len(sizes) != len(names) or not any(names):
+        return found
+    named = onnx.TypeProto()
+    named.CopyFrom(found)
+    for dim, size, name in zip(named.tensor_type.shape.dim, sizes, names, strict=True):
+        if size is None and name:
+            dim.dim_param = name
+    return named

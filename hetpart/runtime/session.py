@@ -180,7 +180,9 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
     def io_binding(self) -> Any:
         """What to bind inputs and outputs to, with the calls of ``onnxruntime.IOBinding``."""
         self._require_open()
-        return IOBinding(self.plan, self, self._layout.memories) if self._sole is None else self._sole.io_binding()
+        if self._sole is not None:
+            return self._sole.io_binding(self.plan)
+        return IOBinding(self.plan, self, self._layout.memories)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run on what is bound; ``iobinding.get_outputs()`` has the results."""

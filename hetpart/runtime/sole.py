@@ -11,13 +11,14 @@ from hetpart.runtime.called import CalledSession
 from hetpart.runtime.dtypes import is_builtin
 from hetpart.runtime.interrupts import note_during, stoppable, stoppable_options
 from hetpart.runtime.perform import called
+from hetpart.runtime.sole_binding import sole_binding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import onnxruntime
 
-    from hetpart.plan.model import Partition
+    from hetpart.plan.model import Partition, Plan
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.sessions import PartSession
 
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 class SoleSession:
     """The calls of its one session. Several threads may make them at once."""
 
-    __slots__ = ("_options", "_partition", "_session", "io_binding")
+    __slots__ = ("_options", "_partition", "_session")
 
     def __init__(self, session: onnxruntime.InferenceSession, partition: Partition) -> None:
-        self.io_binding = session.io_binding
         self._session, self._partition = session, partition
         self._options = stoppable_options()
         """Of the main thread alone: no other is ended by Ctrl-C."""
@@ -53,6 +53,10 @@ class SoleSession:
     def run_with_ort_values(self, names: Sequence[str] | None, feeds: Mapping[str, Any], options: Any) -> list[Any]:
         """As the session's."""
         return list(self._made(partial(self._session.run_with_ort_values, names, feeds), options))
+
+    def io_binding(self, plan: Plan) -> onnxruntime.IOBinding:
+        """The session's, which says in words what it refuses."""
+        return sole_binding(self._session, plan)
 
     def run_with_iobinding(self, binding: Any, options: Any) -> None:
         """As the session's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,33 @@ def test_what_is_bound_goes_by_the_names_of_the_model() -> None:
         for value in (x, None):
             with pytest.raises(InvalidFeedError, match="no OrtValue"):
                 binding.bind_ortvalue_output("z", value)
+
+
+ADDRESS = np.ones(2, np.float32).ctypes.data
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "no such input": lambda binding: binding.bind_cpu_input("q", np.ones(2, np.float32)),
+    "no name": lambda binding: binding.bind_cpu_input(None, np.ones(2, np.float32)),
+    "no array": lambda binding: binding.bind_cpu_input("x", "abc"),
+    "no type": lambda binding: binding.bind_input("x", "cpu", 0, "junk", [2], ADDRESS),
+    "no address": lambda binding: binding.bind_input("x", "cpu", 0, np.float32, [2], None),
+    "no sizes": lambda binding: binding.bind_input("x", "cpu", 0, np.float32, ["a"], ADDRESS),
+    "no device": lambda binding: binding.bind_input("x", "tpu", 0, np.float32, [2], ADDRESS),
+    "no OrtValue": lambda binding: binding.bind_ortvalue_output("y", np.ones(2, np.float32)),
+    "no device of an output": lambda binding: binding.bind_output("y", "tpu"),
+    "no name of an output": lambda binding: binding.bind_output(None),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_binding_of_onnxruntime_itself_is_told_in_words_what_is_wrong(name: str) -> None:
+    proto = model("one (float[2] x) => (float[2] y) { [only] y = Exp (x) }")
+    with hetpart.partition(proto, hardware="emulated", placement="all-cpu").session() as session:
+        binding = session.io_binding()
+        assert isinstance(binding, onnxruntime.IOBinding)
+        with pytest.raises(InvalidFeedError) as refused:
+            REFUSED[name](binding)
+        assert refused.value.hint
+        binding.bind_cpu_input("x", np.zeros(2, np.float32))
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        assert binding.get_outputs()[0].numpy().tolist() == [1, 1]
