@@ -8,13 +8,14 @@ OrtValue that the last run made.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from ctypes import c_char
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetpart.errors import ExecutionError, InvalidFeedError
+from hetpart.runtime.current import Current
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.feeds import checked_feeds
 from hetpart.runtime.transport import HostMemory
@@ -62,7 +63,18 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         self._is_read = False
         """Whether somebody relies on addresses."""
         self._turning = [state for state in self._sized if not state.in_place]
+        self._returned = frozenset(state.returned.name for state in states)
+        self._current = Current(self)
         self.reset()
+
+    @property
+    def current(self) -> tuple[dict[str, Any], int]:
+        """The contents of those that grow, and which of two blocks is the old one."""
+        return self._grown, self._front
+
+    @current.setter
+    def current(self, found: tuple[dict[str, Any], int]) -> None:
+        self._grown, self._front = found
 
     @property
     def devices(self) -> dict[str, str]:
@@ -189,8 +201,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         fed = checked_feeds([self._states[name].given for name in given], given)
         return {name: np.asarray(value, order="C") for name, value in fed.items()}
 
-    @contextmanager
-    def fed(self, given: Mapping[str, Any]) -> Generator[None]:
+    def fed(self, given: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Let these be the contents of states, by name, for a run; where it or what follows fails, all is as before.
 
         Its turn is the caller's.
@@ -198,15 +209,20 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
         Raises:
             InvalidFeedError: as ``checked``.
         """
-        arrays, grown, front = self.checked(given), self._grown, self._front
+        return self._refed(given) if given else self._current
+
+    @contextmanager
+    def _refed(self, given: Mapping[str, Any]) -> Generator[None]:
+        arrays = self.checked(given)
         before = {name: self.read(name) for name in arrays}
-        try:
-            self._put(arrays)
-            yield
-        except BaseException:
-            self._grown, self._front = grown, front
-            self._put(before)
-            raise
+        with self._current:
+            try:
+                self._put(arrays)
+                yield
+            except BaseException:
+                self._current.back()
+                self._put(before)
+                raise
 
     def _put(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         for name, array in contents.items():
@@ -228,6 +244,8 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def returned(self, names: Iterable[str] | None, *, boxed: bool) -> dict[str, Any]:
         """What the last run made of states, of the outputs in ``names``: arrays, or OrtValues where ``boxed``."""
+        if self._returned.isdisjoint(names or ()):
+            return {}
         asked = set(names or ())
         states = [state for state in self._states.values() if state.returned.name in asked]
         read = {state.returned.name: self.read(state.given.name) for state in states}
@@ -236,6 +254,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     def free(self) -> None:
         """Let go of everything: there are no states any more."""
         self._states, self._blocks, self._grown, self._is_closed = {}, {}, {}, True
+        self._returned = frozenset[str]()
 
     def _require_open(self) -> None:
         if self._is_closed:
