@@ -81,6 +81,24 @@ def _transposed(x: ir.Value) -> ir.Value:
     return op.Transpose(x, perm=[1, 0]) if _rank(x) == 2 else op.Identity(x)
 
 
+def _repeated(x: ir.Value, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:
+    """Every part along an axis ``repeats`` times: the exporter repeats another axis where a size says how often."""
+    del output_size
+    if dim is None or not _rank(x):
+        x, axis, behind = op.Reshape(x, _constant([-1])), 0, 0
+    else:
+        axis = dim % _rank(x)
+        behind = _rank(x) - axis - 1
+    times = _constant([repeats]) if isinstance(repeats, int) else op.Reshape(repeats, _constant([-1]))
+    made = op.Tile(  # ONNX Runtime leaves out an Expand to nothing
+        op.Unsqueeze(x, _constant([axis + 1])),
+        op.Concat(_constant([1] * (axis + 1)), times, _constant([1] * behind), axis=0),
+    )
+    along = op.Mul(op.Shape(x, start=axis, end=axis + 1), times)
+    sizes = op.Concat(op.Shape(x, start=0, end=axis), along, op.Shape(x, start=axis + 1), axis=0)
+    return op.Reshape(made, sizes, allowzero=1)
+
+
 def _rank(x: ir.Value) -> int:
     assert x.shape is not None
     return len(x.shape)
@@ -123,6 +141,7 @@ def _truth(given: Any) -> Any:
 
 TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.t.default: _transposed,
+    aten.repeat_interleave.self_int: _repeated,
     aten.amax.default: _extreme(op.ReduceMax),
     aten.amin.default: _extreme(op.ReduceMin),
     aten.max.default: _extreme(op.ReduceMax),

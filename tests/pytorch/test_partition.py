@@ -170,6 +170,21 @@ def test_a_search_takes_the_steps_of_the_size_that_is_planned(rows: int) -> None
     assert_equal(planned.to_module(emulate=True)(x), Buckets()(x))
 
 
+class Repeats(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        times = y.shape[0]
+        return tuple(x.repeat_interleave(count, axis) for count, axis in [(times, 0), (times + 1, -1), (times, None)])
+
+
+@pytest.mark.parametrize("times", [0, 1, 3, 5])
+def test_what_is_repeated_as_often_as_a_size_says_is_the_axis_that_is_named(times: int) -> None:
+    y = torch.ones(times, 2)
+    planned = hetpart.partition(
+        Repeats(), args=(A, B), dynamic_shapes={"x": None, "y": {0: "n"}}, shape={"n": times}, hardware=EMULATED
+    )
+    assert_equal(planned.to_module(emulate=True)(A, y[:, :1].expand(times, B.shape[1])), Repeats()(A, y))
+
+
 class Rows(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([row * place for place, row in enumerate(x)])
