@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from operator import getitem
 from typing import Any
 
+import numpy as np
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -102,6 +103,24 @@ def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
         return isinstance(value, torch.Tensor) and wrong(value)
 
     return concerned
+
+
+def rounds_scale(node: Node) -> bool:
+    """Whether a factor of sizes, which ONNX has in float32, gives another size than in float64, or may give one."""
+    factors, given = argument_of(node, "scale_factors", None), node.args[0]
+    value = given.meta.get("val") if isinstance(given, Node) else None
+    if factors is None or not isinstance(value, torch.Tensor):
+        return False
+    pairs = zip(value.shape[2:], factors, strict=False)
+    return any(not _is_single(factor) and not _scales_alike(size, factor) for size, factor in pairs)
+
+
+def _is_single(factor: float) -> bool:
+    return float(np.float32(factor)) == factor
+
+
+def _scales_alike(size: int | torch.SymInt, factor: float) -> bool:
+    return isinstance(size, int) and math.floor(np.float32(size) * np.float32(factor)) == math.floor(size * factor)
 
 
 def empties(node: Node) -> bool:

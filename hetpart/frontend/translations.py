@@ -16,7 +16,7 @@ import onnx_ir as ir
 import torch
 from onnxscript.onnx_opset import opset20
 
-from hetpart.frontend import arithmetic, digits
+from hetpart.frontend import digits, numbers
 from hetpart.frontend.digits import like
 
 op: Any = opset20
@@ -160,6 +160,6 @@ TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.masked_fill.Scalar: _filled,
     aten.masked_fill.Tensor: _filled,
     **digits.TRANSLATIONS,
-    **arithmetic.TRANSLATIONS,
+    **numbers.TRANSLATIONS,
 }
 """By operator, as ``torch.onnx.export`` takes them."""

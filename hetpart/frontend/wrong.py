@@ -42,6 +42,7 @@ from hetpart.frontend.conditions import (
     pools_open,
     projects,
     searches_open,
+    rounds_scale,
     shrinks,
     single,
     uses_beyond_first,
@@ -176,6 +177,15 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten._upsample_bilinear2d_aa.vec: always,
     aten._upsample_bicubic2d_aa.default: always,
     aten._upsample_bicubic2d_aa.vec: always,
+    # Sizes by a factor in float32: 29 of 100 by 0.29.
+    **dict.fromkeys(
+        (
+            aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec,
+            aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec, aten.upsample_trilinear3d.vec,
+            aten.upsample_linear1d.vec,
+        ),
+        rounds_scale,
+    ),
     # Axes that a number has not, and kernels that refuse what is empty.
     **dict.fromkeys(
         (

@@ -27,7 +27,7 @@ class Scaled(nn.Module):
     """Floats of a size, rounded both ways."""
 
     def forward(self, x: Tensor) -> Tensor:
-        half = functional.interpolate(x.T[None], scale_factor=1.4)[0]
+        half = functional.interpolate(x.T[None], scale_factor=1.5)[0]
         return half.mean() + (x * 2 if x.shape[0] * 0.5 > 2.5 and min(x.shape[0], 9) > 6 else x)
 
 
