@@ -65,6 +65,15 @@ def test_sizes_that_are_planned(rows: int) -> None:
     assert_same(planned.to_module(emulate=True)(X[:rows]), OfSizes()(X[:rows]))
 
 
+def test_sizes_that_differ_from_call_to_call() -> None:
+    torch.compiler.reset()
+    options: Any = {"emulate": True, "placement": "random:3", "hardware": EMULATED}
+    compiled = torch.compile(OfSizes(), backend="hetpart", options=options, dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 7, 58, 100):
+            assert_same(compiled(X[:rows]), OfSizes()(X[:rows]))
+
+
 def test_numbers_that_data_decide() -> None:
     args = (X[0], torch.tensor(5), torch.tensor(1.5))
     module = hetpart.partition(OfNumbers(), args=args, hardware=EMULATED, placement="random:3").to_module(emulate=True)
@@ -78,6 +87,7 @@ def test_an_argument_that_varies() -> None:
     def scaled(x: Tensor, n: int) -> tuple[Tensor, ...]:
         return x * (n // 3), x * (n % 3), x.roll(n, 0)
 
+    torch.compiler.reset()
     compiled = torch.compile(scaled, backend="hetpart", options={"hardware": EMULATED, "emulate": True})
     with torch.no_grad():
         for n in (-7, -4, -1, 2, 5):
