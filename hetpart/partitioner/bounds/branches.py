@@ -14,6 +14,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.apart import between_and_inside
+from hetpart.partitioner.bounds.by_number import by_number
 from hetpart.partitioner.bounds.by_sweep import by_sweep
 from hetpart.partitioner.bounds.certain import Sweep
 from hetpart.partitioner.bounds.moments import moments
@@ -83,6 +84,12 @@ def branch_of(problem: PlacementProblem, sessions: int) -> Branch | None:
     """What has so many sessions on the accelerator, and streams nothing; nothing where they do not fit."""
     within = _less(problem, sessions * int(problem.session_bytes[ACCELERATOR]))
     return None if within is None else Branch(within, staged(sessions))
+
+
+def branch_between(problem: PlacementProblem, fewest: int, most: int) -> Branch | None:
+    """As ``branch_of``, from one number of sessions to another, by rows that are fewer and tell less."""
+    within = _less(problem, fewest * int(problem.session_bytes[ACCELERATOR]))
+    return None if within is None else Branch(within, by_number(fewest, most))
 
 
 def _without_sessions(problem: PlacementProblem) -> PlacementProblem | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.inside import ENDS, Middles
+from hetpart.partitioner.bounds.inside import Insides
 from hetpart.partitioner.bounds.levels import Levels
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.bounds.inside import Middle
+    from hetpart.partitioner.bounds.inside import Stretches
     from hetpart.partitioner.problem import PlacementProblem
     from hetpart.partitioner.scores.streaming import ThreeStates
 
@@ -55,7 +55,7 @@ def bound_by_partitions(
     if most < LEAST_PARTITIONS or not count or expired():
         return -np.inf
     levels = Levels.of(states)
-    ranges = _Ranges(states, within, levels, Middles.of(within, levels.of_op), enough)
+    ranges = _Ranges(states, within, levels, Insides.of(within, levels.of_op), enough)
     whole = ranges.bounded(Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
     bound = whole.bound
     # Where sessions take nothing, the upper half of numbers is no dearer than all of them.
@@ -76,7 +76,7 @@ class _Ranges:
     states: ThreeStates
     within: PlacementProblem
     of: Levels
-    middles: Middles
+    insides: Insides
     enough: float
     levels: NDArray[np.int64] = field(init=False)
 
@@ -90,23 +90,25 @@ class _Ranges:
         share = float(ring(np.array([part.most]))[0]) * (1 - ROUNDING)
         bound = max(part.bound, self._searched(sessions, high, share))
         bound = max(bound, self._searched(sessions + low, high, 0.0)) if low else bound
-        middle = self.middles.among(part.most)
-        if middle is not None and bound < self.enough:
+        stretches = self.insides.among(part.most)
+        if stretches is not None and bound < self.enough:
             # What lies inside a partition comes on top of what streams at once.
-            inside = self._searched(sessions + middle.nbytes, high, share)
+            inside = self._searched(sessions + stretches.nbytes, high, share)
             if inside > bound:
-                bound = max(bound, min(inside, self._with_few(middle, part.most, sessions, high, share, bound)))
+                bound = max(bound, min(inside, self._with_few(stretches, part.most, sessions, high, share, bound)))
         return replace(part, bound=bound)
 
-    def _with_few(self, middle: Middle, partitions: int, sessions: int, high: int, share: float, bound: float) -> float:
-        """Of placements with so few of the middle's ops on the accelerator that none need have its neighbours there.
+    def _with_few(
+        self, stretches: Stretches, partitions: int, sessions: int, high: int, share: float, bound: float
+    ) -> float:
+        """Of placements with so few ends of stretches on the accelerator that none needs to be in one partition.
 
-        Each op there beyond those costs something: twice what would do if all were there.
+        Each end there beyond those costs something: twice what would do if all were there.
         """
-        few = ENDS * partitions
-        each = 2 * (self.enough - bound) / (len(middle.ops) - few)
+        few = stretches.most_on(partitions)
+        each = 2 * (self.enough - bound) / (stretches.ends.size - few)
         seconds = self.within.seconds.copy()
-        seconds[ACCELERATOR, middle.ops] += each
+        np.add.at(seconds[ACCELERATOR], stretches.ends, each)
         return self._searched(sessions, high, share, replace(self.within, seconds=seconds)) - each * few
 
     def _searched(self, reserved: int, high: int, share: float, within: PlacementProblem | None = None) -> float:

@@ -32,13 +32,13 @@ def heaviest_chain(problem: PlacementProblem) -> NDArray[np.int64]:
     """The path whose ops read most bytes of weights, from its first op on; empty where sessions hold no bytes."""
     if not problem.session_bytes[ACCELERATOR] or problem.ops > MOST_OPS:
         return np.zeros(0, np.int64)
-    path = _longest(_own_bytes(problem).tolist(), *_edges(problem))
+    path = _longest(_own_bytes(problem).tolist(), *edges(problem))
     return path[problem.in_sessions[path]]
 
 
 def heaviest_path(problem: PlacementProblem, own: NDArray[np.float64]) -> NDArray[np.int64]:
     """The path whose ops have most of the (N,) ``own`` figures, from its first op on."""
-    return _longest(own.tolist(), *_edges(problem))
+    return _longest(own.tolist(), *edges(problem))
 
 
 def search_with_sessions(problem: PlacementProblem) -> PriceSearch:
@@ -67,7 +67,7 @@ class Ways:
     @classmethod
     def of(cls, problem: PlacementProblem) -> Ways:
         own = _own_bytes(problem)
-        return cls(*_edges(problem), problem.in_sessions, (own / (2 * own.sum() + 1.0)).tolist())
+        return cls(*edges(problem), problem.in_sessions, (own / (2 * own.sum() + 1.0)).tolist())
 
     def most_often(self, placement: Placement) -> NDArray[np.int64]:
         """The path that enters the accelerator most often, the heaviest of such; without ops that run apart."""
@@ -89,8 +89,8 @@ def _own_bytes(problem: PlacementProblem) -> NDArray[np.float64]:
     return np.where(problem.in_sessions, own + problem.weight_bytes.sum() * STEP + 1.0, 0.0)
 
 
-def _edges(problem: PlacementProblem) -> tuple[list[int], list[int]]:
-    """(producers, users), sorted by user."""
+def edges(problem: PlacementProblem) -> tuple[list[int], list[int]]:
+    """(producers, users) of ops, sorted by user."""
     uses = problem.value_uses
     producers = problem.value_producer[uses.rows]
     made = problem.made[uses.rows]

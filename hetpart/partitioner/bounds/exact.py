@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.bounds.milp import Outcome
+    from hetpart.partitioner.bounds.milp import LinearProgram, Outcome
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.scoring import Scored
@@ -53,7 +53,7 @@ GROUP_NODES = 150_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 MOMENTS_SHARE = 0.02
 """Of the nodes, where activations fill the budget: those programs' nodes take longer."""
-WHOLE_SHARE = 0.08
+WHOLE_SHARE = 1.5
 """The same where the rows speak of partitions: those programs close."""
 SHARP_SHARE = 0.03
 """The same where they tell what lies between partitions from what is inside them."""
@@ -143,6 +143,18 @@ class Relaxation:
                 met += [score(placement) for placement in self._placed(found)]
         return met
 
+    def shut_out(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Raise the bound as far as it matters to ``known`` if nothing that costs less is in the program.
+
+        That is soon proven where it is so; else what comes back is what was met.
+        """
+        aim = self._aim(known.cost)
+        if self.bound >= aim or self.clock.expired():
+            return []
+        found = self._linear(self.margins.sides(aim), self.program.budget).below(aim).solve(self._effort(1.0))
+        self.bound = max(self.bound, min(aim, found.bound))
+        return [score(placement) for placement in self._placed(found)]
+
     def halve(self, stages: Callable[[Program], Moments], known: Scored) -> list[Placement]:
         """Raise the bound by halves of the program with rows of ``stages``, as far as it matters to ``known``.
 
@@ -179,9 +191,7 @@ class Relaxation:
 
     def relaxed(self, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Raise the bound by what the program says with parts of groups allowed; the placement nearest to that."""
-        rows = self.moments.within(self.program, self.program.budget)
-        linear = self.program.linear(rows, self.moments.extra, None, self.program.budget, self.moments.whole)
-        found = linear.relaxed().solve(Effort(self._gap, 1, self.clock.left))
+        found = self._linear(None, self.program.budget).relaxed().solve(Effort(self._gap, 1, self.clock.left))
         self.bound = max(self.bound, found.bound)
         return [score(placement) for placement in self._placed(found)]
 
@@ -226,12 +236,16 @@ class Relaxation:
         return cost * (1 - self._gap)
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
+        return self._linear(sides, budget).solve(self._effort(share, gap))
+
+    def _linear(self, sides: NDArray[np.int8] | None, budget: int) -> LinearProgram:
         rows = self.moments.within(self.program, budget)
-        linear = self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
+        return self.program.linear(rows, self.moments.extra, sides, budget, self.moments.whole)
+
+    def _effort(self, share: float, gap: float | None = None) -> Effort:
         share *= self._nodes_share
         nodes = max(1, int(share * GROUP_NODES / self.program.groups))
-        gap = gap or self._gap * (NEARLY_ALL if self.moments.small else MOST)
-        return linear.solve(Effort(gap, nodes, self.clock.left))
+        return Effort(gap or self._gap * (NEARLY_ALL if self.moments.small else MOST), nodes, self.clock.left)
 
     def _placed(self, found: Outcome) -> list[Placement]:
         return [] if found.solution is None else [self.program.placement(found.solution)]

@@ -94,13 +94,24 @@ class LinearProgram:
         """The same with parts of variables allowed."""
         return replace(self, integral=np.zeros_like(self.integral))
 
+    def below(self, limit: float) -> LinearProgram:
+        """Its solutions that cost no more than ``limit``."""
+        rows, scale = self.rows.copy(), self._scale
+        paid = np.flatnonzero(self.costs)
+        terms = zip(paid.tolist(), (-scale * self.costs[paid]).tolist(), strict=True)
+        rows.add([*terms], scale * (self.constant - limit) - SCALE * CAUTION)
+        return replace(self, rows=rows)
+
+    @property
+    def _scale(self) -> float:
+        return SCALE / (float(np.abs(self.costs).sum()) + abs(self.constant) or 1.0)
+
     def solve(self, effort: Effort) -> Outcome:
         """The best solution that ``effort`` finds, and a bound on all."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
-        count, rows = len(self.costs), self.rows
-        scale = SCALE / (float(np.abs(self.costs).sum()) + abs(self.constant) or 1.0)
+        count, rows, scale = len(self.costs), self.rows, self._scale
         shape = (len(rows.least), count + 1)
         matrix = csr_array((np.array(rows.factor), (np.array(rows.row), np.array(rows.variable))), shape=shape)
         with _silenced():

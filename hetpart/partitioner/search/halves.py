@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
 
-MOST_HALVED = 2
+MOST_HALVED = 1
 """Times a program is halved."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.bounds.branches import branch_of
+from hetpart.partitioner.bounds.branches import branch_between, branch_of
 from hetpart.partitioner.bounds.by_borders import bounds_by_number
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.scores.scoring import Scored, Scorer
@@ -16,6 +16,7 @@ from hetpart.partitioner.search.pace import parted
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
+    from hetpart.partitioner.bounds.ranges import Range
     from hetpart.partitioner.problem import PlacementProblem
 
 TELLING = 3e-3
@@ -41,12 +42,29 @@ class Numbers:
         bounds, tells = list[float](), True
         for part in bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired):
             bound = part.bound
+            if bound < _aim(best):
+                # A bound of all is the least of all: others are not shut out where one is left open.
+                closed = min(bounds, default=np.inf) >= _aim(best)
+                best, bound = self._counted(part, best, shut=closed)
             if tells and part.fewest == part.most and bound < _aim(best):
-                best, bound = self._staged(part.most, best)
-                tells = bound > part.bound * (1 + TELLING)
-            bounds.append(max(bound, part.bound))
+                best, by_stages = self._staged(part.most, best)
+                tells, bound = by_stages > part.bound * (1 + TELLING), max(bound, by_stages)
+            bounds.append(bound)
         bound = min(bounds, default=-np.inf)
         return best, bound, bound >= _aim(best)
+
+    def _counted(self, part: Range, best: Scored, *, shut: bool) -> tuple[Scored, float]:
+        """``best`` or better, and the bound of ``part`` by rows that count sessions; ``shut``, as far as it matters."""
+        branch = branch_between(self.within, part.fewest, part.most)
+        if branch is None:
+            return best, np.inf
+        relaxation = Relaxation.of(branch.problem, self.search.price, part.bound, self.clock, branch.rows)
+        if relaxation is None:
+            return best, part.bound
+        met = relaxation.relaxed(self.scorer.score)
+        if shut and relaxation.bound > part.bound * (1 + TELLING):
+            met = relaxation.shut_out(best, self.scorer.score) or met
+        return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
 
     def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
         """``best`` or better, and the bound of so many partitions."""

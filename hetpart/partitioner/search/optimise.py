@@ -185,8 +185,8 @@ class _Search:
     ) -> tuple[Scored, float, bool]:
         """``best`` or better, the bound of ``branch``, and whether a program was small enough to be solved for it.
 
-        A program that says less than ``least`` with parts of groups allowed is not solved, unless it is small and ops
-        run apart: whole groups then say much more, as of the updates of a training step.
+        A program that says less than ``least`` with parts of groups allowed is not solved, unless it is small: whole
+        groups may say much more, as of the updates of a training step.
         """
         if branch.problem is not self.wiring.problem:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
@@ -195,8 +195,7 @@ class _Search:
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
         if relaxation is None:
             return best, search.bound, False
-        small = branch.problem.apart is not None and relaxation.program.groups <= SMALL_GROUPS
-        if least > relaxation.bound and not small:
+        if least > relaxation.bound and relaxation.program.groups > SMALL_GROUPS:
             relaxation.relaxed(self.scorer.score)
             if relaxation.bound < least:
                 return best, relaxation.bound, True

@@ -173,12 +173,23 @@ class _Begun:
         problem = self.scorer.states.own
         assert problem.streaming is not None
         if best is not None and not taken.streamed.any() and not problem.streaming.asked:
-            return replace(best, speaks_of=best.speaks_of + NONE_STREAMED)
+            return replace(_or_better(best, taken.own), speaks_of=best.speaks_of + NONE_STREAMED)
         chosen = best.chosen if best is not None and name == TWO_STATES else name
         results = {name: _in_own_terms(self.lifted[name]).own for name in BASELINES}
         found = solution(chosen, Optimum(taken.own, bound, by_moments=False), self.search.price, results)
         streamed = taken.streamed if taken.streamed.any() else None
         return replace(found, streamed=streamed, speaks_of=found.speaks_of + MAY_STREAM)
+
+
+def _or_better(best: Solution, found: Scored) -> Solution:
+    """``best``, or what streams nothing, fits and takes less, with the bound that holds for both."""
+    if found.total_seconds >= best.total_seconds:
+        return best
+    bound = min(best.lower_bound, found.cost)
+    return replace(
+        best, placement=found.placement, cut=found.cut, usage=found.usage, cost=found.cost,
+        total_seconds=found.total_seconds, lower_bound=bound, gap=gap(found.cost, bound), chosen=SOLVER,
+    )  # fmt: skip
 
 
 def _streaming_by_chance(problem: PlacementProblem, found: Solution, packing: Packing | None) -> Solution:

@@ -1,0 +1,140 @@
+"""Rows of the placements that have so many sessions on the accelerator, some number from one to another.
+
+Few tell what many sessions cannot: what is copied lies in buffers beside some session, of n of them beside one 1/n at
+least; and of what could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is
+inside them have peaks of their own, and a device has room for both:
+
+    weights + sessions + most between + most inside <= budget
+
+Sessions are counted along all paths at once: no placement has fewer than the path that enters the accelerator most
+often. So there are few rows, and few numbers that are 0 or 1 beside groups: such programs are solved to their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetpart.devices import ACCELERATOR, HOST
+from hetpart.partitioner.bounds.inside import Insides
+from hetpart.partitioner.bounds.levels import Levels
+from hetpart.partitioner.bounds.mincut import held_if_copied
+from hetpart.partitioner.bounds.moments import Alive, Moments
+from hetpart.partitioner.bounds.program import NOBODY, home_groups, user_groups
+from hetpart.partitioner.bounds.single import edges_of
+
+if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.inside import Stretches
+    from hetpart.partitioner.bounds.program import Program
+
+MOST_AMOUNTS = 4
+"""Of what stretches hold inside, from the largest on."""
+
+
+def by_number(fewest: int, most: int) -> Callable[[Program], Moments]:
+    """Rows for so many sessions, ``fewest`` of which are off the budget already."""
+
+    def rows(program: Program) -> Moments:
+        return _Builder(program, Alive.of(program), fewest, most).build()
+
+    return rows
+
+
+@dataclass(slots=True, eq=False)
+class _Builder:
+    program: Program
+    alive: Alive
+    fewest: int
+    most: int
+    between: int = NOBODY
+    """Variables: most of either, as a share of the budget."""
+    inside: int = NOBODY
+
+    def build(self) -> Moments:
+        program, alive = self.program, self.alive
+        self.between, self.inside = alive.new("between"), alive.new("inside")
+        further = alive.new("further")
+        whole = program.unit * program.budget
+        more = program.unit * float(program.problem.session_bytes[ACCELERATOR]) * self.most
+        taken = [(program.variables, -1.0), (self.between, -whole), (self.inside, -whole), (further, -more)]
+        alive.rows.add(taken, -whole)
+        self._holds((self.between,), self._copied(), 1.0 / self.most)
+        known = set[frozenset[tuple[int, int]]]()
+        for _, _, terms in alive.at_every_op():
+            content = frozenset(terms.items())
+            if any(terms.values()) and content not in known:
+                known.add(content)
+                self._holds((self.between, self.inside), terms)
+        told = Insides.of(program.problem, Levels.of_ops(program.problem).of_op).known
+        many = [stretches for stretches in told if len(stretches.ends) >= self.most]
+        unbroken = tuple(self._inside_one(stretches) for stretches in many[:MOST_AMOUNTS])
+        self._count(further)
+        return Moments(alive.rows, len(alive.extra), (0,), unbroken)
+
+    def _holds(self, most: tuple[int, ...], held: dict[int, int], share: float = 1.0) -> None:
+        """These, shares of the budget, are together at least what is held."""
+        each = share / max(1, self.program.budget)
+        terms = [(variable, -each * nbytes) for variable, nbytes in sorted(held.items()) if nbytes]
+        if terms:
+            self.alive.rows.add([*((one, 1.0) for one in most), *terms], 0.0)
+
+    def _copied(self) -> dict[int, int]:
+        """Bytes by variable of what certainly lies beside a session if it is copied."""
+        program, problem = self.program, self.program.problem
+        nbytes = held_if_copied(problem)
+        homes, users = home_groups(problem, program.of_op).tolist(), user_groups(problem.value_uses, program.of_op)
+        down: list[int] = nbytes[HOST].tolist()
+        up: list[int] = nbytes[ACCELERATOR].tolist()
+        always: list[bool] = problem.wanted_on_host.tolist()
+        found = dict[int, int]()
+        for value, home in enumerate(homes):
+            away = [user for user in users[value] if user != home]
+            sole = away[0] if home == NOBODY and len(away) == 1 else None
+            left = home if always[value] else program.down.get(value)
+            if home != NOBODY and left is not None:
+                found[left] = found.get(left, 0) + down[value]
+            brought = program.up.get(value, sole)
+            if brought is not None:
+                found[brought] = found.get(brought, 0) + up[value]
+        return found
+
+    def _inside_one(self, stretches: Stretches) -> int:
+        """The variable that is 1 where so many stretches have both ends there that one is in a single partition."""
+        alive = self.alive
+        whole = alive.new(("unbroken", stretches.nbytes))
+        there = dict[int, float]()
+        ends: list[list[int]] = stretches.ends.tolist()
+        for first, last in ends:
+            both = self._both(*sorted((alive.group[first], alive.group[last])))
+            there[both] = there.get(both, 0.0) - 1.0
+        alive.rows.add([(whole, len(stretches.ends) - self.most + 1.0), *sorted(there.items())], 1.0 - self.most)
+        self._holds((self.inside,), {whole: stretches.nbytes})
+        return whole
+
+    def _both(self, one: int, other: int) -> int:
+        """The variable that is 1 where both groups are on the accelerator."""
+        if one == other:
+            return one
+        key = "both", one, other
+        if key not in self.alive.extra:
+            self.alive.rows.add([(self.alive.new(key), 1.0), (one, -1.0), (other, -1.0)], -1.0)
+        return self.alive.extra[key]
+
+    def _count(self, further: int) -> None:
+        """Of the most sessions, how many each op has come to; ``further``, those beyond the fewest, as a share."""
+        program, alive, step = self.program, self.alive, 1.0 / self.most
+        counts: list[bool] = program.problem.in_sessions.tolist()
+        begun = [alive.new(("begun", op)) for op in range(program.problem.ops)]
+        for op, group in enumerate(alive.group):
+            if counts[op]:
+                alive.rows.add([(begun[op], 1.0), (group, -step)], 0.0)
+            if self.fewest < self.most:
+                alive.rows.add([(further, 1.0), (begun[op], -1.0)], -self.fewest * step)
+        for maker, user in edges_of(program):
+            never_falls = [(begun[user], 1.0), (begun[maker], -1.0)]
+            alive.rows.add(never_falls, 0.0)
+            if counts[user] and not counts[maker]:
+                alive.rows.add([*never_falls, (alive.group[user], -step)], 0.0)
+            elif counts[user] and alive.group[user] != alive.group[maker]:
+                alive.rows.add([*never_falls, (alive.group[user], -step), (alive.group[maker], step)], 0.0)

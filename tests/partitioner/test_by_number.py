@@ -1,0 +1,81 @@
+"""Programs of placements with some number of sessions on the accelerator, beside every placement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.bounds.branches import branch_between
+from hetpart.partitioner.bounds.inside import Insides
+from hetpart.partitioner.bounds.milp import LinearProgram
+from hetpart.partitioner.bounds.program import Program
+from hetpart.partitioner.problem import PlacementProblem
+from tests.partitioner.problems import chain
+from tests.partitioner.test_staged import EXACT, ROUNDING, cheapest, sample
+
+
+def linear(problem: PlacementProblem, fewest: int, most: int) -> LinearProgram | None:
+    branch = branch_between(problem, fewest, most)
+    if branch is None:
+        return None
+    program = Program.of(branch.problem)
+    rows = branch.rows(program)
+    return program.linear(rows.rows, rows.extra, None, program.budget, rows.whole)
+
+
+@pytest.mark.parametrize("start", range(0, 240, 60))
+def test_no_placement_of_such_a_number_is_cheaper(start: int) -> None:
+    equal = counted = 0
+    for seed in range(start, start + 60):
+        problem = sample(seed)
+        best = {number: cost for number, cost in cheapest(problem).items() if number}
+        for fewest, most in {(one, other) for one in best for other in best if one <= other}:
+            program = linear(problem, fewest, most)
+            least = min(cost for number, cost in best.items() if fewest <= number <= most)
+            assert program is not None, seed
+            whole = program.solve(EXACT).bound
+            assert whole <= least * (1 + ROUNDING) + ROUNDING, seed
+            counted += 1
+            equal += whole == pytest.approx(least, abs=1e-3)
+    assert counted > 60
+    assert equal > counted // 3
+
+
+def layers(budget: int) -> PlacementProblem:
+    """Layers that hold much inside and return something large: the host takes long for each."""
+    problem = chain([(30.0, 1.0)] * 9, [20] * 9, copy=1.0, budget=budget)
+    returned, nbytes = np.array([False, False, True] * 3), np.array([60, 60, 40] * 3)
+    return replace(problem, value_bytes=nbytes, value_returned=returned, session_bytes=np.array([0, 30]))
+
+
+def test_what_lies_inside_counts_beside_what_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = 0
+    for budget in range(220, 400, 30):
+        best = cheapest(layers(budget))
+        for number in (2, 3):
+            program = linear(layers(budget), number, number)
+            if program is None or number not in best:
+                continue
+            whole = program.solve(EXACT).bound
+            assert whole <= best[number] * (1 + ROUNDING) + ROUNDING
+            with monkeypatch.context() as without:
+                without.setattr(Insides, "of", _nothing)
+                blind = linear(layers(budget), number, number)
+                assert blind is not None
+                raised += blind.solve(EXACT).bound < whole - 1.0
+    assert raised >= 3
+
+
+def test_sessions_beyond_the_fewest_take_their_bytes() -> None:
+    """Of ops that are cheap on either device in turn, each more on the accelerator is a session more."""
+    seconds = [(9.0, 1.0) if op % 2 == 0 else (1.0, 9.0) for op in range(9)]
+    problem = replace(chain(seconds, [10] * 9, budget=160), session_bytes=np.array([0, 40]))
+    program = linear(problem, 1, 5)
+    assert program is not None
+    assert program.solve(EXACT).bound == pytest.approx(min(cheapest(problem).values()), rel=1e-3)
+
+
+def _nothing(*_: object) -> Insides:
+    return Insides(())
