@@ -111,7 +111,12 @@ def _running(frame: Frame, stage: Stage) -> Do:
 
 def _run(frame: Frame, stage: Stage) -> Do:
     moves = stage.renewed_inputs or stage.loose_inputs or stage.renewed_outputs or stage.allocated_outputs
-    if moves or stage.binding is None or isinstance(stage.session, CalledSession):
+    binding = stage.binding
+    if moves or binding is None or isinstance(stage.session, CalledSession):
         return partial(run_stage, frame, stage)
-    session: Any = stage.session
-    return partial(session.run_with_iobinding, stage.binding)
+
+    def run(options: Any) -> None:
+        session: Any = stage.session
+        session.run_with_iobinding(binding, options)
+
+    return run
