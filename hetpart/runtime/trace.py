@@ -86,10 +86,13 @@ def _arrows(tasks: Sequence[TaskTimes], threads: Mapping[str, int], start: float
 def _nodes(
     tasks: Iterable[TaskTimes], threads: Mapping[str, int], nodes: Mapping[int, Sequence[Event]], start: float
 ) -> Iterator[Event]:
-    """ONNX Runtime's own events, each under the partition that ran it."""
+    """ONNX Runtime's own events, each under the partition that ran it, and no digit of its times outside of that."""
     for task in tasks:
+        first, last = 1e6 * (task.begin - start), 1e6 * (task.begin - start) + 1e6 * task.seconds
         for event in nodes_of(task, nodes):
-            yield event | {"pid": _MEASURED, "tid": threads[task.lane], "ts": event["ts"] - 1e6 * start}
+            begin = min(max(event["ts"] - 1e6 * start, first), last)
+            inside = {"ts": begin, "dur": min(event["dur"], last - begin)}
+            yield event | {"pid": _MEASURED, "tid": threads[task.lane], **inside}
 
 
 def _counters(layout: Layout, tasks: Sequence[TaskTimes], start: float) -> Iterator[Event]:
