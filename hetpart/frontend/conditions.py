@@ -115,12 +115,16 @@ def rounds_scale(node: Node) -> bool:
     return any(not _is_single(factor) and not _scales_alike(size, factor) for size, factor in pairs)
 
 
-def _is_single(factor: float) -> bool:
-    return float(np.float32(factor)) == factor
+def _is_single(factor: float | Node) -> bool:
+    return isinstance(factor, float | int) and float(np.float32(factor)) == factor
 
 
-def _scales_alike(size: int | torch.SymInt, factor: float) -> bool:
-    return isinstance(size, int) and math.floor(np.float32(size) * np.float32(factor)) == math.floor(size * factor)
+def _scales_alike(size: int | torch.SymInt, factor: float | Node) -> bool:
+    return (
+        isinstance(size, int)
+        and isinstance(factor, float | int)
+        and math.floor(np.float32(size) * np.float32(factor)) == math.floor(size * factor)
+    )
 
 
 def empties(node: Node) -> bool:
@@ -165,7 +169,7 @@ def _made_of(argument: Any) -> torch.dtype | None:
 
 
 def corrects_too_much(node: Node) -> bool:
-    """Whether a variance is of no more elements than its correction takes off them."""
+    """Whether a variance is of no more elements than its correction takes off them, or may be."""
     value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
     if not isinstance(value, torch.Tensor):
         return False
@@ -175,6 +179,8 @@ def corrects_too_much(node: Node) -> bool:
     )
     known = [size for size in sizes if isinstance(size, int)]
     taken = _given_to(node, "correction" if _has(node, "correction") else "unbiased")
+    if isinstance(taken, Node):
+        return True
     return len(known) == len(sizes) and math.prod(known) <= (1 if taken is None else taken)
 
 
@@ -210,10 +216,12 @@ def keeps_all(node: Node) -> bool:
 
 
 def pads_beyond(node: Node) -> bool:
-    """Whether a transposed convolution pads what it makes by a step or more."""
+    """Whether a transposed convolution pads what it makes by a step or more, or may."""
     pads, steps = (argument_of(node, name, default) for name, default in (("output_padding", 0), ("stride", 1)))
-    pads, steps = ((one,) if isinstance(one, int) else one for one in (pads, steps))
-    return any(pad >= step for pad, step in zip(pads, steps, strict=False) if pad)
+    pads, steps = (one if isinstance(one, tuple) else (one,) for one in (pads, steps))
+    return any(isinstance(one, Node) for one in (*pads, *steps)) or any(
+        pad >= step for pad, step in zip(pads, steps, strict=False) if pad
+    )
 
 
 def projects(node: Node) -> bool:

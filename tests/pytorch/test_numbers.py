@@ -112,3 +112,26 @@ def test_sizes_by_a_factor(mode: str, factor: float) -> None:
     opened = hetpart.partition(module, args=(X,), dynamic_shapes=ROWS, shape="rows=?", hardware=EMULATED)
     for rows in (15, 57, 58, 100):
         assert_same((opened.to_module(emulate=True)(X[:rows]),), (module(X[:rows]),))
+
+
+class Told(nn.Module):
+    """Operators that are told a size where another number is usual."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        n = y.shape[0]
+        images, steps = x[None, None], torch.ones(8, 1, 3)
+        return (
+            x.std(1, correction=n - 1),
+            functional.interpolate(images, scale_factor=(n / 3, 1.0), mode="bilinear"),
+            functional.conv_transpose1d(x.T[None], steps, stride=n),
+        )
+
+
+@pytest.mark.parametrize("size", [4, 3, 7])
+def test_sizes_as_arguments_of_operators(size: int) -> None:
+    x, y = torch.arange(32.0).reshape(4, 8).sin(), torch.ones(7)
+    sizes = {"x": {}, "y": {0: "rows"}}
+    planned = hetpart.partition(
+        Told(), args=(x, y[:4]), dynamic_shapes=sizes, shape={"rows": size}, hardware=EMULATED, placement="random:3"
+    )
+    assert_same(planned.to_module(emulate=True)(x, y[:size]), Told()(x, y[:size]))
