@@ -23,8 +23,8 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
-from hetpart.frontend.dimensions import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
@@ -182,7 +182,7 @@ def _program(module: torch.nn.Module, example: Example, name: str) -> torch.expo
 
 def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
     arguments = _combine_args(module, example.args, example.kwargs)
-    shapes = with_open_numbers(arguments, export_dimensions(example.dynamic_shapes))
+    shapes = with_open_numbers(arguments, export_dimensions(example.dynamic_shapes, example.openness))
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
     known = nullcontext() if strict else Traceable()
     know_forms()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -28,6 +29,17 @@ class ExampleOptions(TypedDict, total=False):
     weights: str | PathLike[str] | None
 
 
+class Openness(Enum):
+    """What becomes of the axes that ``dynamic_shapes`` of an example opens."""
+
+    REQUIRED = "required"
+    """They stay open, or the model is refused."""
+    FOUND = "found"
+    """Those stay open that the model's code leaves so; others are fixed."""
+    NONE = "none"
+    """All are fixed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
     """How a PyTorch model is called, and where its weights lie."""
@@ -38,6 +50,7 @@ class Example:
     """As ``torch.export.export`` takes them; a name in the place of a ``Dim`` will do."""
     weights: Path | None = None
     """A folder of safetensors files, or one such file."""
+    openness: Openness = Openness.REQUIRED
 
     @classmethod
     def of(cls, options: ExampleOptions) -> Example:

@@ -3,20 +3,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 import torch
 
 from hetpart.errors import HetpartError, InvalidModelError, InvalidOptionError
+from hetpart.frontend.asked import may_be_fixed
 from hetpart.frontend.assumed import Assumed, assumed_in, traced_in
 from hetpart.frontend.capture import Captured, captured
-from hetpart.frontend.dimensions import Dimensions, dimensions_of, name_dimensions, names_in, open_symbols
-from hetpart.frontend.example import Example
+from hetpart.frontend.dimensions import (
+    Dimensions,
+    dimensions_of,
+    name_dimensions,
+    names_in,
+    open_symbols,
+)
+from hetpart.frontend.example import Example, Openness
 from hetpart.frontend.model import ExportedModel
 from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
 from hetpart.frontend.resized import example_of, resized
@@ -43,6 +51,22 @@ def exported(model: object, example: Example) -> ExportedModel:
         InvalidModelError: it cannot be exported.
         InvalidOptionError: its arguments are missing.
     """
+    try:
+        return _exported(model, example)
+    except InvalidModelError:
+        for looser in _loosened(model, example):
+            with suppress(InvalidModelError):
+                return _exported(model, looser)
+        raise
+
+
+def _loosened(model: object, example: Example) -> Iterator[Example]:
+    """``example`` with fewer axes open, where code may be that has them at one size alone."""
+    if isinstance(model, torch.nn.Module) and may_be_fixed(model, example):
+        yield from (replace(example, openness=how) for how in (Openness.FOUND, Openness.NONE))
+
+
+def _exported(model: object, example: Example) -> ExportedModel:
     found = captured(model, example)
     traced = traced_in(found.program)
     made = exported_from(found, example)
@@ -57,14 +81,7 @@ def _again(
     """``found`` exported at other sizes than those of its example, whose trace took ``traced`` for granted."""
     if isinstance(found.source, torch.nn.Module):
         other = resized(found.program, example, known, sizes)
-        try:
-            return exported(found.source, other)
-        except InvalidModelError:  # some code runs at a size of 1, and is refused where that may be another
-            if not _are_within(known.ranges, sizes):
-                raise
-            other = resized(found.program, example, known, sizes)  # others: PyTorch marks axes of tensors as open
-            made = exported(found.source, replace(other, dynamic_shapes=None))
-            return replace(made, loaded=_opened(made.loaded, found.program, known, sizes))
+        return exported(found.source, replace(other, openness=Openness.REQUIRED))
     broken = traced.named(names_in(found.program, known)).broken(sizes)
     if broken:
         raise InvalidModelError(f"its code may go another way where not {broken}")
@@ -73,22 +90,6 @@ def _again(
     made = exported_from(replace(found, program=again.program, asked=again.asked), example)
     names = names_in(again.program, dimensions_of(made.original, again.asked))
     return replace(made, assumed=assumed_in(again.program).named(names))
-
-
-def _opened(
-    loaded: LoadedModel, program: torch.export.ExportedProgram, known: Dimensions, sizes: Mapping[str, int]
-) -> LoadedModel:
-    """``loaded``, which is of fixed sizes, with the names that its arguments' axes have in ``program``."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(loaded.proto)
-    traced = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    for value in proto.graph.input:
-        shape: Any = getattr(traced.get(value.name), "shape", ())
-        for dim, size in zip(value.type.tensor_type.shape.dim, shape, strict=False):
-            if isinstance(size, torch.SymInt):
-                dim.dim_param = str(size)
-    name_dimensions(proto, known.names)
-    return replace(loaded, proto=proto, sizes={**known.sizes, **sizes})
 
 
 def sized(made: ExportedModel, sizes: Mapping[str, int]) -> ExportedModel:
@@ -106,7 +107,8 @@ def sized(made: ExportedModel, sizes: Mapping[str, int]) -> ExportedModel:
     try:
         again = made.again(known)
     except HetpartError as error:
-        if not within:  # whoever binds the sizes says so
+        broken = broken or _only(made.loaded.ranges, known)
+        if not within and not broken:  # whoever binds the sizes says so
             return made
         raise _not_for(made, sizes, broken, error.message) from error
     if again.assumed is not None and again.assumed.broken(known):
@@ -120,6 +122,12 @@ def _not_for(made: ExportedModel, sizes: Mapping[str, int], broken: str, why: st
         f"{made.loaded.name} cannot be planned for {asked}: it was exported for sizes where {broken}; {why}",
         hint="export it with example arguments of those sizes",
     )
+
+
+def _only(ranges: Mapping[str, tuple[int, int | None]], sizes: Mapping[str, int]) -> str:
+    """The first of ``sizes`` that can be one number alone, which it is not."""
+    stuck = (f"{name} == {least}" for name, (least, most) in ranges.items() if least == most != sizes.get(name, least))
+    return next(stuck, "")
 
 
 def _are_within(ranges: Mapping[str, tuple[int, int | None]], sizes: Mapping[str, int]) -> bool:
@@ -141,9 +149,18 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     held = settle_weights(made.model, found.name, extents, _state(found), found.tied, _hint_of_lost(found, example))
     _note(made.model)
     known = dimensions_of(done.given, found.asked)
-    found = replace(found, notes=(*found.notes, *done.notes, *note_of_unread(held)))
+    notes = (*_notes_of_fixed(known), *done.notes, *note_of_unread(held))
+    found = replace(found, notes=(*found.notes, *notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
+
+
+def _notes_of_fixed(known: Dimensions) -> Iterator[str]:
+    for name in dict.fromkeys(known.fixed.values()):
+        yield (
+            f"{name} is {known.sizes[name]} throughout, as the model's code makes a number of it:"
+            f" shape='{name}=SIZE' exports it again for another size"
+        )
 
 
 def _hint_of_lost(found: Captured, example: Example) -> str:
@@ -198,7 +215,7 @@ def pinned_as(exported: ExportedModel, pinned: dict[str, str]) -> ExportedModel:
 def _loaded(
     proto: onnx.ModelProto, found: Captured, known: Dimensions, held: HeldWeights, stored: StoredWeights | None
 ) -> LoadedModel:
-    name_dimensions(proto, known.names)
+    name_dimensions(proto, known)
     unbound = open_symbols(proto)
     proto.graph.name = found.name
     return LoadedModel(

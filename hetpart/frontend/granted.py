@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from hetpart.frontend.dimensions import span_of
 from hetpart.graph.granted import NAMES, Condition, Granted, OpenSize
 
 if TYPE_CHECKING:
+    import onnx
+
     from hetpart.frontend.model import ExportedModel
     from hetpart.graph.ir import Shape
 
@@ -31,6 +33,8 @@ class _Place:
     size: Any
     """What it is in the program, as SymPy has it."""
     example: int
+    called: str = ""
+    """As the user calls it."""
 
     @property
     def name(self) -> str:
@@ -47,7 +51,7 @@ def granted(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: 
     if assumed is None:  # somebody else asks
         return Granted()
     places = list(_places(exported, inputs, sizes))
-    names = _named(places, assumed.names)
+    names = _named(places)
     asked, relations = _located(places, names)
     guards = [guard.xreplace(asked) for guard in assumed.given(sizes).guards]
     spans = [span for place in places for span in _spans(exported, place, names[place])]
@@ -60,6 +64,7 @@ def granted(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: 
 
 def _places(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: Mapping[str, int]) -> Iterator[_Place]:
     values = {node.name: node.meta.get("val") for node in exported.original.graph.find_nodes(op="placeholder")}
+    called = dict(_called(exported.loaded.proto))
     for name, shape in inputs.items():
         value = values.get(name)
         if isinstance(value, torch.SymInt):
@@ -67,7 +72,14 @@ def _places(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: 
         if isinstance(value, torch.Tensor) and shape is not None:  # one that is complex has an axis less
             for axis, (planned, size) in enumerate(zip(shape, value.shape, strict=False)):
                 if planned is None:
-                    yield _place(exported, sizes, name, axis, size)
+                    place = _place(exported, sizes, name, axis, size)
+                    yield replace(place, called=called.get((name, axis), ""))
+
+
+def _called(model: onnx.ModelProto) -> Iterator[tuple[tuple[str, int], str]]:
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            yield (value.name, axis), dim.dim_param
 
 
 def _place(
@@ -80,11 +92,11 @@ def _place(
     return _Place(name, axis, expression, 1 if hint is None else int(hint))
 
 
-def _named(places: Sequence[_Place], names: Mapping[str, str]) -> dict[_Place, str]:
+def _named(places: Sequence[_Place]) -> dict[_Place, str]:
     """What conditions call each: as the user does, where that is one place's own and Python takes it for a name."""
     found: dict[_Place, str] = {}
     for place in places:
-        for name in (names.get(str(place.size), place.name), place.name, f"{place.name}_"):
+        for name in (place.called, place.name, f"{place.name}_"):
             if name.isidentifier() and not iskeyword(name) and name not in NAMES and name not in found.values():
                 found[place] = name
                 break

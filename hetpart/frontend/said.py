@@ -13,11 +13,15 @@ _LOGGERS = (
     "onnx_ir",
 )  # fmt: skip
 _LONGEST_REASON = 300
+_TAILS = (" The error above occurred when calling torch.export.export", " For more information about this error, see")
+"""Where a message of PyTorch's begins to speak of other things."""
 
 
 def reason_of(error: BaseException) -> str:
     """What went wrong, on one line: PyTorch's messages are pages."""
     text = " ".join(str(error).split()) or "no reason is given"
+    for tail in _TAILS:
+        text = text.partition(tail)[0]
     shown = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
     return f"{type(error).__name__}: {shown}"
 

@@ -185,11 +185,6 @@ def test_what_is_repeated_as_often_as_a_size_says_is_the_axis_that_is_named(time
     assert_equal(planned.to_module(emulate=True)(A, y[:, :1].expand(times, B.shape[1])), Repeats()(A, y))
 
 
-class Rows(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([row * place for place, row in enumerate(x)])
-
-
 class Scaled(nn.Module):
     def forward(self, x: Tensor, by: Any) -> Tensor:
         return x * by
@@ -280,7 +275,6 @@ def test_a_call_that_is_none_of_the_module_is_told_from_code_that_cannot_be_trac
     assert "before torch.jit" in hint(x, module=torch.jit.trace(torch.nn.ReLU(), x))
     assert "data-dependent" in hint(x, module=Breaks())
     assert "data-dependent" not in hint(x, torch.ones(3))
-    assert "leave it out of dynamic_shapes" in hint(x, module=Rows(), dynamic_shapes={"x": {0: "n"}})
 
 
 def test_example_arguments_are_for_modules_alone(known: Models, tmp_path: Path) -> None:
