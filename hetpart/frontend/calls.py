@@ -2,9 +2,10 @@
 """Calls of PyTorch's operators as text, written when a program is translated and read where a partition makes them.
 
 A call is JSON: ``{"op": "aten::_linalg_eigh", "args": [{"input": 0}, "L", true], "kwargs": {}}``. What is no JSON is an
-object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; or a
-type, device, layout or memory format by its name. Reading one runs nothing but operators that PyTorch knows by name.
-One that writes to its arguments is called with copies of them, and those are results of the call too.
+object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; the two
+parts of a complex number; or a type, device, layout or memory format by its name. Reading one runs nothing but
+operators that PyTorch knows by name. One that writes to its arguments is called with copies of them, and those are
+results of the call too.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ def _written(argument: Any, numbers: Iterator[int]) -> Any:
         return [_written(part, numbers) for part in argument]
     if argument is None or isinstance(argument, bool | int | float | str):
         return argument
+    if isinstance(argument, complex):
+        return {"literal": [argument.real, argument.imag]}
     if isinstance(argument, torch.device):
         return {"device": argument.type}
     for kind, known in _BY_NAME.items():
@@ -271,6 +274,7 @@ _GIVEN: Mapping[str, Callable[[Any, Sequence[torch.Tensor], torch.device], Any]]
     "tensor": lambda number, inputs, _: inputs[number],
     "complex": lambda number, inputs, _: complex_of(inputs[number].contiguous()),
     "number": lambda number, inputs, _: inputs[number].item(),
+    "literal": lambda parts, _, __: complex(*parts),
     # A program names the device that it was traced on, and a plan decides where the call is made.
     "device": lambda _, __, device: device,
     **dict.fromkeys(_BY_NAME, _named),

@@ -69,6 +69,12 @@ def types_of(graph: ir.Graph) -> Types:
     return types
 
 
+def indices_of(node: ir.Node) -> list[int]:
+    """The places of inputs of ``node`` that ONNX has in int64 alone."""
+    formals = () if (schema := _schema(node)) is None else schema.inputs
+    return [place for place, (formal, _) in enumerate(_paired(formals, node.inputs)) if str(formal.type_str) == _INT64]
+
+
 def _rounds(node: ir.Node, types: Types) -> bool:
     """Whether float64 goes through float32: a cast within a translation, or an attribute, which is always float32."""
     if _DOUBLE not in {_type_of(value, types) for value in node.inputs} or node.op_type in _RANDOM:
@@ -156,6 +162,7 @@ def _written(dtype: ir.DataType) -> str:
     return f"tensor({_WRITTEN.get(dtype, dtype.name.lower())})"
 
 
+_INT64 = _written(ir.DataType.INT64)
 _FIXED = {_written(dtype): dtype for dtype in (ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.FLOAT)}
 
 

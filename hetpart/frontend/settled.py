@@ -9,6 +9,8 @@ import onnx_ir as ir
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
+from hetpart.frontend.misfits import indices_of, types_of
+
 _ONNX_TYPES = {
     torch.float64: ir.DataType.DOUBLE,
     torch.float32: ir.DataType.FLOAT,
@@ -74,6 +76,26 @@ def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:
         assert maker.graph is not None
         maker.graph.insert_after(maker, cast)
     return made
+
+
+def settle_indices(model: ir.Model) -> None:
+    """Let indices be int64 where ONNX has no others: the exporter leaves those of `index_put` as they are."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        types = types_of(graph)
+        for node in list(ir.traversal.RecursiveGraphIterator(graph)):
+            for place in indices_of(node):
+                value = node.inputs[place]
+                if value is not None and types.get(value, value.dtype) is ir.DataType.INT32:
+                    node.replace_input_with(place, _widened(value, node))
+
+
+def _widened(value: ir.Value, reader: ir.Node) -> ir.Value:
+    cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", ir.DataType.INT64.value)], num_outputs=1)
+    cast.metadata_props.update(reader.metadata_props)
+    cast.meta.update(reader.meta)
+    assert reader.graph is not None
+    reader.graph.insert_before(reader, cast)
+    return cast.outputs[0]
 
 
 def settle_signs(program: torch.export.ExportedProgram) -> None:

@@ -30,7 +30,7 @@ from hetpart.frontend.mistakes import GRADIENTS_HINT
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import quiet, reason_of
-from hetpart.frontend.settled import settle_names, settle_signs, settle_types
+from hetpart.frontend.settled import settle_indices, settle_names, settle_signs, settle_types
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
     Translations,
@@ -168,6 +168,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
             assert made is not None
             if numbers is exact_numbers:
                 widen(made.model)
+            settle_indices(made.model)
             return made
 
 

@@ -120,12 +120,21 @@ class Half(nn.Module):
         return row_sums(x.to(torch.bfloat16) * 2).float() + row_sums(torch.ones(1, 4, dtype=torch.bfloat16)).float()
 
 
+class Turned(nn.Module):
+    """By complex numbers that the code writes out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        turned = (x * 1j + (1 - 2j)) / torch.complex(x, x).mul(0.5j)
+        return turned.abs() + (2j - x).imag + torch.view_as_real(turned).sum(-1)
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mixed": (Mixed, (5, 64)),
     "eigenvalues": (Eigenvalues, (3, 8, 8)),
     "halves": (Halves, (6, 4)),
     "half": (Half, (4, 4)),
     "truth values": (Inverted, (4, 3)),
+    "complex numbers": (Turned, (4, 3)),
 }
 
 

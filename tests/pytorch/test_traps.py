@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.export.experimental import _export_forward_backward
@@ -94,3 +95,19 @@ class Row(nn.Module):
 def test_a_vector_that_is_transposed_is_itself() -> None:
     model, x = Row().eval(), torch.arange(8.0).reshape(2, 4)
     assert_equal(hetpart.partition(model, args=(x,), hardware=EMULATED).to_module(emulate=True)(x), model(x).detach())
+
+
+class Narrow(nn.Module):
+    """Indices in int32, where ONNX has int64 alone: the code's own, and those of an inverse transform."""
+
+    def forward(self, x: Tensor, rows: Tensor) -> Tensor:
+        added = torch.zeros(4, 32).index_put((rows.int(),), x, accumulate=True)
+        spectrum = torch.stft(added, 8, 4, window=torch.ones(8), return_complex=True)
+        return torch.istft(spectrum, 8, 4, window=torch.ones(8), length=32)
+
+
+@pytest.mark.parametrize("placement", ["optimal", "random:1"])
+def test_indices_in_int32_are_taken(placement: str) -> None:
+    given = torch.randn(3, 32), torch.tensor([2, 0, 2])
+    planned = hetpart.partition(Narrow(), args=given, hardware=EMULATED, placement=placement)
+    assert_equal(planned.to_module(emulate=True)(*given), Narrow()(*given))
