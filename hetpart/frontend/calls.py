@@ -26,7 +26,11 @@ from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
 
 _KINDS = ("cpu", "cuda")
-_REGISTER = {"hetpart::": "hetpart.training.row_operators", "hetpart_bodies::": "hetpart.frontend.higher"}
+_REGISTER = {
+    "hetpart::": "hetpart.training.row_operators",
+    "hetpart_bodies::": "hetpart.frontend.higher",
+    "hetpart_packed::": "hetpart.frontend.packed",
+}
 """How operators of hetpart are called, and the modules that register them. They lie above this one."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}
 _SHIPPED = frozenset({"aten", "prims", "prim"})

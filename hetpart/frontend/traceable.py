@@ -16,6 +16,8 @@ from torch._subclasses.fake_impls import op_implementations_dict, register_op_im
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from hetpart.frontend import packed
+
 aten = torch.ops.aten
 
 
@@ -116,6 +118,7 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.narrow: _narrow,
     functional.ctc_loss: _ctc_mean,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
+    **packed.INSTEAD,
 }
 """By PyTorch's function; ``NotImplemented`` where the call is traceable as it is, or not at all."""
 

@@ -22,6 +22,7 @@ from hetpart.frontend.calls import Call, runs_on, written
 from hetpart.frontend.copying import NAMESPACE, called_by
 from hetpart.frontend.higher import CALLED, operator_in, results_in
 from hetpart.frontend.kept import original_of
+from hetpart.frontend.packed import NAMESPACE as PACKED
 from hetpart.frontend.said import quiet
 from hetpart.graph.calls import CALL, CALL_DOMAIN, OVERWRITES, RUNS_ON
 
@@ -33,7 +34,7 @@ _AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+
 """How the exporter says at which node it failed."""
 OWN_NAMESPACE = "hetpart"
 """Of operators that hetpart registers."""
-_OWN = (OWN_NAMESPACE, NAMESPACE, CALLED.namespace)
+_OWN = (OWN_NAMESPACE, NAMESPACE, CALLED.namespace, PACKED)
 Translations = dict[Any, Callable[..., Any]]
 """By operator, as ``torch.onnx.export`` takes them."""
 
