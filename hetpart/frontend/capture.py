@@ -31,6 +31,7 @@ from hetpart.frontend.pins import CUSTOM_KEY
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
+from hetpart.frontend.tracers import Tracer, by_dynamo, by_running, differentiated, unwound
 from hetpart.frontend.weights import has_content, identity
 
 _TRACE_HINT = "torch.export.export(module, args, kwargs) says all of it"
@@ -41,6 +42,7 @@ _HINTS = {
     "Unsupported input type": _CONTAINER_HINT,
     "classes.quantized": "give the model before it is quantised, or quantise the program that torch.export makes of it",
     "functorch": GRADIENTS_HINT,
+    "fake tensor in the exported": "torch.autograd.grad(loss, x) in the place of loss.backward() and x.grad",
     "Constraints violated": (
         "the code makes a number of that size, or a loop of it: leave it out of dynamic_shapes, or give None for it,"
         " and an example of the size that the plan is for"
@@ -171,25 +173,26 @@ def _tied_in(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 def _program(module: torch.nn.Module, example: Example, name: str) -> torch.export.ExportedProgram:
     try:
-        return _traced(module, example, strict=False)
+        return _traced(module, example, by_running)
     except InvalidModelError:
         raise
     except Exception as error:  # torch.export raises what the model's own code raises
-        with suppress(Exception):  # the other tracer reads some code that the first does not
-            return _traced(module, example, strict=True)
+        for tracer in (by_dynamo, differentiated):  # they read some code that the first does not
+            with suppress(Exception):
+                return _traced(module, example, tracer)
         raise _refusal(module, name, example, error) from error
 
 
-def _traced(module: torch.nn.Module, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
+def _traced(module: torch.nn.Module, example: Example, tracer: Tracer) -> torch.export.ExportedProgram:
     arguments = _combine_args(module, example.args, example.kwargs)
     shapes = with_open_numbers(arguments, export_dimensions(example.dynamic_shapes, example.openness))
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
-    known = nullcontext() if strict else Traceable()
+    known = nullcontext() if tracer is by_dynamo else Traceable()
     know_forms()
     settings = symbolic_config.patch(backed_size_oblivious=True)
-    silent = (quiet(logging.CRITICAL), _without_graphs())
-    with settings, silent[0], silent[1], torch.no_grad(), traceback.preserve_node_meta(), known:
-        program = torch.export.export(module, example.args, dict(example.kwargs), dynamic_shapes=shapes, strict=strict)
+    silent = (quiet(logging.CRITICAL), _without_graphs(), unwound())
+    with settings, silent[0], silent[1], silent[2], torch.no_grad(), traceback.preserve_node_meta(), known:
+        program = tracer(module, example.args, dict(example.kwargs), shapes)
     _forget_others(program)
     return program
 

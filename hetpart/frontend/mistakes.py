@@ -14,7 +14,10 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from hetpart.frontend.example import Example
 
-GRADIENTS_HINT = "torch.compile(model, backend='hetpart') takes gradients inside a model; torch.export loses them"
+GRADIENTS_HINT = (
+    "gradients are taken without torch.cond inside and without a buffer that is changed;"
+    " torch.compile(model, backend='hetpart') takes gradients of such code too"
+)
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 

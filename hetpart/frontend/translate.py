@@ -26,11 +26,11 @@ from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
-from hetpart.frontend.mistakes import GRADIENTS_HINT
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.settled import settle_indices, settle_names, settle_signs, settle_types
+from hetpart.frontend.tracers import unwound
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
     Translations,
@@ -59,7 +59,9 @@ _ROUNDS = 3
 _FUNCTION_WANTED = "No ONNX function found for"
 _ALIASED = "has alias annotations"
 _ALL_SAID = "torch.onnx.export(program, dynamo=True, optimize=False) says all of it"
-_LOST = "Tensor that doesn't have storage"
+_LOST = ("Tensor that doesn't have storage", "TensorWrapper", "functorch")
+"""What PyTorch speaks of where a program holds calls of ``torch.func`` that differentiate."""
+_MODULE_WANTED = "give the module itself, whose gradients are traced: torch.export loses what torch.func takes"
 _QUANTISED = ("torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2", "torch.quint2x4")
 _CONSTANT_WRITTEN = "is mutated in the forward method"
 
@@ -86,7 +88,8 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             PyTorch cannot run it.
     """
     try:
-        return _translated(program, name)
+        with unwound():
+            return _translated(program, name)
     except HetpartError:
         raise
     except Exception as error:  # what PyTorch raises where it takes a program apart
@@ -269,7 +272,7 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
         )
     return InvalidModelError(
         f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",
-        hint=GRADIENTS_HINT if any(_LOST in str(cause) for cause in causes) else _ALL_SAID,
+        hint=_MODULE_WANTED if any(part in str(cause) for part in _LOST for cause in causes) else _ALL_SAID,
     )
 
 

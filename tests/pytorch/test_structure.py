@@ -143,17 +143,11 @@ class Quantising(torch.nn.Module):
         return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
 
 
-class Deriving(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> Any:
-        return torch.func.jacrev(torch.tanh)(x) @ x
-
-
 @pytest.mark.parametrize(
     ("module", "words"),
     [
         (Wrapping(), "torch.export.register_dataclass"),
         (Quantising(), "makes tensors of torch.qint8"),
-        (Deriving(), "takes gradients inside a model"),
     ],
 )
 def test_a_refusal_says_what_to_do(module: torch.nn.Module, words: str) -> None:
