@@ -60,7 +60,7 @@ from benchmarks.undisturbed import Noting, Pieces, fetch_mapped_weights
 from hetpart import PartitionedModel
 from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.measured import TimedKernel, measured_kernels
+from hetpart.cost_model.measured import UNMEASURED, TimedKernel, measured_kernels
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.devices import HOST
 from hetpart.plan.cut_models import cut_models
@@ -363,7 +363,7 @@ def _ranks(model: PartitionedModel, nodes: Sequence[Node], rounds: Sequence[Sequ
     if not timed:
         lane = Lane(host.provider, host.threads)
         kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
-        timed = tuple(TimedKernel(kernel, None) for kernel in kernels)
+        timed = tuple(TimedKernel(kernel, UNMEASURED) for kernel in kernels)
     named = [one.kernel for one in timed]
     pairing = paired(named, graph, nodes)
     ran = [place for place, pair in enumerate(pairing.pairs) if pair.nodes]
@@ -393,8 +393,8 @@ def _least_correlation(rounds: Sequence[Sequence[float]]) -> float | None:
 
 def _seconds(timed: TimedKernel, model: PartitionedModel) -> float:
     """Those of its ops where no table of the calibration speaks of the kernel."""
-    if timed.seconds is not None:
-        return timed.seconds
+    if timed.taken.known is not None:
+        return timed.taken.known
     return sum(model.costs.ops[op].seconds[HOST] for op in timed.kernel.ops)
 
 

@@ -96,8 +96,9 @@ class KernelRates:
     weights_table: RateTable
     """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
     cold_start_seconds: float
-    """Of starting any node whose code, and what the session keeps of it, other data pushed out of all caches, beyond
-    that."""
+    """Of starting any kernel whose code other data pushed out of all caches, beyond that."""
+    cold_node_seconds: float
+    """Of passing any node of which what the session keeps lies in no cache."""
     constant_seconds: float
     """Of reading a small constant that no cache holds."""
     session_seconds: float
@@ -143,6 +144,7 @@ class KernelRates:
             weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
             cold_start_seconds=self.cold_start_seconds / factor,
+            cold_node_seconds=self.cold_node_seconds / factor,
             constant_seconds=self.constant_seconds / factor,
             bandwidth=self.bandwidth * factor,
             lone_bandwidth=self.lone_bandwidth * factor,

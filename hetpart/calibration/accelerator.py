@@ -81,6 +81,7 @@ def _rates(readings: Readings) -> KernelRates:
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
         cold_start_seconds=0.0,
+        cold_node_seconds=0.0,
         constant_seconds=0.0,
         **readings.bandwidths(tables, TABLE_BYTES),
         lone_bandwidth=readings.bandwidth,

@@ -13,8 +13,9 @@ from hetpart.rates import RateTable
 
 _Grid = NDArray[np.float64]
 
-LEAST_SECONDS = 2e-7
-"""No kernel takes less: what remains after overheads were taken off may be noise around nothing."""
+LEAST_SECONDS = 1e-7
+"""No kernel takes less: what remains after overheads were taken off may be noise around nothing. One that does next to
+nothing took 0.14 to 0.16 µs on a processor of 4.1 GHz."""
 
 
 def table(family: Family, seconds: Mapping[Sizes, float]) -> RateTable:

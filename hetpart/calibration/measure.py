@@ -95,7 +95,8 @@ class _Bench:
 
 def _taken(probe: Probe) -> Taken:
     streamed = probe.streamed if probe.manner.weighs else probe.cool
-    return Taken(streamed, probe.cool, probe.warm, probe.far if probe.manner.flushed else probe.cool)
+    far = probe.far if probe.manner.flushed else probe.cool
+    return Taken(streamed.seconds, probe.cool.seconds, probe.warm.seconds, far.seconds)
 
 
 def sample(progress: Progress | None = None) -> Sampled:

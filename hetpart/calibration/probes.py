@@ -16,7 +16,7 @@ from hetpart.cost_model.moving_calls import GATHER_SHARED
 WEIGHING = frozenset({"gemm", "cold"})
 """Probes that read weights more than anything else."""
 
-FLUSHED = frozenset({"twin", "mixed", GATHER_SHARED})
+FLUSHED = frozenset({"twin", "long", "mixed", GATHER_SHARED})
 """Probes that are also run after other data passed through all caches."""
 
 Key = tuple[str, Sizes]
@@ -30,7 +30,8 @@ MANY: Key = ("many", ())
 """Kernels of a few operands, and of many."""
 VIEWS: Key = ("views", ())
 MIXED: Key = ("mixed", ())
-"""Many small kernels, no two alike: each brings its own code and its own notes of the session into the caches."""
+"""Many small kernels, no two alike: each brings its own code and its own notes of the session into the caches. The long
+one's bring notes alone."""
 COLD: Key = ("cold", ())
 KEPT, OVER = "kept", "over"
 """By layers; and an elementwise op that writes over its input, by elements."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from hetpart.calibration.families import TABLE_BYTES
 from hetpart.calibration.fit import LEAST_SECONDS
-from hetpart.calibration.probes import MIXED, MIXTURE, SHORT, TWIN, Key
+from hetpart.calibration.probes import LONG, LONG_CHAIN, MIXED, MIXTURE, SHORT, TWIN, Key
 from hetpart.calibration.readings import PRODUCT, Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
@@ -26,7 +26,7 @@ SUFFIX = ".samples"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The least seconds that a probe's run took."""
+    """Seconds of a probe's run: the least, of what chance decides the lower quarter's."""
 
     streamed: float
     """Its weights come from main memory."""
@@ -101,7 +101,8 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cold_start_seconds=self._cold_start(),
+            cold_start_seconds=self.cold_start_seconds,
+            cold_node_seconds=self.cold_node_seconds,
             constant_seconds=(single or self)._readings().warm.far_row,
             **streamed.bandwidths(tables, TABLE_BYTES),
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
@@ -112,11 +113,18 @@ class Samples:
             error=float(np.mean(cool.errors(tables))),
         )
 
-    def _cold_start(self) -> float:
-        """What each of many kernels takes longer after other data passed through all caches than when repeated."""
-        mixed, one = self.probes[named(MIXED)], self.probes[named(TWIN)]
-        longer = (mixed.far - one.far) - (mixed.warm - one.warm)
-        return max(LEAST_SECONDS, longer / (len(MIXTURE) - 1))
+    @property
+    def cold_node_seconds(self) -> float:
+        return max(0.0, self._cold(LONG, LONG_CHAIN))
+
+    @property
+    def cold_start_seconds(self) -> float:
+        return max(0.0, self._cold(MIXED, len(MIXTURE)) - self.cold_node_seconds)
+
+    def _cold(self, key: Key, kernels: int) -> float:
+        """What each of the kernels of ``key`` takes longer after other data passed through all caches than repeated."""
+        many, one = self.probes[named(key)], self.probes[named(TWIN)]
+        return ((many.far - one.far) - (many.warm - one.warm)) / (kernels - 1)
 
     def _scaled(self, single: Samples) -> _States:
         """With the tables of one thread where these probes are fewer.

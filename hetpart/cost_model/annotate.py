@@ -15,7 +15,7 @@ from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, lo
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
-from hetpart.cost_model.measured import measured_seconds
+from hetpart.cost_model.measured import Taken, measured_seconds
 from hetpart.cost_model.packing import packing_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.support import Support, Supports
@@ -145,7 +145,7 @@ def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost
 
 
 def _price(
-    op: Op, graph: Graph, machine: Machine, fusions: Fusions, support: Support, measured: tuple[float | None, ...]
+    op: Op, graph: Graph, machine: Machine, fusions: Fusions, support: Support, measured: tuple[Taken, ...]
 ) -> OpCost:
     formula = work_of(op, graph)
     work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
@@ -192,13 +192,13 @@ def _guess(op: Op, graph: Graph) -> str:
     return "".join(f"; {UNKNOWN_TRIPS} runs of the body of {name} assumed" for name in guessed)
 
 
-def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device, measured: float | None) -> Estimate:
-    """What bounds the op on ``device``; the seconds are those that were measured there, if any were."""
+def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device, measured: Taken) -> Estimate:
+    """What bounds the op on ``device``; the seconds are those that were measured there, as far as any were."""
     visit = 0.0 if device.provider in fusions.absorbed[op.id] else VISIT_SECONDS
     left = fused_work(work, op, graph, fusions, device.provider)
     dtype = compute_dtype(op, graph, fusions, device.provider)
     found = estimate(left, device, dtype, visit, called=op.domain == CALL_DOMAIN)
-    seconds = found.seconds if measured is None else measured
+    seconds = (found.seconds if measured.seconds is None else measured.seconds) + measured.beside
     return replace(found, seconds=seconds + packing_seconds(op, graph, device))
 
 

@@ -17,7 +17,7 @@ from hetpart.files import write_whole
 from hetpart.rates import KernelRates
 
 SCHEMA = "hetpart.calibration"
-VERSION = 10
+VERSION = 11
 RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 _SAFE = re.compile(r"[^a-z0-9.]+")

@@ -61,16 +61,16 @@ def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> 
     if call.family == GATHER_SHARED and around.distance > rates.cache_bytes:
         call, hot = replace(call, family=FAR_LOOKUPS), 0.0
     seconds = sum(
-        share * _all_calls(call, tables, around)
+        share * _all_calls(call, tables, rates, around)
         for share, tables in ((hot, rates.warm_tables), (1 - hot, rates.tables))
         if share
     )
     return max(_least_seconds(call, rates, around), seconds)
 
 
-def _all_calls(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:
+def _all_calls(call: KernelCall, tables: Mapping[str, RateTable], rates: KernelRates, around: Surroundings) -> float:
     """Of a convolution, one kernel computes them all: what the smallest takes, it takes once."""
-    seconds = _written(call, tables, around)
+    seconds = _written(call, tables, rates, around)
     once = min(seconds, min(tables[call.family].seconds)) if call.family in CONVOLUTIONS else 0.0
     return once + (seconds - once) * call.calls
 
@@ -107,27 +107,43 @@ def read_anew(weights: float, own: float, table: RateTable) -> float:
 
 
 def start_seconds(rates: KernelRates, around: Surroundings) -> float:
-    """Of a node of a run, beyond what one takes that is repeated: what passes pushes its code out of the caches.
+    """Of a node of a run, beyond what one takes that is repeated.
 
-    Each byte pushes one out at random, as in ``kept_share``.
+    A run that passes more than the caches hold finds in none what the session keeps of its nodes. Of a kernel's code,
+    which other nodes use too, each byte since then pushed one out at random, as in ``kept_share``.
     """
-    return rates.cold_start_seconds * (1 - exp(-around.since / rates.cache_bytes))
+    pushed_out = 1 - exp(-around.since / rates.cache_bytes)
+    return _lost(rates, around) * (rates.cold_node_seconds + rates.cold_start_seconds * pushed_out)
 
 
 def constants_seconds(rates: KernelRates, around: Surroundings) -> float:
     """Of reading what a kernel reads once a run, such as a scale or a shape, beyond what one takes that is repeated."""
-    return around.constants * rates.constant_seconds * read_anew(around.whole, rates.cache_bytes, rates.weights_table)
+    return around.constants * rates.constant_seconds * _lost(rates, around)
 
 
-def _written(call: KernelCall, tables: Mapping[str, RateTable], around: Surroundings) -> float:
+def _lost(rates: KernelRates, around: Surroundings) -> float:
+    """The part of what a run uses once that it finds in no cache."""
+    return read_anew(around.whole, rates.cache_bytes, rates.weights_table)
+
+
+def _written(call: KernelCall, tables: Mapping[str, RateTable], rates: KernelRates, around: Surroundings) -> float:
     """Seconds of one call by ``tables``: writing over what is read spares fetching what would be written instead."""
-    seconds = tables[call.family].at(call.sizes)
+    seconds = _by_table(call, tables[call.family], rates)
     if not around.overwritten or call.family not in OVERWRITERS:
         return seconds
     elements = (around.overwritten / ELEMENT_BYTES,)
     elsewhere = tables[COPY].at(elements)
     over = min(elsewhere, tables[OVERWRITTEN].at(elements))
     return max(over, seconds - (elsewhere - over))
+
+
+def _by_table(call: KernelCall, table: RateTable, rates: KernelRates) -> float:
+    """Of fewer elements than were measured, the start and their part of the rest."""
+    seconds, least = table.at(call.sizes), table.axes[0][0]
+    if call.family not in BY_ELEMENTS or call.sizes[0] >= least:
+        return seconds
+    start = min(seconds, rates.launch_seconds)
+    return start + (seconds - start) * call.sizes[0] / least
 
 
 def _least_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:

@@ -32,36 +32,53 @@ USUAL_OPERANDS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """What a calibration says of an op, or of a kernel."""
+
+    seconds: float | None
+    """Of its work; ``None``: no table of the calibration speaks of it."""
+    beside: float = 0.0
+    """Of starting it where its code is cold, of its constants, and of the nodes beside it."""
+
+    @property
+    def known(self) -> float | None:
+        """All that it takes."""
+        return None if self.seconds is None else self.seconds + self.beside
+
+    def __add__(self, other: Taken) -> Taken:
+        unknown = self.seconds is None or other.seconds is None
+        return Taken(None if unknown else (self.seconds or 0.0) + (other.seconds or 0.0), self.beside + other.beside)
+
+
+UNMEASURED, NOTHING = Taken(None), Taken(0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class TimedKernel:
     """A kernel of a session, and what it takes."""
 
     kernel: Kernel
-    seconds: float | None
-    """``None``: no table of the calibration speaks of it."""
+    taken: Taken
 
 
-def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[float | None, ...]:
-    """Per op, its seconds on ``device`` when all of ``graph`` runs there in one session.
+def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[Taken, ...]:
+    """Per op, what it takes on ``device`` when all of ``graph`` runs there in one session.
 
-    A kernel's seconds are those of the op that it is named after; others that share it take none. What reorders
-    channels for a kernel, or behind the last, counts with it. ``None``: no table of the calibration speaks of the op.
+    A kernel's seconds are those of the op that it is named after; others that share it take none, where a table speaks
+    of it. What reorders channels for a kernel, or behind the last, counts with it.
     """
     if device.rates is None:
-        return (None,) * len(graph.ops)
+        return (UNMEASURED,) * len(graph.ops)
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
-    found: list[float | None] = [0.0] * len(graph.ops)
-    waiting, last = 0.0, 0
+    found = [NOTHING] * len(graph.ops)
+    waiting, last = NOTHING, 0
     for timed in measured_kernels(graph, device, fusions):
-        if not timed.kernel.ops:
-            waiting += timed.seconds or 0.0
-            continue
-        last = _head([graph.ops[op] for op in timed.kernel.ops]).id
-        waiting += found[last] or 0.0  # where several kernels run the op
-        found[last] = None if timed.seconds is None else timed.seconds + waiting
-        waiting = 0.0
-    behind = found[last] if waiting else None
-    if behind is not None:
-        found[last] = behind + waiting
+        waiting += timed.taken
+        if timed.kernel.ops:
+            last = _head([graph.ops[op] for op in timed.kernel.ops]).id
+            found[last], waiting = found[last] + waiting, NOTHING
+    if graph.ops:
+        found[last] += waiting
     return tuple(found)
 
 
@@ -74,7 +91,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
     in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
     return tuple(
-        TimedKernel(kernel, _with_views(kernel, _kernel_seconds(kernel, graph, rates, around, in_place), rates, around))
+        TimedKernel(kernel, _taken(kernel, _kernel_seconds(kernel, graph, rates, around, in_place), rates, around))
         for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
     )
 
@@ -139,12 +156,12 @@ def _head(members: list[Op]) -> Op:
     return next((op for op in members if op.op_type in HEADS), members[-1])
 
 
-def _with_views(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> float | None:
+def _taken(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Surroundings) -> Taken:
     """With what passing the nodes takes: those without a kernel, and all where less of them stays in a cache."""
-    if seconds is None:
-        return None
     start = start_seconds(rates, around)
-    return seconds + constants_seconds(rates, around) + start + kernel.views * (rates.visit_seconds + start)
+    beside = constants_seconds(rates, around) + start + kernel.views * (rates.visit_seconds + start)
+    # What brings channels into blocks is there whatever runs behind it.
+    return Taken(seconds, beside) if kernel.ops else Taken(0.0, (seconds or 0.0) + beside)
 
 
 def _kernel_seconds(

@@ -109,6 +109,7 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "launch_seconds": rates.launch_seconds,
         "visit_seconds": rates.visit_seconds,
         "cold_seconds": rates.cold_start_seconds,
+        "cold_node_seconds": rates.cold_node_seconds,
         "hop_seconds": rates.hop_seconds,
         "session_seconds": rates.session_seconds,
         "error": rates.error,

@@ -43,6 +43,7 @@ def made_up_rates() -> KernelRates:
         launch_seconds=1e-6,
         visit_seconds=1e-7,
         cold_start_seconds=0.0,
+        cold_node_seconds=0.0,
         constant_seconds=0.0,
         hop_seconds=0.0,
         operand_seconds=1e-7,

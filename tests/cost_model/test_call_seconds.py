@@ -78,10 +78,30 @@ def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
 
 def test_caches_lose_the_code_of_kernels_at_random():
     """What is left of it after as many bytes as the last cache holds is exp(-1)."""
-    rates = replace(made_up_rates(), cache_bytes=16 * MEGABYTE, cold_start_seconds=5e-6)
+    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=16 * MEGABYTE, cold_start_seconds=5e-6)
     for passed, lost in {0: 0.0, 1: 0.0606, 16: 0.6321, 64: 0.9817, 10**6: 1.0}.items():
-        around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE)
+        around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE, whole=10**6 * MEGABYTE)
         assert start_seconds(rates, around) == pytest.approx(5e-6 * lost, rel=1e-3)
+
+
+def test_what_a_session_keeps_of_its_nodes_is_lost_by_runs_that_pass_more_than_the_caches_hold():
+    """Half of the second rate above the first at 16 MB, all of it at 64. Code of a kernel that just ran is there."""
+    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, cold_node_seconds=4e-7)
+    rates = replace(rates, cold_start_seconds=1e-6)
+    for whole, anew in {1: 0.0, 16: 0.5, 64: 1.0, 10**6: 1.0}.items():
+        around = Surroundings(distance=0, touched=0, weights=0, whole=whole * MEGABYTE)
+        assert start_seconds(rates, around) == pytest.approx(4e-7 * anew)
+        farther = replace(around, since=10**9 * MEGABYTE)
+        assert start_seconds(rates, farther) == pytest.approx(14e-7 * anew)
+
+
+def test_fewer_elements_than_were_measured_take_the_start_and_their_part_of_the_rest():
+    rates = replace(made_up_rates(), launch_seconds=1e-7)
+    table = RateTable(((1000.0, 2000.0),), (11e-7, 21e-7))
+    rates = replace(rates, tables={**rates.tables, "tanh": table}, warm_tables={**rates.warm_tables, "tanh": table})
+    around = Surroundings(distance=0, touched=0, weights=0)
+    for elements, taken in {1: 1.01e-7, 500: 6e-7, 1000: 11e-7, 2000: 21e-7}.items():
+        assert call_seconds(KernelCall("tanh", (elements,)), rates, around) == pytest.approx(taken)
 
 
 def test_constants_come_from_where_weights_do():

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hetpart.calibration.families import FAMILIES
+from hetpart.calibration.probes import LONG, MIXED, TWIN
+from hetpart.calibration.readings import Readings
+from hetpart.calibration.samples import Samples, Taken, named
+from hetpart.calibration.timing import Times
+
+
+def test_of_what_chance_decides_a_quarter_counts_and_of_others_the_least():
+    by_chance, others = Times(by_chance=True), Times()
+    for seconds in (9.0, 1.0, 4.0, 5.0, 3.0, 8.0, 7.0, 6.0):
+        by_chance.add(seconds)
+        others.add(seconds)
+    assert (by_chance.seconds, others.seconds) == (4.0, 1.0)
+    assert Times().seconds == float("inf")
+
+
+def test_what_cold_code_takes_is_told_from_what_cold_nodes_take():
+    """64 kernels of one kind, and 24 that all differ, each beside a session of one."""
+    probes = {named(key): Taken(streamed=0.0, cool=0.0, warm=warm, far=far) for key, warm, far in (
+        (TWIN, 2.0, 20.0), (LONG, 12.0, 30.0 + 63 * 0.5), (MIXED, 7.0, 25.0 + 23 * 1.5)
+    )}  # fmt: skip
+    samples = Samples(1, probes, {}, 0.0, 1.0)
+    assert samples.cold_node_seconds == pytest.approx(0.5)
+    assert samples.cold_start_seconds == pytest.approx(1.0)
+    warm = {key: replace(taken, far=taken.warm) for key, taken in probes.items()}
+    assert replace(samples, probes=warm).cold_node_seconds == 0.0
+
+
+def test_the_least_lookup_takes_what_starting_a_kernel_does():
+    """What it lacks of that was taken off for operands, and lacks of every other lookup too."""
+    family = FAMILIES["gather"]
+    taken = {("gather", sizes): 8 * (0.05e-6 if sizes[0] == 1 else 5e-6) for sizes in family.points()}
+    short = {("short", ()): 1e-6, ("twin", ()): 0.2e-6, ("long", ()): 1e-6 + 63 * 0.2e-6}
+    idle = {("few", ()): 1e-6, ("many", ()): 1e-6}
+    table = Readings({**taken, **short, **idle}, {}, 0.0).table("gather")
+    assert table.at((1, 16, 2**14)) == pytest.approx(0.2e-6, rel=1e-3)
+    assert table.at((128, 16, 2**14)) == pytest.approx(5.15e-6, rel=1e-3)
