@@ -58,7 +58,7 @@ def _wide_and_deep(path: Path, gigabytes: float) -> Path:
 
 
 def _ids(plan: Plan, gigabytes: float, seed: int) -> dict[str, Any]:
-    from hetpart.runtime.feeds import random_feeds
+    from hetpart.runtime.random_feeds import random_feeds
 
     del gigabytes
     return random_feeds(plan.inputs, seed)
@@ -78,7 +78,7 @@ def _largest(gigabytes: float) -> int:
 
 def _rows_of_every_table(plan: Plan, gigabytes: float, seed: int) -> dict[str, Any]:
     from benchmarks.models.dlrm import table_rows
-    from hetpart.runtime.feeds import random_feeds
+    from hetpart.runtime.random_feeds import random_feeds
 
     rng = np.random.default_rng(seed)
     columns = [rng.integers(0, rows, BATCH) for rows in table_rows(largest=_largest(gigabytes))]

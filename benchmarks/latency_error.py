@@ -64,7 +64,7 @@ from hetpart.cost_model.measured import UNMEASURED, TimedKernel, measured_kernel
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.devices import HOST
 from hetpart.plan.cut_models import cut_models
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
 
 REACH = {"calibrated": 0.10, "profile": 0.30, "rank_correlation": 0.9}

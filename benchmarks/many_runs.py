@@ -21,8 +21,8 @@ import numpy as np
 import hetpart
 from benchmarks import zoo
 from benchmarks.measure import emit, machine_facts, say
-from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.footprint import resident_bytes
+from hetpart.runtime.random_feeds import random_feeds
 
 CASES = (("dlrm-tiny", "random:3"), ("control-flow-tiny", "random:1"), ("dlrm-tiny", "all-cpu"))
 FEEDS = 16

@@ -20,7 +20,7 @@ import numpy as np
 import hetpart
 from hetpart.devices import Provider
 from hetpart.plan.emit import RESOURCES
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 
 OURS, OWN_BUDGET, ALL_CPU, ACCELERATE = "hetpart", "ort-own-budget", "ort-all-cpu", "accelerate"
 EMPTY = "empty"

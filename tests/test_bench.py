@@ -19,7 +19,7 @@ from hetpart.plan.bench import BenchReport
 from hetpart.report.bench_text import bench_parts
 from hetpart.report.layout import plain
 from hetpart.runtime import demands, native
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.whatif import bench as benching
 from hetpart.whatif.bench import How, bench, native_ways
 from tests.runtime.models import model

@@ -19,10 +19,10 @@ from hetpart.plan.run import CheckResult, OutputSpec, RunReport
 from hetpart.plan.streamed import streamed_weights
 from hetpart.runtime.arrays import write_arrays
 from hetpart.runtime.compare import compare
-from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.log import log_run
 from hetpart.runtime.profiles import profiling_options
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.session import Session
 from hetpart.runtime.uncut import run_uncut
 

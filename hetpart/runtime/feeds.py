@@ -1,4 +1,4 @@
-"""Check what a caller feeds, and make feeds up where none are given."""
+"""Check what a caller feeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hetpart.errors import InvalidFeedError
-from hetpart.graph.granted import Granted
 from hetpart.plan.model import ValueForm, ValueSpec
 from hetpart.runtime.dlpack import array_over, from_dlpack, is_ort_value, memory_of
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype, session_type
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
     from hetpart.runtime.transport import Memory
 
 _NOWHERE: Mapping[str, Memory] = MappingProxyType({})
-_NOTHING = Granted()
 _TEXT, _ENCODED = "UOT", "SV"
 """Kinds of NumPy's dtypes whose elements are text, and the bytes of one."""
-_SMALL_INTEGERS = 2
-"""Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
 
 
 def checked_feeds(
@@ -268,38 +264,3 @@ def _shape_text(spec: ValueSpec) -> str:
 def describe(spec: ValueSpec) -> str:
     """An input as text: name, dtype and shape."""
     return f"{spec.name!r} {spec.dtype or 'any'}{_shape_text(spec) if spec.shape is not None else ''}"
-
-
-def random_feeds(specs: Sequence[ValueSpec], seed: int, granted: Granted = _NOTHING) -> dict[str, Any]:
-    """Seeded inputs: floats from a standard normal, ids within the table they index, other integers 0 or 1.
-
-    Open sizes are 1, and what they and numbers were in the example where something is ``granted`` of them.
-
-    Raises:
-        InvalidFeedError: an input is no tensor of numbers.
-    """
-    rng = np.random.default_rng(seed)
-    examples = {(size.input, size.axis): size.example for size in granted.sizes}
-    return {spec.name: _random(spec, rng, examples) for spec in specs}
-
-
-def _random(
-    spec: ValueSpec, rng: np.random.Generator, examples: Mapping[tuple[str, int | None], int]
-) -> np.ndarray[Any, Any]:
-    dtype = numpy_dtype(spec.dtype)
-    if spec.form is ValueForm.OPAQUE or dtype is None or spec.shape is None:
-        raise InvalidFeedError(
-            f"input {describe(spec)} cannot be made up at random",
-            hint="give it with --input NAME=FILE.npy"
-            if spec.shape is not None
-            else "no .npy file holds one either: feed it through hetpart.Session(bundle).run",
-        )
-    if (spec.name, None) in examples:
-        return np.asarray(examples[spec.name, None], dtype)
-    shape = [examples.get((spec.name, axis), 1) if size is None else size for axis, size in enumerate(spec.shape)]
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    if dtype.kind in "iu":
-        most = 2 ** (8 * dtype.itemsize - 1)
-        return rng.integers(0, min(spec.range or _SMALL_INTEGERS, most), shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)

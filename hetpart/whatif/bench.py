@@ -19,10 +19,10 @@ from hetpart.errors import HetpartError, InfeasibleError, MismatchError
 from hetpart.partitioned import PartitionedModel
 from hetpart.plan.bench import BenchReport, Contender
 from hetpart.runtime.compare import compare
-from hetpart.runtime.feeds import random_feeds
 from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.held import ValueWatch
 from hetpart.runtime.profiles import profiling_options
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.session import Session
 
 if TYPE_CHECKING:

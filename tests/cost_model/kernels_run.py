@@ -18,7 +18,7 @@ from hetpart.devices import Provider
 from hetpart.graph.ir import Graph
 from hetpart.partitioned import PartitionedModel
 from hetpart.plan.cut_models import cut_models
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
 
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})

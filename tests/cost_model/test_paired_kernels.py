@@ -29,7 +29,7 @@ from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.devices import Provider
 from hetpart.plan.cut_models import cut_models
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
 
 TRANSFORMERS = ("bert-tiny", "gpt2-tiny", "vit-tiny", "whisper-tiny")

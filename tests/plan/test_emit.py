@@ -20,7 +20,7 @@ from hetpart.cli import main
 from hetpart.errors import InvalidOptionError
 from hetpart.plan.emit import emit_annotated, emit_stages, whole_model
 from hetpart.plan.streamed import streamed_weights
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from tests.runtime.graphs import feeds, models
 from tests.runtime.models import assert_same, cut, model, placed, plain
 from tests.runtime.test_streaming import layers, planned

@@ -17,7 +17,7 @@ from hetpart.plan.run import RunReport
 from hetpart.runtime import check, uncut
 from hetpart.runtime.arrays import read_inputs, write_arrays
 from hetpart.runtime.compare import compare
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from tests.plan.stored import ACCELERATED, FEED, expected, write_model
 from tests.runtime.models import model, placed
 

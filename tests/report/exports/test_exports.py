@@ -23,7 +23,7 @@ from hetpart.cli import main
 from hetpart.plan.edges import op_graph, partition_edges
 from hetpart.plan.emit import whole_model
 from hetpart.plan.io import read_plan
-from hetpart.runtime.feeds import random_feeds
+from hetpart.runtime.random_feeds import random_feeds
 from tests.report.exports import planned
 from tests.runtime.models import assert_same, plain
 
