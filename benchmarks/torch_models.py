@@ -108,8 +108,32 @@ def difference(made: Any, expected: Any) -> tuple[float, bool]:
     return worst, equal
 
 
-def of_model(name: str) -> Iterator[Row]:
-    """Its plans, and itself compiled."""
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """What a plan says of where its ops are from."""
+
+    name: str
+    ops: int
+    sourced: int
+    """Those with a line of the user's code."""
+    scoped: int
+    """Of these, those whose scope is the path of a module, the one that PyTorch notes for their FX node."""
+
+
+def scopes_of(name: str, exported: Any, planned: hetpart.PartitionedModel) -> Scopes:
+    """``planned``, of ``exported``, counted."""
+    nodes = exported.program.graph.nodes
+    stacks = {node.name: list((node.meta.get("nn_module_stack") or {"": ("", "")}).values()) for node in nodes}
+    paths = {node: stack[-1][0] for node, stack in stacks.items()}
+    modules = {path for path, _ in exported.source.named_modules()}
+    scopes = {decision.op: decision.scope for decision in planned.plan.decisions if decision.line}
+    found = {op.name: paths.get(op.source.node) for op in planned.graph.ops if op.source and op.name in scopes}
+    scoped = sum(scope in modules and found.get(op) == scope for op, scope in scopes.items())
+    return Scopes(name, len(planned.plan.decisions), len(scopes), scoped)
+
+
+def of_model(name: str, scopes: list[Scopes]) -> Iterator[Row]:
+    """Its plans, and itself compiled; what a plan says of where its ops are from goes to ``scopes``."""
     called = built(name)
     expected = called.result()
     whole: hetpart.PartitionedModel | None = None
@@ -117,6 +141,7 @@ def of_model(name: str) -> Iterator[Row]:
     try:
         exported = hetpart.export(called.module, args=called.args, kwargs=called.kwargs)
         whole = hetpart.partition(exported, hardware=HARDWARE)
+        scopes.append(scopes_of(name, exported, whole))
     except Exception as error:  # noqa: BLE001 - it is what is reported
         yield Row(name, "partition", equal=False, error=" ".join(str(error).split())[:300])
     footprint = whole.plan.footprint_bytes if whole is not None else 400_000
@@ -179,10 +204,11 @@ def main() -> None:
     wanted = parser.parse_args().only
     facts = machine_facts()
     rows: list[Row] = []
+    scopes: list[Scopes] = []
     warnings.simplefilter("ignore")
     for name in MODELS:
         if wanted is None or name in wanted:
-            rows += of_model(name)
+            rows += of_model(name, scopes)
             say(f"{name}: {sum(row.equal for row in rows)} of {len(rows)} equal")
     for name, small in cases().items() if wanted is None or "small" in wanted else ():
         rows += [of_small(name, small, placement) for placement in PLACEMENTS]
@@ -193,12 +219,14 @@ def main() -> None:
     counted = [row for row in rows if row.counts]
     cut = [row for row in counted if row.copies]
     say(f"{_equal(counted)} of {len(counted)} equal, and {_equal(cut)} of the {len(cut)} whose plans cut and copy")
+    sourced, scoped = (sum(getattr(one, what) for one in scopes) for what in ("sourced", "scoped"))
+    say(f"{scoped} of {sourced} ops with a line of the user's code carry the path of their module")
     figures = {
         "equal": _equal(counted), "compared": len(counted), "equal_of_cut": _equal(cut), "cut": len(cut),
+        "sourced": sourced, "scoped": scoped,
     }  # fmt: skip
-    emit(
-        "torch_models", {"machine": facts, "torch": torch.__version__, **figures, "rows": [asdict(row) for row in rows]}
-    )
+    listed = {"scopes": [asdict(one) for one in scopes], "rows": [asdict(row) for row in rows]}
+    emit("torch_models", {"machine": facts, "torch": torch.__version__, **figures, **listed})
 
 
 def _equal(rows: Sequence[Row]) -> int:
