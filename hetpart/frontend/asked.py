@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,7 +49,16 @@ def may_be_fixed(module: torch.nn.Module, example: Example) -> bool:
     tensors = pytree.tree_leaves((example.args, dict(example.kwargs)))
     both = [(axes, tensor.shape) for tensor, axes in zip(tensors, asked, strict=False) if axes]
     said = [(one, shape[axis]) for axes, shape in both for axis, one in axes.items()]
-    return any(is_open(one) for one, _ in said) and all(_is_within(one, size) for one, size in said)
+    return any(map(is_open, _leaves(example.dynamic_shapes))) and all(_is_within(one, size) for one, size in said)
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    """What is said of every axis, and of arguments that are numbers."""
+    parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, list | tuple) else None
+    if parts is None:
+        yield given
+    for part in parts or ():
+        yield from _leaves(part)
 
 
 def _is_within(said: Any, size: int) -> bool:

@@ -50,6 +50,13 @@ class Half(nn.Module):
         return x * math.sqrt(x.shape[0]) + y.sum(0), y * 2
 
 
+class Times(nn.Module):
+    def forward(self, x: Tensor, number: int) -> Tensor:
+        for place in range(number):
+            x = x * 2 + place
+        return x
+
+
 MODULES = [Logarithm(), Bits(), Looped(), Unbound()]
 
 
@@ -85,6 +92,14 @@ def test_other_axes_stay_open(others: int, tmp_path: Path) -> None:
             answer = answers(session, X, rows(number))
             assert answer is not None
             assert_equal(torch.from_numpy(answer), Half()(X, rows(number))[0])
+
+
+@pytest.mark.parametrize("said", ["number", Dim.DYNAMIC, Dim.AUTO], ids=["name", "dynamic", "auto"])
+def test_so_are_numbers_among_the_arguments(said: Any, tmp_path: Path) -> None:
+    with opened(tmp_path, Times(), (X, 4), dynamic_shapes={"x": {}, "number": said}) as session:
+        made = {number: answers(session, X, number) for number in (3, 4, 5)}
+    assert [number for number, answer in made.items() if answer is not None] == [4]
+    assert_equal(torch.from_numpy(made[4]), Times()(X, 4))
 
 
 def test_sizes_that_were_not_asked_for_are_none_of_them() -> None:
