@@ -41,6 +41,7 @@ from hetpart.frontend.untranslated import (
     own_operators,
     tell_calls,
 )
+from hetpart.frontend.viewed import freely_viewed, lies_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -205,6 +206,16 @@ def _require_pure(signature: ExportGraphSignature, name: str) -> None:
 
 def _without_wrong(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """``program`` with what goes wrong whole in parts."""
+    try:
+        return _in_parts(program, name)
+    except ValueError as error:
+        if not lies_otherwise(error):
+            raise
+    with freely_viewed(program) as free:
+        return _in_parts(free, name)
+
+
+def _in_parts(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     parts: dict[Any, Any] = dict(parts_of(program))
     if not parts:
         return program
