@@ -16,10 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hetpart.partitioner.bounds.certain import Case, Certain
+from hetpart.partitioner.bounds.certain import Case, Certain, Sweep
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import MOST_NEAR, Alive, Moments
 from hetpart.partitioner.bounds.program import NOBODY
+from hetpart.partitioner.scores.finer import may_be_cut_finer
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
@@ -36,7 +37,8 @@ def between_and_inside(program: Program) -> Moments:
     most = sum(alive.sizes) + int(problem.scratch_bytes.max(initial=0))
     if not most or most + int(problem.weight_bytes.sum()) + problem.given_bytes <= program.budget:
         return Moments(Rows(), 0, ())
-    return Builder(alive, Certain.of(alive)).build()
+    sweep = Sweep.NEITHER if may_be_cut_finer(problem) else Sweep.EITHER
+    return Builder(alive, Certain.of(alive, sweep)).build()
 
 
 @dataclass(slots=True, eq=False)

@@ -23,6 +23,7 @@ from hetpart.partitioner.bounds.single import single
 from hetpart.partitioner.bounds.staged import staged
 from hetpart.partitioner.bounds.streaming_rows import streaming_moments
 from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.scores.finer import may_be_cut_finer
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.scoring import forced_placement
 from hetpart.partitioner.scores.sessions import most_others
@@ -65,7 +66,7 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
         return () if within is None else (Branch(within, streaming_moments),)
     any_number = between_and_inside if problem.ops <= MOST_APART else moments
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
-        if problem.ops > MOST_APART:
+        if problem.ops > MOST_APART or may_be_cut_finer(problem):
             return (Branch(problem, any_number),)
         return (Branch(problem, any_number, parts=(by_sweep(Sweep.ALONG), by_sweep(Sweep.AGAINST))),)
     called = most_others(problem) > 0

@@ -5,7 +5,7 @@ two ops on the accelerator, one before the other, the path with most changes to 
 accelerator behind some last op elsewhere. Where all ops that lead to the later and not to the earlier one are on the
 accelerator, that last op leads to the earlier one too, which hence comes behind as many changes. So the two share a
 partition of the sweep along edges where all those are on the accelerator; and of the sweep against edges where all are
-that follow the earlier but not the later one. In either they do not where an op between them is on the host, and hence
+that follow the earlier but not the later one. Of problems whose sessions are cut finer no two ops do for certain. In either they do not where an op between them is on the host, and hence
 no op does that certainly shares the partition of one of the two with the other.
 """
 
@@ -36,6 +36,7 @@ class Sweep(Enum):
     ALONG = "along edges"
     AGAINST = "against edges"
     EITHER = "whichever makes fewer partitions"
+    NEITHER = "cut finer than either does"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,6 +113,8 @@ class Certain:
 
     def together(self, op: int, *later: int) -> tuple[int, ...]:
         """Groups that make ``op`` and those ``later`` share a partition where all are on the accelerator, if any do."""
+        if self.sweep is Sweep.NEITHER:
+            return ()
         before, after = self.alive.reach.ancestors, self.followers
         ops = 1 << op
         for other in later:

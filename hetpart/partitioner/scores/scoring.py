@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.scores.cut import Cut, cut, dependencies
+from hetpart.partitioner.scores.finer import Finer
 from hetpart.partitioner.scores.liveness import Usage, usage
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ class Scorer:
     edges: Sweeps
     packing: Packing | None = None
     """Asked of every placement that would fit if memory took no more than what is alive in it."""
+    finer: Finer | None = None
+    """Of problems whose placements are cut finer where they do not fit otherwise."""
     known: dict[bytes, Scored] = field(default_factory=dict[bytes, Scored])
 
     @classmethod
     def of(cls, problem: PlacementProblem, packing: Packing | None = None) -> Scorer:
-        return cls(problem, dependencies(problem), packing)
+        return cls(problem, dependencies(problem), packing, Finer.of(problem))
 
     def score(self, placement: Placement) -> Scored:
         key = placement.tobytes()
@@ -74,7 +77,15 @@ class Scorer:
         return self.known[key]
 
     def _score(self, placement: Placement) -> Scored:
-        found = cut(self.problem, placement, self.edges)
+        found = best = self._scored(placement, cut(self.problem, placement, self.edges))
+        finer = () if best.fits or self.finer is None else self.finer.cuts(placement, found.cut, found.excess)
+        for tried in finer:
+            best = min(best, self._scored(placement, tried), key=lambda scored: scored.fit_rank)
+            if best.fits:
+                break
+        return best
+
+    def _scored(self, placement: Placement, found: Cut) -> Scored:
         used = usage(self.problem, placement, found)
         if self.packing is not None and used.fits(self.problem):
             used = used.at_least(self.packing(placement, found, None), found)

@@ -1,0 +1,157 @@
+"""Sessions that are cut finer, beside every cut of every placement of small problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from hetpart.errors import InfeasibleError
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States, Uses
+from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.scores.cut import Cut, cut
+from hetpart.partitioner.scores.finer import Finer, may_be_cut_finer
+from hetpart.partitioner.scores.liveness import usage
+from hetpart.partitioner.scores.scoring import Scorer
+from hetpart.partitioner.search.solve import solve
+from tests.partitioner.problems import placements, random_problem, with_calls
+
+ROUNDING = 1e-9
+ACCELERATOR = 1
+
+
+def sample(seed: int, most_ops: int) -> PlacementProblem:
+    """Ops that run apart keep states, and there is hardly room."""
+    problem = with_calls(random_problem(seed, most_ops=most_ops), seed)
+    total = int(problem.value_bytes.sum() + problem.weight_bytes.sum())
+    limits = np.array([NO_BUDGET, int((0.2, 0.35, 0.5, 0.7)[seed % 4] * total)])
+    return replace(problem, budgets=limits, session_bytes=np.array([0, 7 * (seed % 3)]))
+
+
+def samples(count: int, most_ops: int) -> list[tuple[int, PlacementProblem]]:
+    found = ((seed, sample(seed, most_ops)) for seed in range(100 * count))
+    return [(seed, problem) for seed, problem in found if may_be_cut_finer(problem)][:count]
+
+
+def step(layers: int, *, gradient: int, state: int, budget: int, session: int = 0) -> PlacementProblem:
+    """Layers one after another, each with a gradient of its state that an op apart reads, all behind the last layer.
+
+    Ops are the products, then the updates, which keep the states; those are read by their layers.
+    """
+    ops = 2 * layers
+    makers = [*range(layers), *range(layers), *[NO_OP] * layers]
+    rows = [[layer + 1] if layer + 1 < layers else [] for layer in range(layers)]
+    rows += [[layers + layer] for layer in range(layers)]
+    rows += [[layer, layers + layer] for layer in range(layers)]
+    sizes = [1] * layers + [gradient] * layers + [0] * layers
+    keeper = [NO_OP] * (2 * layers) + [layers + layer for layer in range(layers)]
+    return PlacementProblem(
+        devices=("cpu", "cuda:0"),
+        seconds=np.array([[9.0] * ops, [1.0] * ops]),
+        groups=np.arange(ops, dtype=np.int32),
+        scratch_bytes=np.zeros(ops, np.int64),
+        value_producer=np.array(makers, np.int32),
+        value_left_on_host=np.zeros(3 * layers, np.bool_),
+        value_returned=np.zeros(3 * layers, np.bool_),
+        value_bytes=np.array(sizes),
+        value_uses=Uses.from_rows([[(op, False) for op in row] for row in rows]),
+        copy_seconds=np.full((2, 2, 3 * layers), 5.0) * (1 - np.eye(2))[:, :, None],
+        weight_bytes=np.full(layers, state),
+        weight_uses=Uses.from_rows([[(layers + layer, False)] for layer in range(layers)]),
+        budgets=np.array([NO_BUDGET, budget]),
+        session_seconds=np.zeros(2),
+        session_bytes=np.array([0, session]),
+        value_kept=np.array([0] * (2 * layers) + [WHERE_USED] * layers, np.int8),
+        states=States(np.array(keeper, np.int32), np.array([0] * (2 * layers) + [state] * layers)),
+        apart=np.arange(ops) >= layers,
+    )
+
+
+def every_cut(problem: PlacementProblem, placement: Placement) -> Iterator[Cut]:
+    """All ways to run it: partitions of one device, of ops that run apart or of others, none needed before it runs."""
+    uses, apart = problem.value_uses, np.zeros(problem.ops, np.bool_) if problem.apart is None else problem.apart
+    made = problem.value_producer[uses.rows] != NO_OP
+    before, after = problem.value_producer[uses.rows][made], uses.ops[made]
+    kinds = placement + 2 * apart
+    for numbers in product(range(problem.ops), repeat=problem.ops):
+        partition = np.array(numbers, np.int32)
+        count = int(partition.max()) + 1
+        pairs = len({*zip(numbers, kinds.tolist(), strict=True)})
+        if len({*numbers}) == count == pairs and (partition[before] <= partition[after]).all():
+            devices = np.zeros(count, np.int8)
+            devices[partition] = placement
+            yield Cut(partition, devices)
+
+
+def best_of_all(problem: PlacementProblem) -> float:
+    """The least cost of what fits in any cut."""
+    for placement in sorted(placements(problem), key=problem.cost):
+        if any(usage(problem, placement, found).fits(problem) for found in every_cut(problem, placement)):
+            return problem.cost(placement)
+    return np.inf
+
+
+@pytest.mark.parametrize("half", range(2))
+def test_no_cut_of_any_placement_is_below_the_bound(half: int) -> None:
+    for seed, problem in samples(60, 5)[half::2]:
+        best = best_of_all(problem)
+        try:
+            found = solve(problem)
+        except InfeasibleError:
+            continue
+        assert found.lower_bound <= best * (1 + ROUNDING) + ROUNDING, seed
+        assert best <= found.cost * (1 + ROUNDING) + ROUNDING, seed
+
+
+def test_finer_cuts_are_legal_and_hold_what_is_said() -> None:
+    tried = helped = 0
+    for seed, problem in samples(150, 9):
+        finer, scorer = Finer.of(problem), Scorer.of(problem)
+        assert finer is not None
+        for placement in placements(problem):
+            coarse, scored = cut(problem, placement), scorer.score(placement)
+            used, verdict = usage(problem, placement, coarse), check(problem, placement, scored.cut)
+            assert verdict.legal, (seed, verdict.violations)
+            assert list(verdict.peaks) == scored.usage.peak.tolist(), seed
+            assert verdict.fits == scored.fits
+            assert scored.fits or not used.fits(problem)
+            tried += scored.cut.partitions != coarse.partitions
+            helped += scored.fits and not used.fits(problem)
+    assert tried > helped > 10, (tried, helped)
+
+
+def test_a_state_is_written_over_when_all_have_read_it() -> None:
+    """Layer 1 reads state 0 too, which nothing but the order of ops says to come before the update."""
+    problem = step(4, gradient=100, state=10, budget=160)
+    uses = problem.value_uses
+    rows = [[(int(op), False) for op in uses.ops[a:b]] for a, b in zip(uses.offsets, uses.offsets[1:], strict=False)]
+    rows[8] = [(0, False), (1, False), (4, False)]
+    problem = replace(problem, value_uses=Uses.from_rows(rows))
+    finer, everything = Finer.of(problem), np.ones(8, np.int8)
+    assert finer is not None
+    cuts = list(finer.cuts(everything, cut(problem, everything), 1))
+    assert cuts
+    for found in cuts:
+        assert (found.partition[4:] > found.partition[:4]).all()
+        assert found.partition[4] > found.partition[1]
+
+
+@pytest.mark.parametrize(("budget", "sessions"), [(1000, 1), (450, 2), (300, 4)])
+def test_a_session_has_as_few_pieces_as_its_budget_asks_for(budget: int, sessions: int) -> None:
+    """Four gradients of 100 bytes beside 60 bytes of states, and 20 for every session."""
+    problem = step(4, gradient=100, state=15, budget=budget, session=20)
+    found = solve(problem)
+    assert found.placement.all()
+    assert found.usage.sessions[ACCELERATOR] == 20 * sessions
+    assert found.gap == pytest.approx(0.0, abs=1e-9)
+    assert check(problem, found.placement, found.cut).fits
+
+
+def test_what_does_not_run_apart_is_never_cut_finer() -> None:
+    problem = step(4, gradient=100, state=10, budget=160)
+    assert may_be_cut_finer(problem)
+    assert Finer.of(replace(problem, apart=None)) is None
+    assert Finer.of(replace(problem, states=None)) is None
