@@ -31,6 +31,7 @@ from hetpart.training.program import StepProgram, step_program
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Step
 from hetpart.training.tables import CHECK, CHECK_OP, LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
+from hetpart.training.transposes import read_turned
 from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def capture(
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
+    read_turned(exported.loaded.proto.graph)
     _name_ops(exported, program, targets)
     return CapturedStep(exported, program, contents, Rest.of(model, contents))
 
