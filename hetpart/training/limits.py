@@ -45,6 +45,16 @@ class Limits:
 FROM_0, ABOVE_0 = Limits(), Limits(above=True)
 
 
+def require_count(name: str, value: Any, least: int = 1) -> None:
+    """See that ``value``, which is that of ``name``, is a whole number from ``least`` on.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    if type(value) is not int or value < least:
+        raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is a whole number from {least} on")
+
+
 def require_seed(seed: Any) -> None:
     """See that ``seed`` is one of PyTorch's.
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,8 @@ def _write_model(exported: ExportedModel, path: Path) -> list[Path]:
         for entry in tensor.external_data:
             entry.value = beside.name if entry.key == "location" else entry.value
     if held is not None:
-        shutil.copyfile(held / HELD_FILE, beside)
+        with _whole(beside) as part:
+            shutil.copyfile(held / HELD_FILE, part)
     write_whole(path, model.SerializeToString(deterministic=True))
     return [path, *([] if held is None else [beside])]
 
@@ -56,9 +59,25 @@ def _write_model(exported: ExportedModel, path: Path) -> list[Path]:
 def _write_fed(fed: Mapping[str, Any], path: Path) -> list[Path]:
     if not fed:
         return []
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     from hetpart.training.checkpoint.save import apart
 
-    save_file(apart({name: torch.as_tensor(value).contiguous() for name, value in fed.items()}), path)
+    try:
+        with _whole(path) as part:
+            save_file(apart({name: torch.as_tensor(value).contiguous() for name, value in fed.items()}), part)
+    except SafetensorError as error:
+        raise HetpartError(f"{path} cannot be written: {error}", hint="free or choose another disk") from error
     return [path]
+
+
+@contextmanager
+def _whole(path: Path) -> Generator[Path]:
+    """A place beside ``path`` to write to, which gets its name when all is written."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

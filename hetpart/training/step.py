@@ -204,10 +204,12 @@ class Step:
             The folder of this checkpoint. It is whole or not there; ``checkpoint.merge`` makes one file of parts.
 
         Raises:
-            InvalidOptionError: ``keep_max`` is below 1, or ``part`` is given beside ``integrated=False``.
+            InvalidOptionError: ``keep_max`` is below 1, ``part`` is none, or given beside ``integrated=False``.
         """
         from hetpart.training.checkpoint import Part, save
 
+        if part is not None and not isinstance(part, Part):
+            raise InvalidOptionError(f"part cannot be {part!r}", hint="it is Part(1, 4), the first of four")
         if not integrated and part is not None:
             raise InvalidOptionError(
                 "part= says which part this process writes, and integrated=False that it writes one for every device",

@@ -116,10 +116,10 @@ def _open(one: Stored) -> Checkpoint:
             with safe_open(file, "pt") as opened:
                 files |= dict.fromkeys(opened.keys(), file)
                 header = opened.metadata() or {}
-        except (OSError, SafetensorError) as error:
+            aliases |= dict(json.loads(header.get(ALIASES, "{}")))
+            metadata = dict(json.loads(header.get(METADATA, "{}")))
+        except (OSError, SafetensorError, ValueError, TypeError) as error:
             raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint="load an earlier step") from error
-        aliases |= json.loads(header.get(ALIASES, "{}"))
-        metadata = json.loads(header.get(METADATA, "{}"))
     return Checkpoint(one.step, metadata, one.written[0], files, aliases)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -65,7 +65,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
             if _is_complete(building, part, stamp):
                 _commit(building, home, _next(home.parent) if order is None else order)
                 _sweep(home, part, keep_max)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise HetpartError(f"{home} cannot be written: {error}", hint="free or choose another disk") from error
     return home
 
@@ -74,8 +74,13 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor], stamp: str) -> None:
     distinct, aliases = _without_aliases(tensors)
     header = {"format": "pt", METADATA: stamp, ALIASES: json.dumps(aliases)}
     temporary = path.with_suffix(".temporary")
-    save_file(apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
-    sync(temporary)
+    try:
+        save_file(apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
+        sync(temporary)
+    except (OSError, SafetensorError):
+        if temporary.is_file():
+            temporary.unlink()
+        raise
     rename(temporary, path)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ class Criteo:
     ln(1 + x), and 0 where it is missing or below 0.
     """
 
-    path: Path
+    path: Path | str
     batch_size: int
     cardinalities: Sequence[int] = KAGGLE_CARDINALITIES
     """Rows of each column's table."""
@@ -57,7 +58,7 @@ class Criteo:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         rest = np.empty((0, COLUMNS), np.int64)
-        for rows in _rows(self.path):
+        for rows in _rows(Path(self.path)):
             rest = np.concatenate((rest, rows)) if len(rest) else rows
             whole = len(rest) - len(rest) % self.batch_size
             yield from (
@@ -79,7 +80,7 @@ def _rows(path: Path) -> Iterator[Integers]:
     try:
         with cast("BinaryIO", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")) as file:
             yield from _parsed(path, file)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise HetpartError(
             f"{path} cannot be read: {why}",

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hetpart.errors import HetpartError
+from hetpart.errors import HetpartError, InvalidOptionError
 
 Split: TypeAlias = Literal["train", "test"]
+Known = TypeVar("Known")
 
 _IDX_BYTES = 0x08
 _MNIST = {"train": "train", "test": "t10k"}
@@ -26,15 +29,28 @@ _CIFAR = {
 _PIXELS = 3 * 32 * 32
 
 
-def mnist(folder: Path, split: Split = "train") -> tuple[Tensor, Tensor]:
+def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
     """Images float32 [N, 1, 28, 28] from 0 to 1, and labels int64 [N], from ``train-images-idx3-ubyte`` or its ``.gz``.
 
     Raises:
-        HetpartError: a file is not there, or is no IDX file of bytes.
+        HetpartError: a file is not there, is no IDX file of bytes, or holds other than images with a label each.
+        InvalidOptionError: there is no such split.
     """
-    images = read_idx(_either(folder / f"{_MNIST[split]}-images-idx3-ubyte"))
-    labels = read_idx(_either(folder / f"{_MNIST[split]}-labels-idx1-ubyte"))
+    begin = _one_of(_MNIST, "split", split)
+    files = [_either(Path(folder) / f"{begin}-{what}-ubyte") for what in ("images-idx3", "labels-idx1")]
+    images, labels = map(read_idx, files)
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        raise HetpartError(
+            f"{files[0]} holds {list(images.shape)} bytes and {files[1]} {list(labels.shape)}",
+            hint="the first holds images, the second a label for each",
+        )
     return torch.from_numpy(images).unsqueeze(1) / 255, torch.from_numpy(labels).long()
+
+
+def _one_of(known: Mapping[Any, Known], name: str, value: Any) -> Known:
+    if value not in known:
+        raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is {' or '.join(map(repr, known))}")
+    return known[value]
 
 
 def _either(path: Path) -> Path:
@@ -52,16 +68,22 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(raw[4 + 4 * rank :]), np.uint8).reshape(shape)
 
 
-def cifar(folder: Path, split: Split = "train", classes: Literal[10, 100] = 10) -> tuple[Tensor, Tensor]:
+def cifar(folder: Path | str, split: Split = "train", classes: Literal[10, 100] = 10) -> tuple[Tensor, Tensor]:
     """Images float32 [N, 3, 32, 32] from 0 to 1, and labels int64 [N], from ``data_batch_1.bin`` and its like.
 
     Of CIFAR-100 the label is the fine one.
 
     Raises:
-        HetpartError: a file is not there, or is cut off.
+        HetpartError: a file is not there, is cut off, or has a label that is none of the classes.
+        InvalidOptionError: there is no such split, or no such number of classes.
     """
-    head = 1 if classes == 10 else 2
-    records = np.concatenate([_records(folder / name, head + _PIXELS) for name in _CIFAR[classes][split]])
+    names, head = _one_of(_one_of(_CIFAR, "classes", classes), "split", split), 1 if classes == 10 else 2
+    records = np.concatenate([_records(Path(folder) / name, head + _PIXELS) for name in names])
+    if (records[:, head - 1] >= classes).any():
+        raise HetpartError(
+            f"{folder} has the label {records[:, head - 1].max()}, and CIFAR-{classes} has {classes}",
+            hint="take the binary version of the set that classes= names",
+        )
     images = torch.from_numpy(records[:, head:].reshape(-1, 3, 32, 32))
     return images / 255, torch.from_numpy(records[:, head - 1].astype(np.int64))
 
@@ -78,7 +100,7 @@ def _records(path: Path, nbytes: int) -> NDArray[np.uint8]:
 def _content(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise HetpartError(
             f"{path} cannot be read: {why}",

@@ -23,15 +23,20 @@ def file_of(tensor: Tensor) -> Path | None:
     return Path(storage.filename) if whole and storage.filename else None
 
 
-def mapped(path: Path, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
+def mapped(
+    path: Path | str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0
+) -> Tensor:
     """The file's content as a contiguous tensor; what is written to it is in the file.
 
     A file that is not there is made of ``fill``; zeros take no room on a disk that knows sparse files.
 
     Raises:
-        InvalidOptionError: a file is there whose size is another.
+        InvalidOptionError: a file is there whose size is another, or a size is below 0.
         HetpartError: the file cannot be made or opened.
     """
+    path = Path(path)
+    if min(shape, default=0) < 0:
+        raise InvalidOptionError(f"a table of shape {list(shape)}", hint="sizes are from 0 on")
     nbytes = math.prod(shape) * dtype.itemsize
     try:
         fresh = _make(path, nbytes)
@@ -64,11 +69,12 @@ def flush(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def mapped_table(path: Path, shape: tuple[int, int], optimizer: RowOptimizer, *, std: float, seed: int) -> Table:
+def mapped_table(path: Path | str, shape: tuple[int, int], optimizer: RowOptimizer, *, std: float, seed: int) -> Table:
     """A table whose weights are the file ``path``, and whose state are files beside it: ``<path>.<state>``.
 
     New weights are normal with deviation ``std``; ``std`` 0 leaves a sparse file.
     """
+    path = Path(path)
     fresh = not path.exists()
     weight = mapped(path, shape)
     if fresh and std:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.limits import require_count
 
 
 def scalars(event: Event) -> Iterator[tuple[str, float]]:
@@ -25,10 +26,17 @@ def scalars(event: Event) -> Iterator[tuple[str, float]]:
 
 
 class CSVLog(Callback):
-    """A line per number: ``step,epoch,name,value``. A file that is there is continued, as by a run that is resumed."""
+    """A line per number: ``step,epoch,name,value``. A file that is there is continued, as by a run that is resumed.
+
+    Raises:
+        HetpartError: the file cannot be written.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        self._file = Path(path).open("a", newline="", encoding="utf-8")  # noqa: SIM115 - closed by `Ended`
+        try:
+            self._file = Path(path).open("a", newline="", encoding="utf-8")  # noqa: SIM115 - closed by `Ended`
+        except OSError as error:
+            raise HetpartError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
         self._writer = csv.writer(self._file, lineterminator="\n")
         if not self._file.tell():
             self._writer.writerow(("step", "epoch", "name", "value"))
@@ -78,8 +86,7 @@ class Checkpoints(Callback):
     """
 
     def __init__(self, save: Callable[[], Any], every: int) -> None:
-        if every < 1:
-            raise InvalidOptionError(f"a checkpoint every {every} steps", hint="give 1 or more")
+        require_count("every", every)
         self._save, self._every, self._saved, self._made = save, every, 0, 0
 
     def on(self, event: Event) -> None:

@@ -16,6 +16,10 @@ from hetpart.training.data.prefetch import prefetch
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
 from hetpart.training.fitting.metrics import Metric
 from hetpart.training.fitting.progress import Bar
+from hetpart.training.limits import require_count
+
+PAIR = 2
+"""Scores and labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +35,28 @@ class Evaluation:
     prepare: Callable[[], object] | None = None
     """Called before: ``lambda: step.sync_to(model)`` lets ``predict`` use the model."""
 
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            require_count("every", self.every)
+        wrong = next((name for name, metric in self.metrics.items() if not callable(metric)), None)
+        if wrong is not None:
+            raise InvalidOptionError(
+                f"the metric {wrong!r} cannot be {self.metrics[wrong]!r}",
+                hint="it is a function of scores and labels, as hetpart.training.auc",
+            )
+
     def run(self) -> dict[str, float]:
         """The metrics now.
 
         Raises:
-            InvalidOptionError: the loader gives no batch.
+            InvalidOptionError: the loader gives no batch, or ``predict`` something else than scores and labels.
         """
         if self.prepare is not None:
             self.prepare()
-        pairs = [self.predict(*_parts(batch)) for batch in self.loader]
+        pairs = [_scored(self.predict(*_parts(batch))) for batch in self.loader]
         if not pairs:
             raise InvalidOptionError("the loader of the evaluation gave no batch", hint="give one that starts anew")
-        scores, labels = (np.concatenate([_array(part) for part in parts]) for parts in zip(*pairs, strict=True))
+        scores, labels = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         return {name: metric(scores, labels) for name, metric in self.metrics.items()}
 
 
@@ -112,10 +126,13 @@ def fit(  # noqa: PLR0913 - the options of a training
     on from ``step.calls``, or ``step.steps``, where it has one.
 
     Raises:
-        InvalidOptionError: ``epochs`` is below 1, or the loader gives no batch in one of them.
+        InvalidOptionError: ``epochs`` or ``ahead`` is no number of them, a callback is none, the loader gives no batch
+            in an epoch, or the step returns no number.
     """
-    if epochs < 1:
-        raise InvalidOptionError(f"epochs={epochs} trains nothing", hint="give 1 or more")
+    require_count("epochs", epochs)
+    require_count("ahead", ahead, least=0)
+    _require_listeners(callbacks)
+    _require_loader(loader)
     listeners = [*callbacks, *([Bar(_total(loader, epochs))] if progress else [])]
     run = _Run(step, evaluation, listeners)
     failed = True
@@ -146,12 +163,40 @@ def _parts(batch: Any) -> tuple[Any, ...]:
 
 
 def _array(part: Any) -> NDArray[Any]:
-    return np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
+    """Of a sample per row; one alone is a row too."""
+    return np.atleast_1d(np.asarray(part.detach().cpu() if hasattr(part, "detach") else part))
+
+
+def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    if not isinstance(pair, tuple | list) or len(cast("Sequence[Any]", pair)) != PAIR:
+        raise InvalidOptionError(
+            f"predict returns a {type(pair).__name__}", hint="it returns scores and labels, a sample per row"
+        )
+    scores, labels = cast("Sequence[Any]", pair)
+    return _array(scores), _array(labels)
 
 
 def _number(loss: Any) -> float:
     """``float`` of a tensor warns where it still records gradients; ``item`` does not."""
-    return float(loss.item() if hasattr(loss, "item") else loss)
+    try:
+        return float(loss.item() if hasattr(loss, "item") else loss)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidOptionError(
+            f"the step returns a {type(loss).__name__}, which is no number", hint="step(*batch) returns the loss"
+        ) from error
+
+
+def _require_listeners(callbacks: Sequence[Callback]) -> None:
+    for callback in callbacks:
+        if not callable(getattr(callback, "on", None)):
+            raise InvalidOptionError(
+                f"a callback cannot be {callback!r}", hint="it has on(event), as hetpart.training.CSVLog"
+            )
+
+
+def _require_loader(loader: Any) -> None:
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise InvalidOptionError(f"the loader cannot be {loader!r}", hint="it gives batches: a list, a DataLoader")
 
 
 def _total(loader: Iterable[Any], epochs: int) -> int | None:

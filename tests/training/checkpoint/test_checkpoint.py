@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from hetpart.errors import HetpartError, InvalidCheckpointError, InvalidOptionError
@@ -229,3 +233,31 @@ def test_metadata_is_json(tmp_path: Path) -> None:
     assert load(tmp_path).metadata == json.loads('{"nested": {"a": [1, null, true]}}')
     assert load(tmp_path).names == []
     assert home.exists()
+
+
+@contextmanager
+def room_for(nbytes: int) -> Generator[None]:
+    """No file gets larger, as on a disk that is full then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(tmp_path: Path) -> None:
+    save(tmp_path, 1, tensors())
+    with room_for(1000), pytest.raises(HetpartError, match="step-00000002 cannot be written: .*too large"):
+        save(tmp_path, 2, tensors() | {"more": torch.zeros(1000)})
+    assert load(tmp_path).step == 1
+    assert not list(tmp_path.rglob("*.temporary"))
+    save(tmp_path, 2, tensors())
+    assert load(tmp_path).step == 2
+
+
+def test_a_header_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    (home := tmp_path / "step-00000001").mkdir()
+    save_file({"a": torch.ones(2)}, home / Part().file_name, {"hetpart.metadata": "{not json"})
+    with pytest.raises(InvalidCheckpointError, match="cannot be read: Expecting property name"):
+        load(tmp_path)

@@ -82,7 +82,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         list(Criteo(tmp_path / "nothing.gz", 1))
     (tmp_path / "torn.gz").write_bytes(gzip.compress(text_of(lines(9)))[:-20])
     with pytest.raises(HetpartError, match=r"torn\.gz cannot be read"):
-        list(Criteo(tmp_path / "torn.gz", 1))
+        list(Criteo(str(tmp_path / "torn.gz"), 1))
+    packed = bytearray(gzip.compress(text_of(lines(9))))
+    packed[10] |= 0b110  # a kind of block that there is not
+    (tmp_path / "odd.gz").write_bytes(bytes(packed))
+    with pytest.raises(HetpartError, match=r"odd\.gz cannot be read"):
+        list(Criteo(tmp_path / "odd.gz", 1))
 
 
 def test_tables_of_no_rows_are_refused() -> None:
@@ -102,8 +107,19 @@ def test_mnist_is_read(tmp_path: Path, packed: bool) -> None:
     torch.testing.assert_close(images[:, 0], torch.from_numpy(pixels.astype(np.float32) / 255))
     assert found.tolist() == labels.tolist()
     assert found.dtype == torch.int64
+    assert torch.equal(mnist(str(tmp_path))[1], found)
     with pytest.raises(HetpartError, match="t10k-images-idx3-ubyte cannot be read"):
         mnist(tmp_path, "test")
+    with pytest.raises(InvalidOptionError, match="split cannot be 'val'"):
+        mnist(tmp_path, "val")  # pyright: ignore[reportArgumentType]
+
+
+def test_images_without_their_labels_are_refused(tmp_path: Path) -> None:
+    for name, shape in {"train-images-idx3-ubyte": (7, 2, 2), "train-labels-idx1-ubyte": (6,)}.items():
+        head = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
+        (tmp_path / name).write_bytes(head + bytes(int(np.prod(shape))))
+    with pytest.raises(HetpartError, match=r"holds \[7, 2, 2\] bytes and .* \[6\]"):
+        mnist(tmp_path)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0\0\x08", b"\0\0\x0d\x01\0\0\0\x01a", b"\0\0\x08\x01\0\0\0\x02a"])
@@ -127,6 +143,11 @@ def test_cifar_is_read(tmp_path: Path, classes: int) -> None:
     found, numbers = cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
     torch.testing.assert_close(found, torch.from_numpy(pixels.reshape(-1, 3, 32, 32).astype(np.float32) / 255))
     assert numbers.tolist() == labels.reshape(-1).tolist()
+    with pytest.raises(InvalidOptionError, match="classes cannot be 11"):
+        cifar(tmp_path, "train", 11)  # pyright: ignore[reportArgumentType]
+    (tmp_path / names[0]).write_bytes(bytes([classes]) * (3072 + (2 if classes == 100 else 1)))
+    with pytest.raises(HetpartError, match=f"has the label {classes}, and CIFAR-{classes} has {classes}"):
+        cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
     (tmp_path / names[0]).write_bytes(b"cut off")
     with pytest.raises(HetpartError, match="holds 7 bytes, which is no number of images"):
         cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]

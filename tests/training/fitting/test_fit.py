@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 import hetpart
 import hetpart.training
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import HetpartError, InvalidFeedError, InvalidOptionError
 from hetpart.training.data import Clicks
 from hetpart.training.fitting import (
     Callback,
@@ -114,7 +115,7 @@ def test_an_error_of_the_step_is_told_and_raised() -> None:
 
 @pytest.mark.parametrize(
     ("loader", "epochs", "message"),
-    [([], 1, "no batch in epoch 1"), (iter([1]), 2, "no batch in epoch 2"), ([1], 0, "epochs=0")],
+    [([], 1, "no batch in epoch 1"), (iter([1]), 2, "no batch in epoch 2"), ([1], 0, "epochs cannot be 0")],
 )
 def test_training_on_nothing_is_refused(loader: list[int], epochs: int, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
@@ -321,3 +322,38 @@ def test_a_compiled_step_is_trained_evaluated_and_resumed(tmp_path: Path) -> Non
     again = hetpart.training.fit(step, batches[6:], progress=False)
     assert [event.step for event in again.steps] == [*range(7, 13)]
     assert again.losses == found.losses[6:]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": "2"}, "epochs cannot be '2'"),
+        ({"ahead": -1}, "ahead cannot be -1"),
+        ({"callbacks": [3]}, "a callback cannot be 3"),
+        ({"loader": None}, "the loader cannot be None"),
+        ({"step": lambda *_: None}, "the step returns a NoneType"),
+        ({"predict": lambda *_: np.zeros(2)}, "predict returns a ndarray"),
+        ({"metrics": {"auc": "auc"}}, "the metric 'auc' cannot be 'auc'"),
+        ({"every": 0}, "every cannot be 0"),
+    ],
+    ids=lambda part: next(iter(part)) if isinstance(part, dict) else "",
+)
+def test_wrong_options_are_told_in_one_message(options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "step": lambda *_: 0.5, "loader": [1], "predict": lambda *_: (np.zeros(2), np.zeros(2)), "metrics": {},
+        "every": None,
+    } | options  # fmt: skip
+    told = {name: given[name] for name in given.keys() & {"epochs", "ahead", "callbacks"}}
+    with pytest.raises(InvalidOptionError, match=message):
+        evaluation = Evaluation([1], given["predict"], given["metrics"], every=given["every"])
+        fit(given["step"], given["loader"], evaluation=evaluation, progress=False, **told)
+
+
+def test_a_sample_alone_is_a_row() -> None:
+    evaluation = Evaluation([1, 0], lambda x: (torch.tensor(float(x)), torch.tensor(float(x))), {"right": accuracy})
+    assert fit(lambda _: 0.5, [1], evaluation=evaluation, progress=False).evaluations[0].metrics == {"right": 1.0}
+
+
+def test_a_log_in_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HetpartError, match="cannot be written: No such file"):
+        CSVLog(tmp_path / "nowhere" / "log.csv")
