@@ -208,8 +208,9 @@ class Step:
         """
         from hetpart.training.checkpoint import Part, save
 
-        if part is not None and not isinstance(part, Part):
-            raise InvalidOptionError(f"part cannot be {part!r}", hint="it is Part(1, 4), the first of four")
+        given: Any = part
+        if given is not None and not isinstance(given, Part):
+            raise InvalidOptionError(f"part cannot be {given!r}", hint="it is Part(1, 4), the first of four")
         if not integrated and part is not None:
             raise InvalidOptionError(
                 "part= says which part this process writes, and integrated=False that it writes one for every device",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from hetpart.partitioner.search.solve import solve
 from tests.partitioner.problems import placements, random_problem, with_calls
 
 ROUNDING = 1e-9
+GOOD = 0.05
 ACCELERATOR = 1
 
 
@@ -70,20 +71,46 @@ def step(layers: int, *, gradient: int, state: int, budget: int, session: int = 
     )
 
 
+def drawn_step(seed: int, most_layers: int) -> PlacementProblem:
+    """A step of layers that also read what others made, with a budget between what states take and what all takes."""
+    rng = np.random.default_rng(seed)
+    layers = int(rng.integers(2, most_layers + 1))
+    problem = step(layers, gradient=100, state=20, budget=0, session=int(rng.choice([0, 5, 25])))
+    uses = problem.value_uses
+    rows = [[(int(op), False) for op in uses.ops[a:b]] for a, b in pairwise(uses.offsets.tolist())]
+    for value in range(layers - 1):
+        rows[value] += [(int(op), False) for op in range(value + 2, layers) if rng.random() < 0.3]
+    for layer in range(layers):
+        if layer + 1 < layers and rng.random() < 0.3:
+            rows[2 * layers + layer].insert(1, (layer + 1, False))
+    copy = rng.choice([0.0, 1.0, 6.0], 3 * layers) * rng.random(3 * layers)
+    sizes = np.where(problem.value_bytes > 0, rng.integers(1, 100, 3 * layers), 0)
+    least = int(problem.weight_bytes.sum())
+    return replace(
+        problem,
+        seconds=rng.random((2, 2 * layers)) * [[9.0], [3.0]],
+        value_bytes=sizes,
+        value_uses=Uses.from_rows(rows),
+        copy_seconds=np.broadcast_to(copy, (2, 2, 3 * layers)) * (1 - np.eye(2))[:, :, None],
+        budgets=np.array([NO_BUDGET, least + int(rng.random() * sizes.sum())]),
+    )
+
+
 def every_cut(problem: PlacementProblem, placement: Placement) -> Iterator[Cut]:
     """All ways to run it: partitions of one device, of ops that run apart or of others, none needed before it runs."""
-    uses, apart = problem.value_uses, np.zeros(problem.ops, np.bool_) if problem.apart is None else problem.apart
+    uses = problem.value_uses
     made = problem.value_producer[uses.rows] != NO_OP
     before, after = problem.value_producer[uses.rows][made], uses.ops[made]
-    kinds = placement + 2 * apart
-    for numbers in product(range(problem.ops), repeat=problem.ops):
-        partition = np.array(numbers, np.int32)
-        count = int(partition.max()) + 1
-        pairs = len({*zip(numbers, kinds.tolist(), strict=True)})
-        if len({*numbers}) == count == pairs and (partition[before] <= partition[after]).all():
-            devices = np.zeros(count, np.int8)
-            devices[partition] = placement
-            yield Cut(partition, devices)
+    numbers = np.array(list(product(range(problem.ops), repeat=problem.ops)), np.int32)
+    numbers = numbers[(numbers[:, before] <= numbers[:, after]).all(axis=1)]
+    kinds = placement + (0 if problem.apart is None else 2 * problem.apart)
+    one, other = np.nonzero(kinds[:, None] < kinds[None, :])
+    numbers = numbers[(numbers[:, one] != numbers[:, other]).all(axis=1)]
+    distinct = 1 + (np.diff(np.sort(numbers, axis=1), axis=1) > 0).sum(axis=1)
+    for partition in numbers[numbers.max(axis=1) + 1 == distinct]:
+        devices = np.zeros(int(partition.max()) + 1, np.int8)
+        devices[partition] = placement
+        yield Cut(partition, devices)
 
 
 def best_of_all(problem: PlacementProblem) -> float:
@@ -94,9 +121,11 @@ def best_of_all(problem: PlacementProblem) -> float:
     return np.inf
 
 
-@pytest.mark.parametrize("half", range(2))
-def test_no_cut_of_any_placement_is_below_the_bound(half: int) -> None:
-    for seed, problem in samples(60, 5)[half::2]:
+@pytest.mark.parametrize("quarter", range(4))
+def test_no_cut_of_any_placement_is_below_the_bound(quarter: int) -> None:
+    drawn = [(seed, drawn_step(seed, 3)) for seed in range(32)]
+    solved = proven = 0
+    for seed, problem in [*samples(16, 5), *drawn][quarter::4]:
         best = best_of_all(problem)
         try:
             found = solve(problem)
@@ -104,13 +133,16 @@ def test_no_cut_of_any_placement_is_below_the_bound(half: int) -> None:
             continue
         assert found.lower_bound <= best * (1 + ROUNDING) + ROUNDING, seed
         assert best <= found.cost * (1 + ROUNDING) + ROUNDING, seed
+        solved += 1
+        proven += found.gap < GOOD
+    assert solved > 6, solved
+    assert proven > solved // 2, (proven, solved)
 
 
 def test_finer_cuts_are_legal_and_hold_what_is_said() -> None:
     tried = helped = 0
-    for seed, problem in samples(150, 9):
-        finer, scorer = Finer.of(problem), Scorer.of(problem)
-        assert finer is not None
+    for seed, problem in [*samples(20, 6), *((seed, drawn_step(seed, 4)) for seed in range(24))]:
+        scorer = Scorer.of(problem)
         for placement in placements(problem):
             coarse, scored = cut(problem, placement), scorer.score(placement)
             used, verdict = usage(problem, placement, coarse), check(problem, placement, scored.cut)
@@ -120,7 +152,7 @@ def test_finer_cuts_are_legal_and_hold_what_is_said() -> None:
             assert scored.fits or not used.fits(problem)
             tried += scored.cut.partitions != coarse.partitions
             helped += scored.fits and not used.fits(problem)
-    assert tried > helped > 10, (tried, helped)
+    assert tried >= helped > 50, (tried, helped)
 
 
 def test_a_state_is_written_over_when_all_have_read_it() -> None:

@@ -1,20 +1,29 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Updates leave the accelerator as far as its budget asks for it, and no further."""
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+import hetpart
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.request import Request
+from hetpart.runtime.held import ValueWatch
+from hetpart.runtime.profiles import profiling_options
 from hetpart.training import AdamW
 from hetpart.training.compiled import CapturedStep, capture, planned_step
+from hetpart.training.kept import PlannedStep
 from hetpart.training.rules import Rules
+from hetpart.training.step import Step
 from tests.training.models import classified
 
 WIDTHS = (1024, 3072, 2048, 1024)
@@ -54,3 +63,38 @@ def test_no_other_updates_that_fit_are_faster_on_the_host() -> None:
             assert rival.total_seconds >= best.total_seconds or not rival.fits, (share, sides)
         counts.append(int((found[updates] == 0).sum()))
     assert 0 < counts[0] < counts[1]
+
+
+def eager(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[float]:
+    """Losses of PyTorch's own AdamW."""
+    optimizer, found = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01), list[float]()
+    for batch in batches:
+        loss = classified(model, *batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.8])
+def test_gradients_are_handed_over_in_pieces_where_all_do_not_fit(tmp_path: Path, share: float) -> None:
+    """Six layers and their updates, all on the accelerator, hold no more than is planned and give eager's losses."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(128, 128), nn.ReLU())], nn.Linear(128, 128))
+    batches = [(torch.randn(16, 128), torch.randint(0, 128, (16,))) for _ in range(4)]
+    step = capture(model, classified, optimizer=AdamW(), example_batch=batches[0])
+    options = {"hardware": "emulated", "placement": "all-accelerator", "threads": 1}
+    whole = planned_step(step, **options).plan.devices[ACCELERATOR]
+    placed = planned_step(step, budget=int(whole.peak_bytes * share), **options)
+    use, watch = placed.plan.devices[ACCELERATOR], ValueWatch()
+    ours = [part for part in placed.plan.partitions if not part.ops[0].startswith("update/")]
+    assert (len(ours) > 1) is (share < 1.0)
+    bundle = placed.bundle()
+    with hetpart.Session(bundle, profiling_options(tmp_path), emulate=True, threads=1, record=watch) as session:
+        running = Step(PlannedStep(placed, session, step.program, step.rest), step.contents, None)
+        losses = [running(*batch).item() for batch in batches]
+        held = session.held_memory(bundle, watch)[use.device]
+    assert losses == pytest.approx(eager(copy.deepcopy(model), batches), rel=1e-6)
+    assert held.states == use.state_bytes
+    assert held.peak <= use.peak_bytes <= whole.peak_bytes * share

@@ -14,12 +14,13 @@ import onnx
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import hetpart
 from hetpart.cli import main
-from hetpart.errors import InvalidFeedError, InvalidModelError, InvalidOptionError
+from hetpart.errors import HetpartError, InvalidFeedError, InvalidModelError, InvalidOptionError
 from hetpart.graph.notes import STATES, TOGETHER
 from hetpart.training import Adam, Group, Groups, LazyAdam
 from hetpart.training.compiled import CapturedStep, Running, capture, place
@@ -115,15 +116,34 @@ def test_a_saved_step_goes_on_as_the_step_does(tmp_path: Path) -> None:
 
 def test_what_lies_on_the_host_is_written_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = dict[str, int]()
-    monkeypatch.setattr(
-        "safetensors.torch.save_file", lambda tensors, _: written.update({k: t.data_ptr() for k, t in tensors.items()})
-    )
+
+    def noted(tensors: dict[str, Tensor], path: Path) -> None:
+        written.update({name: tensor.data_ptr() for name, tensor in tensors.items()})
+        path.touch()
+
+    monkeypatch.setattr("safetensors.torch.save_file", noted)
     step, ids, label = placed(), *batch_of(0)
     step.save(tmp_path / "step.onnx", ids, label)
     states = step.session.state()
     on_host = [name for name in states if states.lies_on_host(name)]
     assert len(on_host) > 3
     assert [written[name] for name in on_host] == [states.view(name).ctypes.data for name in on_host]
+
+
+def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, ids, label = placed(), *batch_of(0)
+    files = step.save(tmp_path / "step.onnx", ids, label)
+    before = [file.read_bytes() for file in files]
+
+    def full(_: dict[str, Tensor], path: Path) -> None:
+        path.write_bytes(b"half")
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(HetpartError, match=r"step\.safetensors cannot be written: No space left"):
+        step.save(tmp_path / "step.onnx", ids, label)
+    assert [file.read_bytes() for file in files] == before
+    assert sorted(tmp_path.iterdir()) == sorted(files)
 
 
 def test_a_step_is_saved_without_a_batch(tmp_path: Path) -> None:

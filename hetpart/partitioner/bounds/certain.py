@@ -5,8 +5,9 @@ two ops on the accelerator, one before the other, the path with most changes to 
 accelerator behind some last op elsewhere. Where all ops that lead to the later and not to the earlier one are on the
 accelerator, that last op leads to the earlier one too, which hence comes behind as many changes. So the two share a
 partition of the sweep along edges where all those are on the accelerator; and of the sweep against edges where all are
-that follow the earlier but not the later one. Of problems whose sessions are cut finer no two ops do for certain. In either they do not where an op between them is on the host, and hence
-no op does that certainly shares the partition of one of the two with the other.
+that follow the earlier but not the later one. In either they do not where an op between them is on the host, and hence
+no op does that certainly shares the partition of one of the two with the other. Of problems whose sessions may be cut
+finer no two ops share one for certain.
 """
 
 from __future__ import annotations

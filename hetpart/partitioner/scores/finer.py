@@ -42,7 +42,7 @@ class Finer:
 
     problem: PlacementProblem
     edges: Sweeps
-    """Between ops, also to what keeps a state from those before it that read the state: it writes over what they read."""
+    """Between ops, and to what keeps a state from those before it that read it: it writes over what they read."""
     before: NDArray[np.int64]
     after: NDArray[np.int64]
     """The ends of the edges that lead to ops that run apart, those that lead to later ones behind."""
@@ -95,11 +95,11 @@ class Finer:
     def _cut(self, placement: Placement, order: NDArray[np.int64], piece: NDArray[np.int64]) -> Cut:
         """With the ops of ``order`` in pieces. Places are devices, those of what runs apart first, and pieces."""
         problem, devices = self.problem, len(self.problem.devices)
-        places = placement.astype(np.int64)
-        places[problem.in_sessions] += devices
-        places[order] += piece
-        stages = self.edges.forwards.changes(places)
-        keys, partition = np.unique(stages * (places.max() + 1) + places, return_inverse=True)
+        places = placement.copy()
+        places[problem.in_sessions] += np.int8(devices)
+        places[order] += piece.astype(np.int8)
+        stages = self.edges.forwards.changes(places).astype(np.int64)
+        keys, partition = np.unique(stages * (int(places.max()) + 1) + places, return_inverse=True)
         devices_of = np.zeros(len(keys), np.int8)
         devices_of[partition] = placement
         return Cut(partition.astype(np.int32), devices_of)

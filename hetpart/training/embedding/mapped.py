@@ -23,9 +23,7 @@ def file_of(tensor: Tensor) -> Path | None:
     return Path(storage.filename) if whole and storage.filename else None
 
 
-def mapped(
-    path: Path | str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0
-) -> Tensor:
+def mapped(path: Path | str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
     """The file's content as a contiguous tensor; what is written to it is in the file.
 
     A file that is not there is made of ``fill``; zeros take no room on a disk that knows sparse files.

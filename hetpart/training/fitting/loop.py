@@ -168,12 +168,13 @@ def _array(part: Any) -> NDArray[Any]:
 
 
 def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    if not isinstance(pair, tuple | list) or len(cast("Sequence[Any]", pair)) != PAIR:
+    parts = cast("Sequence[Any]", pair) if isinstance(pair, tuple | list) else ()
+    if len(parts) != PAIR:
         raise InvalidOptionError(
-            f"predict returns a {type(pair).__name__}", hint="it returns scores and labels, a sample per row"
+            f"predict returns a {type(cast('object', pair)).__name__}",
+            hint="it returns scores and labels, a sample per row",
         )
-    scores, labels = cast("Sequence[Any]", pair)
-    return _array(scores), _array(labels)
+    return _array(parts[0]), _array(parts[1])
 
 
 def _number(loss: Any) -> float:

@@ -344,9 +344,13 @@ def test_wrong_options_are_told_in_one_message(options: dict[str, Any], message:
         "every": None,
     } | options  # fmt: skip
     told = {name: given[name] for name in given.keys() & {"epochs", "ahead", "callbacks"}}
-    with pytest.raises(InvalidOptionError, match=message):
+
+    def trained() -> None:
         evaluation = Evaluation([1], given["predict"], given["metrics"], every=given["every"])
         fit(given["step"], given["loader"], evaluation=evaluation, progress=False, **told)
+
+    with pytest.raises(InvalidOptionError, match=message):
+        trained()
 
 
 def test_a_sample_alone_is_a_row() -> None:
