@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hetpart.partitioner.bounds import exact
-from hetpart.partitioner.bounds.apart import between_and_inside
+from hetpart.partitioner.bounds.apart import Builder, between_and_inside
 from hetpart.partitioner.bounds.by_sweep import by_sweep
 from hetpart.partitioner.bounds.certain import Case, Certain, Sweep
 from hetpart.partitioner.bounds.milp import Effort
@@ -79,12 +79,17 @@ def bound(program: Program, rows: Moments, placement: Placement | None = None) -
 
 
 def rows_of(sweep: Sweep, program: Program) -> Moments:
+    if sweep is Sweep.NEITHER:
+        alive = Alive.of(program)
+        return Builder(alive, Certain.of(alive, sweep)).build()
     return between_and_inside(program) if sweep is Sweep.EITHER else by_sweep(sweep)(program)
 
 
 def cut_by(sweep: Sweep, problem: PlacementProblem, placement: Placement) -> Cut:
     along, against = both_cuts(problem, placement)
-    return {Sweep.ALONG: along, Sweep.AGAINST: against, Sweep.EITHER: cut(problem, placement)}[sweep]
+    finest = Cut(np.arange(problem.ops, dtype=np.int32), placement.astype(np.int8))
+    either = cut(problem, placement)
+    return {Sweep.ALONG: along, Sweep.AGAINST: against, Sweep.EITHER: either, Sweep.NEITHER: finest}[sweep]
 
 
 def fitting(problem: PlacementProblem, sweep: Sweep = Sweep.EITHER) -> Iterator[Placement]:
