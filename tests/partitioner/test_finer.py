@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 from hetpart.errors import InfeasibleError
+from hetpart.partitioner.bounds import by_number
+from hetpart.partitioner.bounds.branches import branch_between
+from hetpart.partitioner.bounds.milp import Effort
+from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States, Uses
 from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
@@ -19,6 +23,7 @@ from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import solve
 from tests.partitioner.problems import placements, random_problem, with_calls
 
+EXACT = Effort(0.0, 10_000, 60.0)
 ROUNDING = 1e-9
 GOOD = 0.05
 ACCELERATOR = 1
@@ -137,6 +142,42 @@ def test_no_cut_of_any_placement_is_below_the_bound(quarter: int) -> None:
         proven += found.gap < GOOD
     assert solved > 6, solved
     assert proven > solved // 2, (proven, solved)
+
+
+def test_what_sessions_hand_over_is_beside_some_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every number of sessions the bound is below the cheapest of all cuts, and nearer than without the row."""
+    counted = raised = 0
+    for seed in range(10):
+        problem = drawn_step(seed, 3)
+        for number, best in cheapest(problem).items():
+            whole = bound(problem, number)
+            assert whole <= best * (1 + ROUNDING) + ROUNDING, (seed, number)
+            with monkeypatch.context() as without:
+                without.setattr(by_number, "handed_on", lambda problem: np.zeros(problem.values, np.bool_))
+                raised += bound(problem, number) < whole - 1e-3
+            counted += 1
+    assert counted > 8, counted
+    assert raised > 1, raised
+
+
+def cheapest(problem: PlacementProblem) -> dict[int, float]:
+    """Of what fits in any cut, by how many sessions that has on the accelerator."""
+    found = dict[int, float]()
+    for placement in placements(problem):
+        for made in every_cut(problem, placement):
+            there = (placement == ACCELERATOR) & problem.in_sessions
+            number, cost = len({*made.partition[there].tolist()}), problem.cost(placement)
+            if number and cost < found.get(number, np.inf) and usage(problem, placement, made).fits(problem):
+                found[number] = cost
+    return found
+
+
+def bound(problem: PlacementProblem, number: int) -> float:
+    branch = branch_between(problem, number, number)
+    assert branch is not None
+    program = Program.of(branch.problem)
+    rows = branch.rows(program)
+    return program.linear(rows.rows, rows.extra, None, program.budget, rows.whole).solve(EXACT).bound
 
 
 def test_finer_cuts_are_legal_and_hold_what_is_said() -> None:

@@ -1,7 +1,7 @@
 """Rows of the placements that have so many sessions on the accelerator, some number from one to another.
 
 Few tell what many sessions cannot: what is copied lies in buffers beside some session, of n of them beside one 1/n at
-least; and of what could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is
+least, and so does what a session hands to ops that run apart, as gradients to their updates, until it ends; and of what could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is
 inside them have peaks of their own, and a device has room for both:
 
     weights + sessions + most between + most inside <= budget
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.inside import Insides
 from hetpart.partitioner.bounds.levels import Levels
@@ -25,8 +27,11 @@ from hetpart.partitioner.bounds.program import NOBODY, home_groups, user_groups
 from hetpart.partitioner.bounds.single import edges_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetpart.partitioner.bounds.inside import Stretches
     from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.problem import PlacementProblem
 
 MOST_AMOUNTS = 4
 """Of what stretches hold inside, from the largest on."""
@@ -59,7 +64,7 @@ class _Builder:
         more = program.unit * float(program.problem.session_bytes[ACCELERATOR]) * self.most
         taken = [(program.variables, -1.0), (self.between, -whole), (self.inside, -whole), (further, -more)]
         alive.rows.add(taken, -whole)
-        self._holds((self.between,), self._copied(), 1.0 / self.most)
+        self._holds((self.between,), self._beside_sessions(), 1.0 / self.most)
         known = set[frozenset[tuple[int, int]]]()
         for _, _, terms in alive.at_every_op():
             content = frozenset(terms.items())
@@ -79,9 +84,10 @@ class _Builder:
         if terms:
             self.alive.rows.add([*((one, 1.0) for one in most), *terms], 0.0)
 
-    def _copied(self) -> dict[int, int]:
-        """Bytes by variable of what certainly lies beside a session if it is copied."""
+    def _beside_sessions(self) -> dict[int, int]:
+        """Bytes by variable of what certainly lies beside a session, as it is copied or handed to what runs apart."""
         program, problem = self.program, self.program.problem
+        handed, sizes = handed_on(problem).tolist(), problem.value_bytes.tolist()
         nbytes = held_if_copied(problem)
         homes, users = home_groups(problem, program.of_op).tolist(), user_groups(problem.value_uses, program.of_op)
         down: list[int] = nbytes[HOST].tolist()
@@ -92,7 +98,9 @@ class _Builder:
             away = [user for user in users[value] if user != home]
             sole = away[0] if home == NOBODY and len(away) == 1 else None
             left = home if always[value] else program.down.get(value)
-            if home != NOBODY and left is not None:
+            if home != NOBODY and handed[value]:
+                found[home] = found.get(home, 0) + sizes[value]
+            elif home != NOBODY and left is not None:
                 found[left] = found.get(left, 0) + down[value]
             brought = program.up.get(value, sole)
             if brought is not None:
@@ -138,3 +146,13 @@ class _Builder:
                 alive.rows.add([*never_falls, (alive.group[user], -step)], 0.0)
             elif counts[user] and alive.group[user] != alive.group[maker]:
                 alive.rows.add([*never_falls, (alive.group[user], -step), (alive.group[maker], step)], 0.0)
+
+
+def handed_on(problem: PlacementProblem) -> NDArray[np.bool_]:
+    """(V,) What a session makes, on whichever device, for an op that runs apart: it is in a buffer from then on."""
+    found, uses = np.zeros(problem.values, np.bool_), problem.value_uses
+    found[uses.rows[~problem.in_sessions[uses.ops]]] = True
+    made = problem.made & ~problem.value_left_on_host
+    found &= made
+    found[made] &= problem.in_sessions[problem.value_producer[made]]
+    return found
