@@ -1,8 +1,9 @@
 """Rows of the placements that have so many sessions on the accelerator, some number from one to another.
 
 Few tell what many sessions cannot: what is copied lies in buffers beside some session, of n of them beside one 1/n at
-least, and so does what a session hands to ops that run apart, as gradients to their updates, until it ends; and of what could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is
-inside them have peaks of their own, and a device has room for both:
+least, and so does what a session hands to ops that run apart, as gradients to their updates, until it ends; and of what
+could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is inside them have
+peaks of their own, and a device has room for both:
 
     weights + sessions + most between + most inside <= budget
 
