@@ -21,6 +21,9 @@ WEIGHTS = {
     "image": np.array(IMAGE, np.int64),
     "zero": np.zeros((), np.float32),
     "six": np.full((), 6, np.float32),
+    "line": np.array([1, 4, SIZE * SIZE // 4], np.int64),
+    "filters": np.ones((4, 4, 1), np.float32),
+    "ones": np.ones(4, np.float32),
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
 }
 
@@ -42,6 +45,9 @@ ENDS: Mapping[str, list[NodeProto]] = {
     "a Gemm of what is transposed": ends(("Transpose", "_"), ("Gemm", "x _ x"), last="y"),
     "two Reshapes": ends(("Reshape", "_ flat"), ("Reshape", "_ square"), last="y"),
     "a Relu before a Clip": ends(("Relu", "_"), ("Clip", "_ zero six"), last="y"),
+    "a convolution before what goes into its weights": ends(
+        ("Reshape", "_ line"), ("Conv", "_ filters"), ("BatchNormalization", "_ ones ones ones ones"), last="y"
+    ),
     "a Pad before a pool": ends(
         ("Reshape", "_ image"), ("Pad", "_ pads"), ("MaxPool", "_"), last="y", kernel_shape=(3, 3)
     ),

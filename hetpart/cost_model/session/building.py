@@ -13,6 +13,7 @@ from hetpart.cost_model.session.layout import blocked_form, convolves_bytes, rea
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
+from hetpart.cost_model.session.remade import node_number
 from hetpart.cost_model.session.reuse import Kernel, Made
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.scratch.table import at_once
@@ -221,8 +222,7 @@ class Building:
         return held
 
     def _index(self, members: tuple[Op, ...]) -> int:
-        last = members[-1].id
-        return last + len(self.graph.ops) * (len(members) > 1 or last in self.remade)
+        return node_number(members, len(self.graph.ops), self.remade)
 
     def _turns(self, members: tuple[Op, ...], order: Order) -> bool:
         """Whether they are a Transpose of images, in this order."""

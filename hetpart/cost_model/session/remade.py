@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from hetpart.cost_model.foldings import OPERANDS, VIEWS
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.graph.ir import Op
+
+INTO_WEIGHTS = frozenset({"Add", "BatchNormalization", "Mul"})
+"""What becomes part of a convolution's weights, and leaves it the node that it was."""
+
+
+def node_number(members: Sequence[Op], ops: int, anew: Container[int]) -> int:
+    """ONNX Runtime's number of the node that ``members`` run as: what its optimiser makes comes behind all ``ops``.
+
+    Args:
+        members: A convolution first.
+        ops: Of the graph.
+        anew: ``remade``.
+    """
+    first, last = members[0], members[-1].id
+    if first.op_type == "Conv" and not first.domain and INTO_WEIGHTS.issuperset(op.op_type for op in members[1:]):
+        return first.id
+    return last + ops * (len(members) > 1 or last in anew)
 
 
 def remade(whole: Simplified, folded: Container[int], returned: frozenset[int]) -> frozenset[int]:
