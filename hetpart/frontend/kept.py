@@ -25,6 +25,7 @@ _VIEWS: Mapping[OpOverload, OpOverload] = {
     torch.ops.prims.transpose.default: torch.ops.aten.permute.default,
     torch.ops.prims.view_of.default: torch.ops.aten.alias.default,
 }
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 _BROADCAST = torch.ops.prims.broadcast_in_dim.default
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _original: dict[OpOverload, OpOverload] = {}
@@ -144,8 +145,13 @@ def _numbers(node: Node) -> tuple[str, ...]:
     known = node.target._schema.arguments
     return tuple(
         one.name for one, given in zip(known, node.args, strict=False)
-        if str(one.type) == "Tensor" and isinstance(given, int | float)
+        if str(one.type) == "Tensor" and isinstance(_known(given), _NUMBERS)
     )  # fmt: skip
+
+
+def _known(given: Any) -> Any:
+    """What the trace knows of an argument."""
+    return given.meta.get("val") if isinstance(given, Node) else given
 
 
 def _under_own_name(target: OpOverload, numbers: tuple[str, ...]) -> OpOverload:

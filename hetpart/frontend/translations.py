@@ -99,6 +99,13 @@ def _repeated(x: ir.Value, repeats: Any, dim: int | None = None, output_size: An
     return op.Reshape(made, sizes, allowzero=1)
 
 
+def _copied(x: ir.Value, given: ir.Value, non_blocking: bool = False) -> Any:
+    """What is given, as ``x`` is: the exporter leaves it as small as it comes."""
+    del non_blocking
+    made = op.Cast(given, to=x.dtype)
+    return made if x.shape == given.shape else op.Expand(made, op.Shape(x))
+
+
 def _rank(x: ir.Value) -> int:
     assert x.shape is not None
     return len(x.shape)
@@ -141,6 +148,7 @@ def _truth(given: Any) -> Any:
 
 TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.t.default: _transposed,
+    aten.copy.default: _copied,
     aten.repeat_interleave.self_int: _repeated,
     aten.amax.default: _extreme(op.ReduceMax),
     aten.amin.default: _extreme(op.ReduceMin),

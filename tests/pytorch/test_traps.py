@@ -111,3 +111,25 @@ def test_indices_in_int32_are_taken(placement: str) -> None:
     given = torch.randn(3, 32), torch.tensor([2, 0, 2])
     planned = hetpart.partition(Narrow(), args=given, hardware=EMULATED, placement=placement)
     assert_equal(planned.to_module(emulate=True)(*given), Narrow()(*given))
+
+
+class Copying(nn.Module):
+    """Copies of something smaller, whole and to places."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        placed = torch.zeros(3, 4)
+        placed[:, 1:].copy_(x[:, None])
+        spread, whole = y.clone().copy_(x.sum()), torch.zeros(4, 3, dtype=torch.int32).copy_(x * 9)
+        return placed, spread, whole, whole.sum(1), torch.vander(x, N=4), torch.zeros(0, 3).copy_(x)
+
+
+def test_what_is_copied_is_as_large_as_its_place() -> None:
+    x, y = torch.tensor([0.3, -2.0, 5.0]), torch.ones(2, 2)
+    sizes = {"x": {}, "y": {0: "rows"}}
+    made = hetpart.partition(Copying(), args=(x, y), hardware=EMULATED, placement="random:3")
+    assert_equal(made.to_module(emulate=True)(x, y), Copying()(x, y))
+    opened = hetpart.partition(
+        Copying(), args=(x, y), dynamic_shapes=sizes, shape={"rows": "?"}, hardware=EMULATED
+    ).to_module(emulate=True)
+    for rows in (0, 4, 5):
+        assert_equal(opened(x, torch.ones(rows, 2)), Copying()(x, torch.ones(rows, 2)))
