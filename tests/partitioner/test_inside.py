@@ -9,7 +9,7 @@ import pytest
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
-from hetpart.partitioner.bounds.inside import Insides
+from hetpart.partitioner.bounds.inside import Insides, Stretches
 from hetpart.partitioner.problem import PlacementProblem, Streaming, Uses
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.fixing import while_running, without_misfits
@@ -33,9 +33,8 @@ def met(problem: PlacementProblem) -> int:
         partitions = sessions(problem, placement)
         for stretches in known:
             ends = placement[stretches.ends]
-            told = int(ends.min(axis=1).sum()) >= partitions > 0
-            assert told or int(ends.sum()) <= stretches.most_on(partitions) or not partitions
-            if told:
+            whole, many = int(ends.min(axis=1).sum()), int(ends.sum())
+            if partitions and (whole >= partitions or many > stretches.most_on(partitions)):
                 used = usage(problem, placement, cut(problem, placement))
                 assert used.inside[ACCELERATOR] >= stretches.nbytes
                 count += 1
@@ -66,6 +65,12 @@ def test_what_waits_beside_a_path_is_inside_with_it() -> None:
     uses = Uses.from_rows([[(1, False), (3, False)], [(2, False)], [(3, False)], []])
     stretches = insides(replace(skipped, value_uses=uses)).known[0]
     assert (stretches.ends.tolist(), stretches.nbytes) == ([[0, 3]], 21)
+
+
+def test_a_partition_that_holds_no_whole_stretch_has_two_ends() -> None:
+    """Of six stretches one partition has the last end of one and the first of the next; so do two of their own."""
+    stretches = Stretches(np.arange(12).reshape(6, 2), nbytes=1)
+    assert [stretches.most_on(partitions) for partitions in (1, 2, 3, 5, 6)] == [2, 4, 6, 10, 11]
 
 
 def long_layers(budget: int) -> PlacementProblem:

@@ -3,7 +3,7 @@
 Where both ends of a stretch share a partition, so does every op between them, which runs on no other path. A value that
 only such ops make and read crosses no border: the partition holds it inside itself, beside all that lies in buffers. Of
 stretches that share no edge n partitions break n − 1 at most; so where more have both ends on the accelerator, one of
-them holds what it can.
+them holds what it can. And a partition that holds no whole stretch has two ends at most: of one, and of the next.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ STEP = 0.98
 """Amounts that follow each other in more than this ratio are about one."""
 MOST_AMOUNTS = 16
 """That are looked at, from the largest on."""
+ENDS = 2
+"""Of stretches, in a partition that holds none whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +44,7 @@ class Stretches:
 
     def most_on(self, partitions: int) -> int:
         """Ends on the accelerator, at most, of placements in which none needs to be in one partition."""
-        return len(self.ends) + partitions - 1
+        return min(len(self.ends) + partitions - 1, ENDS * partitions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
