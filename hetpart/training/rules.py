@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.limits import ABOVE_0
+from hetpart.training.limits import ABOVE_0, require_count
 from hetpart.training.precision import LossScale, half_named
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ class Rules:
         scale = self.loss_scale
         if scale is not None:
             ABOVE_0.number("loss_scale", scale.initial if isinstance(scale, LossScale) else scale)
+        if isinstance(scale, LossScale):
+            ABOVE_0.number("growth of a loss_scale", scale.growth)
+            ABOVE_0.number("backoff of a loss_scale", scale.backoff)
+            require_count("interval of a loss_scale", scale.interval)
         half_named(self.precision)
 
     @property

@@ -104,6 +104,8 @@ def test_what_no_step_is_made_of(changed: dict[str, Any], kind: type[HetpartErro
         {"loss_scale": 0.0},
         {"loss_scale": -2.0},
         {"loss_scale": LossScale(initial=inf)},
+        {"loss_scale": LossScale(backoff=0.0)},
+        {"loss_scale": LossScale(interval=0)},
     ],
 )
 def test_rules_that_cannot_be(rules: dict[str, Any]) -> None:
