@@ -71,6 +71,13 @@ def _narrow(x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
     return x.index_select(dim, first + torch.arange(length, device=x.device))
 
 
+def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    number: Any = num_classes if isinstance(num_classes, torch.SymInt) else None
+    if number is None:
+        return NotImplemented
+    return (x.unsqueeze(-1) == torch.arange(number, device=x.device)).to(torch.int64)
+
+
 def _gaussian_nll_loss(
     x: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> torch.Tensor:
@@ -116,6 +123,7 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     torch.combinations: _combinations,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
+    functional.one_hot: _one_hot,
     functional.ctc_loss: _ctc_mean,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
     **packed.INSTEAD,

@@ -28,6 +28,10 @@ TRACEABLE: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "corrcoef": (lambda x: (torch.corrcoef(x.cos()), x[0].corrcoef()), (ROWS,)),
     "combinations": (lambda x: (torch.combinations(x), torch.combinations(x, 3, with_replacement=True)), (ROWS[0],)),
     "narrow": (lambda x, n: (torch.narrow(x, 1, n, 3), x.narrow(-1, -n, 2), x.narrow(0, 1, 2)), (ROWS, LENGTHS[0])),
+    "one_hot": (
+        lambda t, n: (functional.one_hot(t, n.item() + 4), functional.one_hot(t[0], num_classes=n.item() * 2)),
+        (TARGETS, LENGTHS[0]),
+    ),
     "gaussian_nll_loss": (
         lambda x: (
             functional.gaussian_nll_loss(x, x.sin(), x.abs()),
