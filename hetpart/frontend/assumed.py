@@ -63,13 +63,14 @@ class Assumed:
         return size.xreplace(self._values(size, sizes))
 
     def _values(self, guard: Any, sizes: Mapping[str, int]) -> dict[Any, Any]:
-        named = {symbol: self._name(symbol) for symbol in guard.free_symbols}
+        named = {symbol: self.called(symbol) for symbol in guard.free_symbols}
         return {symbol: sympy.Integer(sizes[name]) for symbol, name in named.items() if name in sizes}
 
     def _named(self, guard: Any) -> Any:
-        return guard.xreplace({one: sympy.Symbol(self._name(one), integer=True) for one in guard.free_symbols})
+        return guard.xreplace({one: sympy.Symbol(self.called(one), integer=True) for one in guard.free_symbols})
 
-    def _name(self, symbol: Any) -> str:
+    def called(self, symbol: Any) -> str:
+        """What ``symbol`` is called."""
         return self.names.get(str(symbol), str(symbol))
 
 

@@ -50,6 +50,7 @@ def granted(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: 
     assumed = exported.assumed
     if assumed is None:  # somebody else asks
         return Granted()
+    sizes = _with_roots(exported, inputs, sizes)
     places = list(_places(exported, inputs, sizes))
     names = _named(places)
     asked, relations = _located(places, names)
@@ -62,8 +63,32 @@ def granted(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: 
     return Granted(open_sizes, tuple(said)) if said else Granted()
 
 
+def _values(exported: ExportedModel) -> dict[str, Any]:
+    """What the program is given, by name."""
+    return {node.name: node.meta.get("val") for node in exported.original.graph.find_nodes(op="placeholder")}
+
+
+def _with_roots(
+    exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """``sizes``, and those of dimensions that no axis has by itself, as that of ``2 * Dim("half")``, in the plan."""
+    assert exported.assumed is not None
+    values, found = _values(exported), dict[str, int]()
+    for name, shape in inputs.items():
+        value = values.get(name)
+        of_value: Sequence[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+        for planned, size in zip(shape or (), of_value, strict=False):
+            expression: Any = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(0)
+            symbols = list(expression.free_symbols)
+            line = _line(expression, symbols[0]) if len(symbols) == 1 else None
+            if planned is not None and line is not None:
+                factor, rest = map(int, line)
+                found[exported.assumed.called(symbols[0])] = (planned - rest) // factor
+    return found | dict(sizes)
+
+
 def _places(exported: ExportedModel, inputs: Mapping[str, Shape | None], sizes: Mapping[str, int]) -> Iterator[_Place]:
-    values = {node.name: node.meta.get("val") for node in exported.original.graph.find_nodes(op="placeholder")}
+    values = _values(exported)
     called = dict(_called(exported.loaded.proto))
     for name, shape in inputs.items():
         value = values.get(name)

@@ -246,3 +246,20 @@ class Unasked(nn.Module):
 def test_what_a_run_cannot_be_asked_is_refused_when_it_is_planned() -> None:
     with pytest.raises(InvalidOptionError, match="which a run cannot be asked"):
         hetpart.partition(Unasked(), args=(X,), dynamic_shapes=ROWS, shape="rows=?", hardware=EMULATED)
+
+
+class Squares(nn.Module):
+    """By two sizes that it has twice of each."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] * x.shape[1] == 24 else x * 3
+
+
+@pytest.mark.parametrize("sizes", [{"half": 3, "other": 2}, {"half": 2, "other": 3}, {"half": 1, "other": 5}])
+def test_sizes_that_no_axis_has_by_itself_are_told_by_shape(sizes: dict[str, int]) -> None:
+    shapes = {"x": {0: 2 * Dim("half"), 1: 2 * Dim("other")}}
+    planned = hetpart.partition(
+        Squares(), args=(torch.ones(8, 6),), dynamic_shapes=shapes, shape=sizes, hardware=EMULATED
+    )
+    x = torch.randn(2 * sizes["half"], 2 * sizes["other"])
+    torch.testing.assert_close(planned.to_module(emulate=True)(x), Squares()(x))
