@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from math import exp
 
 from hetpart.cost_model.caches import kept_share
@@ -88,6 +89,7 @@ def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings)
     return call.calls * ((1 - anew) * kept + (anew * streamed if anew else 0.0))
 
 
+@cache
 def read_anew(weights: float, own: float, table: RateTable) -> float:
     """The part of a product's weights that come from main memory, beyond what do where it alone is repeated.
 
