@@ -97,10 +97,21 @@ class Relaxation:
 
     program: Program
     moments: Moments
-    margins: Margins
+    price: float
+    """Of a byte, at which groups are proven to stand where they stand."""
     clock: Clock
     bound: float
     """No placement that fits costs less."""
+    _margins: Margins | None = None
+    """Once they are asked for: a bound with parts of groups allowed needs none."""
+
+    @property
+    def margins(self) -> Margins:
+        """How much every group costs at least on the side that it is not given."""
+        if self._margins is None:
+            turned = self.clock.expired if self.program.groups <= MOST_TURNED else _always
+            self._margins = margins(self.program, self.price, turned)
+        return self._margins
 
     @classmethod
     def of(
@@ -127,8 +138,7 @@ class Relaxation:
         alive = rows(program)
         if len(alive.rows.least) > MOST_ROWS and clock.left < AMPLE_SECONDS:
             return None
-        turned = clock.expired if groups <= MOST_TURNED else _always
-        return cls(program, alive, margins(program, price, turned), clock, bound)
+        return cls(program, alive, price, clock, bound)
 
     def tighten(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Raise the bound as far as it matters to ``known``; every placement met on the way, the best bound's last."""
