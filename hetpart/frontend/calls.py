@@ -30,6 +30,7 @@ _REGISTER = {
     "hetpart::": "hetpart.training.row_operators",
     "hetpart_bodies::": "hetpart.frontend.higher",
     "hetpart_packed::": "hetpart.frontend.packed",
+    "hetpart_formed::": "hetpart.frontend.formed",
 }
 """How operators of hetpart are called, and the modules that register them. They lie above this one."""
 NO_OUTS: Mapping[str, torch.Tensor] = {}

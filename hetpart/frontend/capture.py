@@ -47,10 +47,10 @@ _HINTS = {
         "the code makes a number of that size, or a loop of it: leave it out of dynamic_shapes, or give None for it,"
         " and an example of the size that the plan is for"
     ),
-    "linalg_lstsq": "take torch.linalg.pinv(a) @ b: the size of what lstsq returns depends on what it is given",
+    "linalg_lstsq": "take the driver gelsy, or torch.linalg.pinv(a) @ b: with this one data decide what comes back",
     "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
-    "specialized integer": f"{_TRACE_HINT}; give sizes as numbers, as num_classes of one_hot",
+    "specialized integer": f"{_TRACE_HINT}; give sizes as numbers",
     "SymInt": "give the sizes as numbers; torch.export.Dim.DYNAMIC in dynamic_shapes leaves them open",
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
 }

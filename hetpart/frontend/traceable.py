@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hetpart.frontend import packed
+from hetpart.frontend.formed import counted, solved
 
 aten = torch.ops.aten
 
@@ -72,9 +73,11 @@ def _narrow(x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
 
 
 def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
-    number: Any = num_classes if isinstance(num_classes, torch.SymInt) else None
-    if number is None:
+    if type(num_classes) is int and num_classes == -1:
+        return counted(x)
+    if not isinstance(num_classes, torch.SymInt):
         return NotImplemented
+    number: Any = num_classes
     return (x.unsqueeze(-1) == torch.arange(number, device=x.device)).to(torch.int64)
 
 
@@ -126,6 +129,7 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     functional.one_hot: _one_hot,
     functional.ctc_loss: _ctc_mean,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.linalg.lstsq: solved,
     **packed.INSTEAD,
 }
 """By PyTorch's function; ``NotImplemented`` where the call is traceable as it is, or not at all."""

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.calls import Call, runs_on, written
 from hetpart.frontend.copying import NAMESPACE, called_by
+from hetpart.frontend.formed import NAMESPACE as FORMED
 from hetpart.frontend.higher import CALLED, operator_in, results_in
 from hetpart.frontend.kept import original_of
 from hetpart.frontend.packed import NAMESPACE as PACKED
@@ -34,7 +35,7 @@ _AT_NODE = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+
 """How the exporter says at which node it failed."""
 OWN_NAMESPACE = "hetpart"
 """Of operators that hetpart registers."""
-_OWN = (OWN_NAMESPACE, NAMESPACE, CALLED.namespace, PACKED)
+_OWN = (OWN_NAMESPACE, NAMESPACE, CALLED.namespace, PACKED, FORMED)
 Translations = dict[Any, Callable[..., Any]]
 """By operator, as ``torch.onnx.export`` takes them."""
 

@@ -29,8 +29,20 @@ TRACEABLE: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "combinations": (lambda x: (torch.combinations(x), torch.combinations(x, 3, with_replacement=True)), (ROWS[0],)),
     "narrow": (lambda x, n: (torch.narrow(x, 1, n, 3), x.narrow(-1, -n, 2), x.narrow(0, 1, 2)), (ROWS, LENGTHS[0])),
     "one_hot": (
-        lambda t, n: (functional.one_hot(t, n.item() + 4), functional.one_hot(t[0], num_classes=n.item() * 2)),
+        lambda t, n: (
+            functional.one_hot(t, n.item() + 4),
+            functional.one_hot(t[0], num_classes=n.item() * 2),
+            functional.one_hot(t) * 2,
+        ),
         (TARGETS, LENGTHS[0]),
+    ),
+    "lstsq": (
+        lambda x: (
+            *torch.linalg.lstsq(x * 2, x[:, :2]),
+            *torch.linalg.lstsq(x[None], x[None, :, 0] + 1, driver="gels"),
+            *torch.linalg.lstsq(x.mT, x[:3], driver="gelsd"),
+        ),
+        (torch.arange(12.0).reshape(4, 3).cos(),),
     ),
     "gaussian_nll_loss": (
         lambda x: (
@@ -54,8 +66,14 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         lambda x: x + torch.equal(x, x),
         "(a == b).all() in the place of torch.equal",
     ),
-    "a size that data decide": (lambda x: functional.one_hot(x.long()), "as num_classes of one_hot"),
-    "lstsq": (lambda x: torch.linalg.lstsq(x, x).solution, "take torch.linalg.pinv(a) @ b"),
+    "a number of rounds that data decide": (
+        lambda x: sum(x * place for place in range(x.long().sum().item())),
+        "give sizes as numbers",
+    ),
+    "lstsq by singular values": (
+        lambda x: torch.linalg.lstsq(x.tile(9, 1), x.tile(9, 1), driver="gelsd")[0],
+        "take the driver gelsy",
+    ),
 }
 
 
