@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetpart.graph.walk import all_nodes
+
 if TYPE_CHECKING:
     import onnx
     from torch.fx import Graph, Node
@@ -52,17 +54,23 @@ def read_turned(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         for place, side in enumerate(_SIDES if node.op_type == "Gemm" and not node.domain else ()):
             turn = makers.get(node.input[place])
-            if turn is not None and turn.op_type == "Transpose" and not turn.domain:
+            if turn is not None and _turns(turn):
                 node.input[place] = turn.input[0]
                 _toggle(node, side)
-    read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    gone = [node for node in graph.node if node.op_type == "Transpose" and read.isdisjoint(node.output)]
+    read = {name for node in all_nodes(graph.node) for name in node.input} | {value.name for value in graph.output}
+    gone = [node for node in graph.node if _turns(node) and read.isdisjoint(node.output)]
     for node in gone:
         graph.node.remove(node)
     names = {name for node in gone for name in node.output}
     kept = [value for value in graph.value_info if value.name not in names]
     del graph.value_info[:]
     graph.value_info.extend(kept)
+
+
+def _turns(node: onnx.NodeProto) -> bool:
+    """Whether it turns a matrix, if what it is given is one."""
+    orders = [list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"]
+    return node.op_type == "Transpose" and not node.domain and orders in ([], [[1, 0]])
 
 
 def _toggle(gemm: onnx.NodeProto, side: str) -> None:

@@ -53,3 +53,28 @@ def test_what_something_else_reads_stays_turned() -> None:
     assert [node.op_type for node in made.graph.node] == ["Transpose", "Gemm"]
     for ours, theirs in zip(run(made), wanted, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+_OTHERS = """<ir_version: 9, opset_import: ["" : 20]>
+g (float[4,4] x, float[4,4] w, float[4] b, bool chosen) => (float[4,4] y, float[4,4] z) {
+  tx = Transpose<perm=[0,1]>(x)
+  tw = Transpose(w)
+  y = Gemm(tx, tw, b)
+  z = If (chosen) <
+    then_branch = first () => (float[4,4] one) { one = Neg(tw) },
+    else_branch = second () => (float[4,4] other) { other = Identity(w) }
+  >
+}"""
+
+
+def test_what_a_branch_reads_or_nothing_turns_stays() -> None:
+    made = parser.parse_model(_OTHERS)
+    read_turned(made.graph)
+    assert [node.op_type for node in made.graph.node] == ["Transpose", "Transpose", "Gemm", "If"]
+    random = np.random.default_rng(0)
+    given = {name: random.random(shape, np.float32) for name, shape in (("x", (4, 4)), ("w", (4, 4)), ("b", 4))}
+    given["chosen"] = np.array(True)
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    y, z = session.run(None, given)
+    np.testing.assert_allclose(y, given["x"] @ given["w"].T + given["b"], rtol=1e-5)
+    np.testing.assert_array_equal(z, -given["w"].T)
