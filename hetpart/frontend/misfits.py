@@ -1,6 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 """Calls whose translation ONNX Runtime cannot load: types that do not go together, or types that it has no kernel for.
 
+And those that it would change when it loads them, to something else.
+
 ONNX's own schemas tell the types that every node makes of those it is given, which the exporter writes down nowhere: it
 names those of the program.
 """
@@ -46,7 +48,7 @@ Types = dict[ir.Value, ir.DataType | None]
 def misfits(model: ir.Model) -> set[str]:
     """Names of the program's nodes whose translations do not load, or lose digits of float64."""
     types: Types = {}
-    found = [node for node in model.graph if not _fits(node, types) or _rounds(node, types)]
+    found = [node for node in model.graph if not _fits(node, types) or _rounds(node, types) or _loses_zeros(node)]
     return {_traced(node) for node in found} - {""}
 
 
@@ -55,7 +57,7 @@ def has_misfits_inside(model: ir.Model) -> bool:
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         types: Types = {}
         for node in ir.traversal.RecursiveGraphIterator(graph):
-            is_wrong = not _fits(node, types) or _rounds(node, types)
+            is_wrong = not _fits(node, types) or _rounds(node, types) or _loses_zeros(node)
             if is_wrong and node.graph is not model.graph:
                 return True
     return False
@@ -84,6 +86,29 @@ def _rounds(node: ir.Node, types: Types) -> bool:
         return _is_inner(made) and types.get(made) is ir.DataType.FLOAT
     numbers = (one.as_float() for one in node.attributes.values() if one.type is ir.AttributeType.FLOAT)
     return any(number != float(np.float32(number)) for number in numbers)
+
+
+def _loses_zeros(node: ir.Node) -> bool:
+    """Whether ONNX Runtime takes a Pad into ``node``, a MaxPool, which pads with less than any number.
+
+    Release 1.31 does so where the Pad is of zeros; of one by a number that is not known here it may.
+    """
+    made_by = node.inputs[0].producer() if node.op_type == "MaxPool" and node.inputs[0] is not None else None
+    while made_by is not None and made_by.op_type == "Identity" and made_by.inputs[0] is not None:
+        made_by = made_by.inputs[0].producer()
+    if made_by is None or made_by.op_type != "Pad" or made_by.domain:
+        return False
+    mode = made_by.attributes.get("mode")
+    return (mode is None or mode.as_string() == "constant") and not _is_other_than_0(made_by.inputs[2:3])
+
+
+def _is_other_than_0(given: Sequence[ir.Value | None]) -> bool:
+    """Whether it is a constant that is known to be so."""
+    made_by = given[0].producer() if given and given[0] is not None else None
+    while made_by is not None and made_by.op_type in ("Cast", "CastLike") and made_by.inputs[0] is not None:
+        made_by = made_by.inputs[0].producer()
+    held = None if made_by is None or made_by.op_type != "Constant" else made_by.attributes.get("value")
+    return held is not None and held.type is ir.AttributeType.TENSOR and bool(held.as_tensor().numpy().any())
 
 
 _RANDOM = frozenset({"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike"})

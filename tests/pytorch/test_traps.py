@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.export.experimental import _export_forward_backward
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
 
 import hetpart
+from tests.pytorch.test_bodies import Called
 from tests.pytorch.test_partition import assert_equal
 
 EMULATED = "emulated"
@@ -95,6 +97,26 @@ class Row(nn.Module):
 def test_a_vector_that_is_transposed_is_itself() -> None:
     model, x = Row().eval(), torch.arange(8.0).reshape(2, 4)
     assert_equal(hetpart.partition(model, args=(x,), hardware=EMULATED).to_module(emulate=True)(x), model(x).detach())
+
+
+PADDED = {
+    "one axis": lambda x: functional.max_pool1d(functional.pad(x[0], (1, 1)), 3),
+    "two axes": lambda x: functional.max_pool2d(functional.pad(x, (0, 1, 0, 1)), 3, 2),
+    "three axes": lambda x: functional.max_pool3d(functional.pad(x[None], (0, 1, 0, 1, 1, 0)), 2),
+    "adaptive": lambda x: functional.adaptive_max_pool2d(functional.pad(x, (1, 1, 1, 1)), 5),
+    "behind a copy": lambda x: functional.max_pool2d(functional.pad(x, (1, 1, 1, 1)).clone(), 2),
+    "by another number": lambda x: functional.max_pool2d(functional.pad(x, (1, 1, 1, 1), value=-0.5), 2),
+    "means": lambda x: functional.avg_pool2d(functional.pad(x, (0, 1, 0, 1)), 3, 2, ceil_mode=True),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_the_largest_of_numbers_below_0_and_zeros_beside_them_is_0(name: str) -> None:
+    """ONNX Runtime takes the zeros for what a MaxPool pads with itself, which is less than any number."""
+    model, x = Called(PADDED[name]), -torch.rand(2, 4, 8, 8) - 0.1
+    planned = hetpart.partition(model, args=(x,), hardware=EMULATED, placement="all-cpu")
+    assert_equal(planned.to_module(emulate=True)(x), model(x))
+    assert ("PyTorch runs" in " ".join(planned.plan.notes)) == (name not in ("by another number", "means"))
 
 
 class Narrow(nn.Module):
