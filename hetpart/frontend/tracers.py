@@ -93,8 +93,8 @@ def differentiated(
 
 def _settle_origin(node: Node) -> None:
     """Let what is from no code of the user's be from where that is which it passes on."""
-    if node.target is torch.ops.aten.detach.default:
-        node.meta |= {key: node.args[0].meta[key] for key in _ORIGIN if key in node.args[0].meta}  # pyright: ignore
+    for passed in node.all_input_nodes if node.target is torch.ops.aten.detach.default else ():
+        node.meta |= {key: passed.meta[key] for key in _ORIGIN if key in passed.meta}
     if _NOWHERE in node.meta.get(_STACK, {}):
         del node.meta[_STACK]
 
