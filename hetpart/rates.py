@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from math import exp, log, prod
 
 LEAST_QUIET = 0.2
@@ -33,13 +33,16 @@ class RateTable:
 
     def at(self, sizes: Sequence[float]) -> float:
         """Seconds of a call of these sizes, one an axis."""
-        places = [_place(axis, size) for axis, size in zip(self.axes, sizes, strict=True)]
-        beyond = prod(max(1.0, size / axis[-1]) for axis, size in zip(self.axes, sizes, strict=True))
+        corners, beyond = [(0, 1.0)], 1.0
+        for axis, size in zip(self.axes, sizes, strict=True):
+            place, up = _place(axis, size)
+            corners = [(index * len(axis) + place, weight * (1 - up)) for index, weight in corners] + (
+                [(index * len(axis) + place + 1, weight * up) for index, weight in corners] if up else []
+            )
+            beyond *= max(1.0, size / axis[-1])
         total = 0.0
-        for corner in product((0, 1), repeat=len(places)):
-            share = prod(place.share if up else 1 - place.share for up, place in zip(corner, places, strict=True))
-            if share:
-                total += share * log(self._corner([place.index + up for up, place in zip(corner, places, strict=True)]))
+        for index, weight in sorted(corners):
+            total += weight * log(self.seconds[index])
         return exp(total) * beyond
 
     def at_most(self, sizes: Sequence[float]) -> float:
@@ -51,34 +54,23 @@ class RateTable:
     def at_rate_below(self, sizes: Sequence[float]) -> float:
         """The same, at the rate of the next smaller point of the last axis."""
         *others, last = sizes
-        below = self.axes[-1][_place(self.axes[-1], last).index]
+        place, _ = _place(self.axes[-1], last)
+        below = self.axes[-1][place]
         return self.at((*others, min(last, below))) * max(1.0, last / below)
 
     def times(self, factor: float) -> RateTable:
         """The table with all seconds multiplied."""
         return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))
 
-    def _corner(self, indices: list[int]) -> float:
-        flat = 0
-        for axis, index in zip(self.axes, indices, strict=True):
-            flat = flat * len(axis) + index
-        return self.seconds[flat]
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    index: int
-    share: float
-    """Of the next point's weight, 0 to 1."""
-
-
-def _place(axis: tuple[float, ...], size: float) -> _Place:
+def _place(axis: tuple[float, ...], size: float) -> tuple[int, float]:
+    """The point of ``axis`` at or below ``size``, and the weight of the next one, 0 to 1."""
     if size <= axis[0]:
-        return _Place(0, 0.0)
+        return 0, 0.0
     if size >= axis[-1]:
-        return _Place(len(axis) - 1, 0.0)
+        return len(axis) - 1, 0.0
     index = bisect_right(axis, size) - 1
-    return _Place(index, log(size / axis[index]) / log(axis[index + 1] / axis[index]))
+    return index, log(size / axis[index]) / log(axis[index + 1] / axis[index])
 
 
 def _ascends(axis: tuple[float, ...]) -> bool:

@@ -15,7 +15,7 @@ from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, lo
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
-from hetpart.cost_model.measured import Taken, measured_seconds
+from hetpart.cost_model.measured import UNMEASURED, Taken, measured_seconds
 from hetpart.cost_model.packing import packing_seconds
 from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.support import Support, Supports
@@ -141,9 +141,9 @@ def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost
     known: dict[Hashable, OpCost] = {}
     for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
         found = None if likeness is None else known.get((likeness, seconds))
-        cost = _price(op, graph, machine, fusions, supports.of(op), seconds) if found is None else found.of(op)
-        known[likeness, seconds] = cost
-        yield cost
+        if found is None:
+            found = known[likeness, seconds] = _price(op, graph, machine, fusions, supports.of(op), seconds)
+        yield found if found.op == op.id else found.of(op)
 
 
 def _price(
@@ -200,9 +200,12 @@ def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device
     left = fused_work(work, op, graph, fusions, device.provider)
     dtype = compute_dtype(op, graph, fusions, device.provider)
     found = estimate(left, device, dtype, visit, called=op.domain == CALL_DOMAIN)
+    packing = packing_seconds(op, graph, device)
+    if measured is UNMEASURED and not packing:
+        return found
     bound = found.bound if measured.known is None else _measured_bound(found, measured.known, measured.beside, device)
     seconds = (found.seconds if measured.seconds is None else measured.seconds) + measured.beside
-    return replace(found, bound=bound, seconds=seconds + packing_seconds(op, graph, device))
+    return replace(found, bound=bound, seconds=seconds + packing)
 
 
 def _measured_bound(found: Estimate, seconds: float, beside: float, device: Device) -> Bound:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from math import exp
 
 from hetpart.cost_model.caches import kept_share
@@ -44,10 +43,10 @@ class Surroundings:
     """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
     overwritten: int = 0
     """That it writes over what it reads, instead of elsewhere."""
-    whole: int = 0
-    """That a run passes."""
     constants: int = 0
     """How many constants it reads."""
+    lost: float = 0.0
+    """The part of what a run uses once that it finds in no cache: ``lost_share``."""
 
 
 def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
@@ -89,7 +88,6 @@ def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings)
     return call.calls * ((1 - anew) * kept + (anew * streamed if anew else 0.0))
 
 
-@cache
 def read_anew(weights: float, own: float, table: RateTable) -> float:
     """The part of a product's weights that come from main memory, beyond what do where it alone is repeated.
 
@@ -115,17 +113,17 @@ def start_seconds(rates: KernelRates, around: Surroundings) -> float:
     which other nodes use too, each byte since then pushed one out at random, as in ``kept_share``.
     """
     pushed_out = 1 - exp(-around.since / rates.cache_bytes)
-    return _lost(rates, around) * (rates.cold_node_seconds + rates.cold_start_seconds * pushed_out)
+    return around.lost * (rates.cold_node_seconds + rates.cold_start_seconds * pushed_out)
 
 
 def constants_seconds(rates: KernelRates, around: Surroundings) -> float:
     """Of reading what a kernel reads once a run, such as a scale or a shape, beyond what one takes that is repeated."""
-    return around.constants * rates.constant_seconds * _lost(rates, around)
+    return around.constants * rates.constant_seconds * around.lost
 
 
-def _lost(rates: KernelRates, around: Surroundings) -> float:
-    """The part of what a run uses once that it finds in no cache."""
-    return read_anew(around.whole, rates.cache_bytes, rates.weights_table)
+def lost_share(whole: float, rates: KernelRates) -> float:
+    """The part of what a run uses once that it finds in no cache, when it passes ``whole`` bytes."""
+    return read_anew(whole, rates.cache_bytes, rates.weights_table)
 
 
 def _written(call: KernelCall, tables: Mapping[str, RateTable], rates: KernelRates, around: Surroundings) -> float:

@@ -23,6 +23,7 @@ from hetpart.cost_model.epilogues import (
 )
 from hetpart.cost_model.foldings import VIEWS, foldings, takes_operands
 from hetpart.cost_model.patterns import fused_formulas
+from hetpart.cost_model.session.simplify import Simplified
 from hetpart.cost_model.updates import in_place_on
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
@@ -41,6 +42,8 @@ class Fusions:
     """Providers on which the op writes a few elements over its first input, and copies none."""
     folded: frozenset[int]
     """Ops that what reads them computes on the way, each for itself; where one alone does they are of its group."""
+    simple: Simplified
+    """What is left of the graph before anything is fused."""
     kernels: Mapping[int, str]
     """Type of the kernel that a group ends with, by the last op, as the CPU provider calls it; others keep theirs."""
 
@@ -63,7 +66,7 @@ def find_fusions(graph: Graph) -> Fusions:
     found.add_biases()
     in_place = tuple([in_place_on(op, wiring) for op in graph.ops])
     groups = tuple([found.root(op.id) for op in graph.ops])
-    return Fusions(groups, tuple(found.absorbed), in_place, folded, found.kernels)
+    return Fusions(groups, tuple(found.absorbed), in_place, folded, wiring.simple, found.kernels)
 
 
 def fusion_groups(graph: Graph) -> tuple[int, ...]:

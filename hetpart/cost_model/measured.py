@@ -6,7 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.caches import LOOKUPS, streamed_weights
-from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds, constants_seconds, start_seconds
+from hetpart.cost_model.call_seconds import (
+    ELEMENT_BYTES,
+    Surroundings,
+    call_seconds,
+    constants_seconds,
+    lost_share,
+    start_seconds,
+)
 from hetpart.cost_model.einsum_calls import einsum_seconds
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
@@ -92,16 +99,17 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
     return tuple(
         TimedKernel(kernel, _taken(kernel, _kernel_seconds(kernel, graph, rates, around, in_place), rates, around))
-        for kernel, around in zip(kernels, _surroundings(kernels, graph), strict=True)
+        for kernel, around in zip(kernels, _surroundings(kernels, graph, rates), strict=True)
     )
 
 
-def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]:
+def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -> list[Surroundings]:
     """Of every kernel. What no kernel makes, the run before this one used last."""
     put_in = {made.value: made.nbytes for kernel in kernels for made in kernel.makes if made.value >= len(graph.values)}
     touched = [_touched(kernel, graph, put_in) for kernel in kernels]
     over = overwriting(kernels, (*graph.inputs, *graph.outputs))
     whole, weights = sum(touched), streamed_weights(graph)
+    lost = lost_share(whole, rates)
     began: dict[int, int] = {}
     ended: dict[str, int] = {}
     passed = 0
@@ -113,7 +121,7 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph) -> list[Surroundings]
             distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
         spared = sum(made.nbytes for made in kernel.makes if made.value in over)
         since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
-        found.append(Surroundings(distance, nbytes, weights, since, spared, whole, constants))
+        found.append(Surroundings(distance, nbytes, weights, since, spared, constants, lost))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
         if kind in COPIERS:

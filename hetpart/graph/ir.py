@@ -159,15 +159,15 @@ class Op:
     """``None`` where the exporter did not say."""
     pin: str = ""
     """The device that whoever wrote the model wants it on."""
+    uses: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Ids of every value the op reads, each once, inputs before captures."""
+    results: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """``outputs`` without those left out."""
 
-    @property
-    def uses(self) -> tuple[int, ...]:
-        """Ids of every value the op reads, each once, inputs before captures."""
-        return tuple({v: None for v in (*self.inputs, *self.captures) if v is not None})
-
-    @property
-    def results(self) -> tuple[int, ...]:
-        return tuple([v for v in self.outputs if v is not None])
+    def __post_init__(self) -> None:
+        read = dict.fromkeys((*self.inputs, *self.captures))
+        object.__setattr__(self, "uses", tuple([v for v in read if v is not None]))
+        object.__setattr__(self, "results", tuple([v for v in self.outputs if v is not None]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,15 @@ def session_kernels(
         lane: What runs them.
         returned: Values that leave the session.
     """
-    whole = simplified(graph, ops, returned)
+    whole = _whole(graph, ops, fusions, returned)
     moved = pushed(graph, whole, returned)
     if moved is None:
         built = _built(graph, whole, fusions, lane, returned)
         return in_order(built.kernels, built.index)
     told, own = Told(graph, moved), moved.graph
-    built = _built(own, _all_of(own, returned), find_fusions(own), _with_scratch(lane, told), returned)
+    fusions = find_fusions(own)
+    whole = _whole(own, range(len(own.ops)), fusions, returned)
+    built = _built(own, whole, fusions, _with_scratch(lane, told), returned)
     return tuple(map(told.kernel, in_order(built.kernels, told.indices(built.index))))
 
 
@@ -58,8 +60,10 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
     return session
 
 
-def _all_of(graph: Graph, returned: frozenset[int]) -> Simplified:
-    return simplified(graph, range(len(graph.ops)), returned)
+def _whole(graph: Graph, ops: Sequence[int], fusions: Fusions, returned: frozenset[int]) -> Simplified:
+    """What is left of ``ops``, which may be all of the graph that ``fusions`` speak of."""
+    everything = len(ops) == len(graph.ops) and returned == frozenset(graph.outputs)
+    return fusions.simple if everything else simplified(graph, ops, returned)
 
 
 def _with_scratch(lane: Lane, told: Told) -> Lane:

@@ -110,28 +110,30 @@ class _Twins:
     def __init__(self, graph: Graph, same: Mapping[int, int]) -> None:
         self._graph = graph
         self._same = same
-        self._first: dict[Hashable, Op] = {}
+        self._alone: dict[Hashable, Op | None] = {}
         self._known: dict[Hashable, Op] = {}
 
     def first(self, op: Op) -> Op:
         """The first op that does the same as ``op``; itself if it is that."""
         read = op.inputs[0] if op.inputs else None
         rough = (op.op_type, read if read is None else self._same.get(read, read))
-        other = self._first.setdefault(rough, op)
-        if other is op:
+        if rough not in self._alone:
+            self._alone[rough] = op
             return op
-        self._known.setdefault(_key(other, self._graph, self._same), other)
+        other, self._alone[rough] = self._alone[rough], None
+        if other is not None:
+            self._known.setdefault(_key(other, self._graph, self._same), other)
         return self._known.setdefault(_key(op, self._graph, self._same), op)
 
 
 def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
     if op.op_type in RANDOM or op.bodies or not op.uses:
         return op.id
-    inputs = tuple(None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs)
+    inputs = tuple([None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs])
     if _is_told_by_shape(op, graph):
         return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
-    present = tuple(v is not None for v in op.outputs)
-    return (op.domain, op.op_type, inputs, present, tuple(sorted((k, repr(v)) for k, v in op.attributes.items())))
+    present = tuple([v is not None for v in op.outputs])
+    return (op.domain, op.op_type, inputs, present, tuple(sorted([(k, repr(v)) for k, v in op.attributes.items()])))
 
 
 def _equal(value: int, graph: Graph) -> Hashable:
