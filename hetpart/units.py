@@ -19,6 +19,7 @@ _HINT = "write a number with a unit, such as 16GB (10^9 bytes), 12GiB (2^30 byte
 _RATE_SUFFIX = "/s"
 _SECONDS_HINT = "write a number with a unit, such as 20ms, 1.5s or 300us"
 _SECONDS_PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns)\s*", re.IGNORECASE | re.ASCII)
+_LEAST_SHARE = 0.001
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
@@ -70,6 +71,13 @@ def format_seconds(seconds: float) -> str:
         if abs(seconds) >= 0.9995 * scale:
             return f"{seconds / scale:.{_decimals(seconds / scale)}f} {unit}"
     return f"{seconds * 1e9:.0f} ns"
+
+
+def format_percent(share: float) -> str:
+    """``share`` as a percentage, with decimals only where they tell something."""
+    if 0 < share < _LEAST_SHARE:
+        return f"<{_LEAST_SHARE * 100:g} %"
+    return f"{share * 100:.{0 if share >= 0.1 else 1}f} %"
 
 
 def format_count(number: int, noun: str) -> str:

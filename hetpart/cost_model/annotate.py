@@ -151,12 +151,8 @@ def _price(
 ) -> OpCost:
     formula = work_of(op, graph)
     work = expected_work(op, unknown_work(op, graph) if formula is None else formula)
-    estimates = tuple(
-        [
-            _estimate(work, op, graph, fusions, device, known)
-            for device, known in zip(machine.devices, measured, strict=True)
-        ]
-    )
+    lanes = zip(machine.devices, measured, strict=True)
+    estimates = tuple([_estimate(work, op, graph, fusions, device, taken) for device, taken in lanes])
     missing = support.missing
     seconds = tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)])
     unknown = "" if formula is not None else f"{_runner(op)}no cost formula for {op.op_type}: "

@@ -115,7 +115,7 @@ def _this_machine(threads: int) -> Machine:
     measured = None if found is None else found.accelerator
     if found is not None and measured is not None and measured.name == gpus[0].name:
         accelerator, link = _measured_accelerator(accelerator, link, measured, found.runtime)
-        gpu_words += f", calibrated with {found.runtime}"
+        gpu_words += f", calibrated with ONNX Runtime {found.runtime}"
     return _assemble(processor, [(accelerator, link)], threads, f"{gpu_words}, with {words}")
 
 

@@ -116,10 +116,10 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
     found: list[Surroundings] = []
     for kernel, nbytes in zip(kernels, touched, strict=True):
         kind = _head([graph.ops[op] for op in kernel.ops]).op_type if kernel.ops else REORDER
-        distance = max((passed - began.get(value, passed - whole) for value in kernel.reads), default=0)
+        distance = max([passed - began.get(value, passed - whole) for value in kernel.reads], default=0)
         if any(_looks_up_weights(graph.ops[op], graph) for op in kernel.ops):
             distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
-        spared = sum(made.nbytes for made in kernel.makes if made.value in over)
+        spared = sum([made.nbytes for made in kernel.makes if made.value in over])
         since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
         found.append(Surroundings(distance, nbytes, weights, since, spared, constants, lost))
         began.update((made.value, passed) for made in kernel.makes)
@@ -137,14 +137,14 @@ def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
     """
     tables = {graph.ops[op].inputs[0] for op in kernel.ops if graph.ops[op].op_type in LOOKUPS}
     reads = set(kernel.reads) - tables
-    values = (value if value >= 0 else -1 - value for value in reads - put_in.keys())
-    flowing = sum(graph.values[value % len(graph.values)].nbytes for value in values)
-    flowing += sum(put_in[value] for value in reads & put_in.keys())
+    values = [value if value >= 0 else -1 - value for value in reads - put_in.keys()]
+    flowing = sum([graph.values[value % len(graph.values)].nbytes for value in values])
+    flowing += sum([put_in[value] for value in reads & put_in.keys()])
     weights = {
         v for op in kernel.ops if graph.ops[op].op_type not in LOOKUPS for v in graph.ops[op].uses
         if graph.values[v].is_constant
     }  # fmt: skip
-    return flowing + sum(graph.values[v].nbytes for v in weights) + sum(made.nbytes for made in kernel.makes)
+    return flowing + sum([graph.values[v].nbytes for v in weights]) + sum([made.nbytes for made in kernel.makes])
 
 
 def _constants(kernel: Kernel, graph: Graph) -> int:

@@ -10,6 +10,7 @@ from hetpart.cost_model.calibrated import Calibration
 from hetpart.cost_model.detect import Processor, this_processor
 from hetpart.cost_model.profiles import PEAK, Kind, Profile, find_profile, load_profile, profile_names
 from hetpart.rates import KernelRates
+from hetpart.units import format_percent
 
 DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
 THIS_PROCESSOR = "host"
@@ -39,7 +40,8 @@ def _how_calibrated(name: str, found: Calibration, threads: int) -> str:
     rates = found.rates(threads)
     if rates is None:
         return f"priced as {name}: calibrated for {' and '.join(found.threads)} threads, not for {threads}"
-    how = f"calibrated with {found.runtime}, off by {rates.error:.0%} between the sizes measured"
+    off = f"off by {format_percent(rates.error)} between the sizes measured"
+    how = f"calibrated with ONNX Runtime {found.runtime}, {off}"
     return f"{how} while other work slowed it: calibrate --refine in a quieter hour" if rates.was_disturbed else how
 
 

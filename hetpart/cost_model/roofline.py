@@ -63,7 +63,8 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
     """
     computing, streaming = flops_rate(device, dtype), stream_rate(device)
     arithmetic = max(work.flops / computing, _one_by_one(work, device))
-    streamed = max(0, work.bytes_moved - work.bytes_scattered) / streaming
+    moved = work.bytes_moved
+    streamed = max(0, moved - work.bytes_scattered) / streaming
     scattered = work.bytes_scattered / device.random_bandwidth
     memory = streamed + scattered
     overhead = (work.launches * device.launch_seconds or visit) + (CALL_SECONDS if called else 0.0)
@@ -73,7 +74,7 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
         seconds=overhead + roof,
         bound=Bound.LAUNCH if overhead >= roof else slower,
         intensity=work.intensity,
-        bytes_moved=work.bytes_moved,
+        bytes_moved=moved,
         balance=computing / streaming,
         scattered=scattered > streamed,
     )

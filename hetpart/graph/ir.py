@@ -65,15 +65,14 @@ class Value:
     """Its elements, where it is a constant of a few and they are known before a session loads."""
     same_as: int | None = None
     """Of a derived weight, the first one that is made in the same way of the same."""
+    is_static: bool = field(init=False, repr=False, compare=False)
+    """Whether kind, dtype and every dimension are known before a run."""
+    is_constant: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_static(self) -> bool:
-        """Whether kind, dtype and every dimension are known before a run."""
-        return self.kind is ValueKind.TENSOR and bool(self.dtype) and self.shape is not None and None not in self.shape
-
-    @property
-    def is_constant(self) -> bool:
-        return self.role in (ValueRole.WEIGHT, ValueRole.DERIVED)
+    def __post_init__(self) -> None:
+        known = self.shape is not None and None not in self.shape
+        object.__setattr__(self, "is_static", known and self.kind is ValueKind.TENSOR and bool(self.dtype))
+        object.__setattr__(self, "is_constant", self.role is ValueRole.WEIGHT or self.role is ValueRole.DERIVED)
 
     @property
     def numel(self) -> int:

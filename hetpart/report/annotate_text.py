@@ -10,8 +10,8 @@ from rich.text import Text
 from hetpart.cost_model.annotate import Costs
 from hetpart.cost_model.breakdown import By, OnDevice, Row, total_of
 from hetpart.cost_model.roofline import Bound
-from hetpart.report.layout import heading, labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.report.layout import heading, labelled, line, name, table
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _LONGEST_SCOPE = 16
 _NONE = "–"
@@ -67,7 +67,8 @@ def _whole(there: OnDevice) -> str:
     if not there.seconds:
         return "no op has a kernel there" if there.seconds is None else "no time"
     parts = sorted(there.bound_seconds.items(), key=lambda part: -part[1])
-    bounds = ", ".join(f"{percent(seconds / there.seconds)} {bound}-bound" for bound, seconds in parts if seconds)
+    shares = {bound: format_percent(seconds / there.seconds) for bound, seconds in parts if seconds}
+    bounds = ", ".join(f"{share} {bound}-bound" for bound, share in shares.items())
     lacking = f"; {format_count(there.ops_without_kernel, 'op')} without a kernel" if there.ops_without_kernel else ""
     return f"{format_seconds(there.seconds)}, {bounds}{lacking}"
 
@@ -85,7 +86,7 @@ def _row(row: Row, whole: float, by: str) -> list[str | Text]:
         name(row.name or _NO_MODULE),
         _kind(row) if by == By.OP else f"{row.ops:,}",
         *(cell for there in row.devices for cell in _on(there)),
-        percent(row.seconds / whole) if whole else _NONE,
+        format_percent(row.seconds / whole) if whole else _NONE,
         format_flops(row.flops).removesuffix("FLOP").strip(),
         format_bytes(row.bytes_moved),
         f"{row.intensity:.3g}",

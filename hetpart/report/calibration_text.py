@@ -10,8 +10,8 @@ from rich.text import Text
 
 from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration
 from hetpart.rates import KernelRates
-from hetpart.report.layout import labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.report.layout import labelled, line, name, table
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _REFINE = "`hetpart calibrate --refine` in a quieter hour keeps the best of both."
 _MEANING = """float32: the best matrix product; memory: elementwise ops; weights: of products that read them once; \
@@ -43,7 +43,7 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
             yield line((f"Not measured there, and priced by their work: {', '.join(missing)}.", "yellow"))
     if any(rates.was_disturbed for rates in found.threads.values()):
         share = min(rates.quiet_share for rates in found.threads.values())
-        undisturbed = f"Other work slowed the processor: it was undisturbed for {percent(share)} of the time."
+        undisturbed = f"Other work slowed the processor: it was undisturbed for {format_percent(share)} of the time."
         yield line((f"{undisturbed} Figures for which that did not suffice are too slow: {_REFINE}", "yellow"))
 
 
@@ -72,8 +72,8 @@ def _row(threads: str, rates: KernelRates) -> tuple[str, ...]:
         format_seconds(rates.launch_seconds),
         format_seconds(rates.session_seconds),
         format_seconds(rates.hop_seconds),
-        percent(rates.error),
-        percent(rates.quiet_share),
+        format_percent(rates.error),
+        format_percent(rates.quiet_share),
     )
 
 

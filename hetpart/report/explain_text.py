@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.explanation import Explanation, Forced, Side
-from hetpart.report.layout import Cell, heading, labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.report.layout import Cell, heading, labelled, line, name, table
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _NONE = "–"
 _TOGETHER_SHOWN = 4
@@ -111,7 +111,7 @@ def _best_there(explained: Explanation, forced: Forced) -> Iterator[Text]:
 def _difference(explained: Explanation, forced: Forced) -> Text:
     assert forced.seconds is not None
     more = forced.seconds - explained.seconds
-    ratio = percent(abs(more) / explained.seconds) if explained.seconds else ""
+    ratio = format_percent(abs(more) / explained.seconds) if explained.seconds else ""
     if abs(more) <= _ROUNDING * explained.seconds:
         return Text.assemble(("as fast as this one", "bold"), ".")
     words = f"{format_seconds(abs(more))} ({ratio}) {'slower' if more > 0 else 'faster'}"

@@ -19,7 +19,6 @@ LEAST_WIDTH = 78
 """Columns of the widest table's numbers: on a narrower page they would be cut."""
 INDENT = 2
 BAR_CELLS = 24
-_LEAST_SHARE = 0.001
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _NUMBER_MARK = ">"
 
@@ -69,13 +68,6 @@ def bar(share: float) -> Text:
     """A bar as long as ``share`` of the full one."""
     eighths = round(max(0.0, min(1.0, share)) * BAR_CELLS * 8)
     return Text("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip(), style="cyan")
-
-
-def percent(share: float) -> str:
-    """``share`` as a percentage, with decimals only where they tell something."""
-    if 0 < share < _LEAST_SHARE:
-        return f"<{_LEAST_SHARE * 100:g} %"
-    return f"{share * 100:.{0 if share >= 0.1 else 1}f} %"
 
 
 def more(total: int, shown: int, noun: str) -> list[Padding]:

@@ -9,8 +9,7 @@ from hetpart.plan.figures import DeviceUse
 from hetpart.plan.model import Plan
 from hetpart.plan.predicted import predicted_run
 from hetpart.report.escape import printable
-from hetpart.report.layout import percent
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _CELL = "padding:2px 10px 2px 0;text-align:{}"
 _BAR = "display:inline-block;width:8em;border:1px solid currentColor;vertical-align:middle"
@@ -34,7 +33,7 @@ def _parts(plan: Plan) -> Iterator[str]:
     yield "</table>"
     copied = format_bytes(sum(copy.nbytes for copy in plan.transfers))
     cuts = f"{format_count(len(plan.partitions), 'partition')}, {format_count(len(plan.transfers), 'copy')} of {copied}"
-    yield f"<div>{cuts}; at most {percent(plan.certificate.gap)} of the latency is above the bound</div>"
+    yield f"<div>{cuts}; at most {format_percent(plan.certificate.gap)} of the latency is above the bound</div>"
 
 
 def _latency(plan: Plan) -> str:
@@ -56,7 +55,7 @@ def _bar(use: DeviceUse) -> str:
     share = use.peak_bytes / use.budget_bytes
     fits = "" if share <= 1 else ", does not fit"
     filled = _FILL.format(100 * min(1.0, share))
-    return f'<span style="{_BAR}"><span style="{filled}"></span></span> {percent(share)}{fits}'
+    return f'<span style="{_BAR}"><span style="{filled}"></span></span> {format_percent(share)}{fits}'
 
 
 def _row(cells: Iterable[str], kind: str) -> str:

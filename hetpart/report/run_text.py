@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.run import CheckResult, RunReport
-from hetpart.report.layout import heading, labelled, line, name, percent, table
+from hetpart.report.layout import heading, labelled, line, name, table
 from hetpart.report.sentences import ran_as_planned
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _MOST_OUTPUTS = 20
 _NO_MATCH = ", which is not what ran: plan with --hardware emulated to compare"
@@ -62,7 +62,7 @@ def _predicted(report: RunReport) -> Text:
         return Text(predicted)
     error = (report.predicted_seconds - report.median_seconds) / report.median_seconds
     side = "above" if error > 0 else "below"
-    return Text(f"{predicted}, {percent(abs(error))} {side} what was measured")
+    return Text(f"{predicted}, {format_percent(abs(error))} {side} what was measured")
 
 
 def _copies(report: RunReport) -> str:

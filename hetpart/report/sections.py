@@ -11,9 +11,9 @@ from rich.text import Text
 
 from hetpart.plan.figures import DeviceUse
 from hetpart.plan.model import Decision, Partition, Plan, ResidencyState, Transfer
-from hetpart.report.layout import bar, heading, line, more, name, percent, table
+from hetpart.report.layout import bar, heading, line, more, name, table
 from hetpart.report.sentences import code_of, elsewhere_seconds, mostly, own_seconds, when
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 LARGEST_OPS = 10
 LARGEST_COPIES = 10
@@ -47,7 +47,7 @@ def latency(plan: Plan) -> Iterator[RenderableType]:
 def _latency_row(label: str, what: str, seconds: float, share: float) -> tuple[str | Text, ...]:
     if not seconds:
         return name(label), what, _NONE, _NONE, ""
-    return name(label), what, format_seconds(seconds), percent(share), bar(share)
+    return name(label), what, format_seconds(seconds), format_percent(share), bar(share)
 
 
 def memory(plan: Plan) -> Iterator[RenderableType]:

@@ -12,8 +12,7 @@ from pathlib import PurePath
 from hetpart.plan.figures import Baseline, Certificate, DeviceUse
 from hetpart.plan.model import Decision, Partition, Plan, Transfer
 from hetpart.report.escape import printable
-from hetpart.report.layout import percent
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 PROVEN_GAP = 1e-6
 _NOTICEABLE_RATIO = 1.005
@@ -94,7 +93,7 @@ def _against(plan: Plan) -> str:
 def _slower(best: Baseline, times: float) -> str:
     if not times:
         return f"slower than {rule(best)}, which is free"
-    return f"{percent(1 / times - 1)} slower than {rule(best)}, the best other rule that fits"
+    return f"{format_percent(1 / times - 1)} slower than {rule(best)}, the best other rule that fits"
 
 
 def best_baseline(plan: Plan) -> Baseline | None:
@@ -143,7 +142,7 @@ def gap(proof: Certificate) -> str:
     cost, bound = format_seconds(proof.cost), format_seconds(proof.lower_bound)
     if proof.gap <= PROVEN_GAP:
         return f"Optimal: no legal placement takes less than {bound} in the model of costs."
-    above = f": at most {percent(excess(proof))} above" if proof.lower_bound > 0 else ""
+    above = f": at most {format_percent(excess(proof))} above" if proof.lower_bound > 0 else ""
     return f"No legal placement takes less than {bound}; this one takes {cost}{above}."
 
 

@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hetpart.plan.curves import Curve, CurvePoint, Sweep, TargetBudget
-from hetpart.report.layout import Cell, heading, labelled, line, name, percent, table
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.report.layout import Cell, heading, labelled, line, name, table
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _NONE = "–"
 _KNEE = "◆"
@@ -112,7 +112,7 @@ def _row(point: CurvePoint, best: float | None, scale: int) -> list[Cell]:
         Text(format_seconds(point.seconds), style),
         f"{point.seconds / best:.2f}" if best else _NONE,
         _time(point.lower_bound),
-        "0" if point.gap <= _PROVEN else percent(point.gap),
+        "0" if point.gap <= _PROVEN else format_percent(point.gap),
         _size(point.peak_bytes),
         f"{point.partitions:,}",
         _buys(point, scale),

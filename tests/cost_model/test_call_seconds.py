@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from hetpart.cost_model.call_seconds import Surroundings, call_seconds, constants_seconds, read_anew, start_seconds
+from hetpart.cost_model.call_seconds import (
+    Surroundings,
+    call_seconds,
+    constants_seconds,
+    lost_share,
+    read_anew,
+    start_seconds,
+)
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.rates import RateTable
 from tests.calibration.test_from_profile import made_up_rates
@@ -79,8 +86,9 @@ def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
 def test_caches_lose_the_code_of_kernels_at_random():
     """What is left of it after as many bytes as the last cache holds is exp(-1)."""
     rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=16 * MEGABYTE, cold_start_seconds=5e-6)
+    everything = lost_share(10**6 * MEGABYTE, rates)
     for passed, lost in {0: 0.0, 1: 0.0606, 16: 0.6321, 64: 0.9817, 10**6: 1.0}.items():
-        around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE, whole=10**6 * MEGABYTE)
+        around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE, lost=everything)
         assert start_seconds(rates, around) == pytest.approx(5e-6 * lost, rel=1e-3)
 
 
@@ -89,7 +97,7 @@ def test_what_a_session_keeps_of_its_nodes_is_lost_by_runs_that_pass_more_than_t
     rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, cold_node_seconds=4e-7)
     rates = replace(rates, cold_start_seconds=1e-6)
     for whole, anew in {1: 0.0, 16: 0.5, 64: 1.0, 10**6: 1.0}.items():
-        around = Surroundings(distance=0, touched=0, weights=0, whole=whole * MEGABYTE)
+        around = Surroundings(distance=0, touched=0, weights=0, lost=lost_share(whole * MEGABYTE, rates))
         assert start_seconds(rates, around) == pytest.approx(4e-7 * anew)
         farther = replace(around, since=10**9 * MEGABYTE)
         assert start_seconds(rates, farther) == pytest.approx(14e-7 * anew)
@@ -108,5 +116,6 @@ def test_constants_come_from_where_weights_do():
     """Half of the second rate above the first at 16 MB, all of it at 64."""
     rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, constant_seconds=1e-7)
     for whole, anew in {1: 0.0, 16: 0.5, 64: 1.0, 10**6: 1.0}.items():
-        around = Surroundings(distance=0, touched=0, weights=0, whole=whole * MEGABYTE, constants=2)
+        lost = lost_share(whole * MEGABYTE, rates)
+        around = Surroundings(distance=0, touched=0, weights=0, constants=2, lost=lost)
         assert constants_seconds(rates, around) == pytest.approx(2e-7 * anew)

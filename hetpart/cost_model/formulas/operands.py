@@ -16,7 +16,7 @@ def estimated_shape(value: Value) -> tuple[int, ...]:
     if value.shape is None:
         return (value.numel,)
     if value.is_static:
-        return tuple(d for d in value.shape if d is not None)
+        return tuple([d for d in value.shape if d is not None])
     rest = value.numel // max(1, prod(d for d in value.shape if d is not None))
     dimensions: list[int] = []
     for dimension in value.shape:
@@ -94,11 +94,11 @@ class Operands:
     @property
     def input_bytes(self) -> int:
         """Bytes of every input and captured value, a value used twice counted once."""
-        return sum(self.graph.values[v].nbytes for v in self.op.uses)
+        return sum([self.graph.values[v].nbytes for v in self.op.uses])
 
     @property
     def output_bytes(self) -> int:
-        return sum(self.graph.values[v].nbytes for v in self.op.results)
+        return sum([self.graph.values[v].nbytes for v in self.op.results])
 
     @property
     def elements_out(self) -> int:

@@ -157,12 +157,12 @@ class Building:
 
     def _flowing(self, op: Op) -> tuple[int, ...]:
         """What ``op`` reads, weights left out; what stands there twice counts twice."""
-        read = (self.simple.value(v) for v in (*op.inputs, *op.captures) if v is not None)
-        return tuple(value for value in read if not self.graph.values[value].is_constant)
+        read = [self.simple.value(v) for v in (*op.inputs, *op.captures) if v is not None]
+        return tuple([value for value in read if not self.graph.values[value].is_constant])
 
     def _reads(self, members: tuple[Op, ...]) -> tuple[int, ...]:
         inside = {value for op in members for value in op.results}
-        return tuple(value for op in members for value in self._flowing(op) if value not in inside)
+        return tuple([value for op in members for value in self._flowing(op) if value not in inside])
 
     def _add_plain(self, members: tuple[Op, ...]) -> None:
         reads = self._reads(members)

@@ -11,7 +11,7 @@ from hetpart.graph.ir import DTYPE_BITS, Value
 
 def plain_made(value: Value) -> Made:
     """``value`` as the model has it."""
-    form = (*(size or 0 for size in value.shape or ()), DTYPE_BITS[value.dtype]) if value.is_static else None
+    form = (*[size or 0 for size in value.shape or ()], DTYPE_BITS[value.dtype]) if value.is_static else None
     return Made(value.id, value.nbytes, form)
 
 

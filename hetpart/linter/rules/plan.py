@@ -10,7 +10,7 @@ from hetpart.errors import InvalidBundleError
 from hetpart.linter.rule import Mark, Stage, rule
 from hetpart.plan.findings import Severity
 from hetpart.plan.fingerprint import verify_sources
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ def gap_above_limit(subject: Subject) -> Iterator[Mark]:
     if found.gap > MOST_GAP:
         yield Mark(
             f"the plan takes {format_seconds(found.cost)} and the bound is {format_seconds(found.lower_bound)}: it is "
-            f"within {found.gap:.1%} of the best, no nearer for certain"
+            f"within {format_percent(found.gap)} of the best, no nearer for certain"
         )
 
 
@@ -162,7 +162,8 @@ def baseline_better(subject: Subject) -> Iterator[Mark]:
 def _slower(kept: Plan, plan: Plan) -> Iterator[Mark]:
     before, after = kept.prediction.seconds, plan.prediction.seconds
     if after > before * (1 + MOST_REGRESSION):
-        slower = f"{after / before - 1:.1%} more than {format_seconds(before)}" if before else "and took no time before"
+        more = f"{format_percent(after / before - 1)} more than {format_seconds(before)}" if before else ""
+        slower = more or "and took no time before"
         yield Mark(f"a run is predicted to take {format_seconds(after)}, {slower}")
 
 

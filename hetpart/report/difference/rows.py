@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hetpart.plan.differences import Change, LoneOp, MovedOp, PlanDiff
-from hetpart.report.layout import percent
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 MOST_ROWS = 20
 """Of ops and of weights, each; JSON holds all."""
@@ -72,7 +71,7 @@ def signed(change: Change) -> str:
         return "new"
     if abs(change.share) < _NOTICEABLE:
         return "="
-    return f"{'+' if change.share > 0 else '−'}{percent(abs(change.share))}"
+    return f"{'+' if change.share > 0 else '−'}{format_percent(abs(change.share))}"
 
 
 def verdict(diff: PlanDiff) -> str:
@@ -90,7 +89,7 @@ def refused(diff: PlanDiff) -> str:
     if diff.max_regression is None or not diff.regressions:
         return ""
     grown = ", ".join(f"{found.what} ({signed(found.change)})" for found in diff.regressions)
-    return f"More than {percent(diff.max_regression)} worse: {grown}"
+    return f"More than {format_percent(diff.max_regression)} worse: {grown}"
 
 
 def moved_rows(diff: PlanDiff) -> list[MovedRow]:

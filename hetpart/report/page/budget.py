@@ -11,12 +11,11 @@ from markupsafe import Markup
 from hetpart.plan.curves import Curve, CurvePoint
 from hetpart.plan.model import Plan
 from hetpart.report import sentences
-from hetpart.report.layout import percent
 from hetpart.report.page.drawing import WIDTH, Axis, Frame, drawing, line, path, tag, text, text_width
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Cell, Drawing, Fold, Grid, Key, Part, Section, Words
 from hetpart.report.plots.labels import Box, Label, place_labels
-from hetpart.units import format_bytes, format_seconds
+from hetpart.units import format_bytes, format_percent, format_seconds
 
 _HEIGHT = 320.0
 _FRAME = Frame(76, 20, WIDTH - 16, _HEIGHT - 46)
@@ -203,7 +202,7 @@ def _row(point: CurvePoint) -> tuple[Cell | str, ...]:
         budget,
         format_seconds(point.seconds),
         format_seconds(point.lower_bound or 0.0),
-        percent(point.gap or 0.0),
+        format_percent(point.gap or 0.0),
         format_bytes(point.peak_bytes or 0),
         f"{point.partitions or 0:,}",
         "–" if point.price is None else format_seconds(point.price * 1e6) if point.price else "nothing",

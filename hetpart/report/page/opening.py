@@ -13,7 +13,7 @@ from hetpart.report.escape import printable
 from hetpart.report.page.drawing import WIDTH, Axis, box, line, stretched
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Bar, Bars, Cell, Key, Section, Tile, Tiles, Words, hue_of
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _HEIGHT, _BAR = 28.0, 20.0
 _PARTS = (
@@ -78,7 +78,7 @@ def _optimum(plan: Plan) -> str:
     proof = plan.certificate
     if proof.gap <= sentences.PROVEN_GAP:
         return "Reached"
-    return f"Within {sentences.percent(sentences.excess(proof))}" if proof.lower_bound > 0 else "Not bounded"
+    return f"Within {format_percent(sentences.excess(proof))}" if proof.lower_bound > 0 else "Not bounded"
 
 
 def _headroom(plan: Plan) -> Bars:

@@ -12,14 +12,13 @@ from hetpart.devices import Device, Machine
 from hetpart.plan.figures import DeviceUse
 from hetpart.plan.model import Decision, Plan
 from hetpart.report.escape import printable
-from hetpart.report.layout import percent
 from hetpart.report.page.drawing import WIDTH, Frame, LogAxis, drawing, shortened, tag, text, text_width
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Drawing, Key, Section, Words, hue_of, mark_of
 from hetpart.report.plots.labels import Box, Label, place_labels
 from hetpart.report.plots.roofline_series import Dot, Sample, dots_of
 from hetpart.report.sentences import own_seconds
-from hetpart.units import format_bytes, format_count
+from hetpart.units import format_bytes, format_count, format_percent
 
 _HEIGHT = 420.0
 _FRAME = Frame(76, 16, WIDTH - 12, _HEIGHT - 44)
@@ -178,7 +177,7 @@ def _radius(dot: Dot, cloud: _Cloud) -> float:
 
 def _dot(dot: Dot, cloud: _Cloud, across: LogAxis, up: LogAxis) -> Markup:
     x, y, radius = across.at(dot.intensity), up.at(dot.rate), _radius(dot, cloud)
-    share = percent(dot.seconds / cloud.seconds)
+    share = format_percent(dot.seconds / cloud.seconds)
     title = tag("title", f"{_name(dot)} on {printable(cloud.device)}: {share} of its time, {_rate(dot.rate)}FLOP/s")
     style = f"op {hue_of(cloud.place)}"
     if cloud.place % 2:
@@ -197,7 +196,7 @@ def _labels(clouds: Sequence[_Cloud], across: LogAxis, up: LogAxis, taken: Seque
         yield text(label.room.right, label.room.top - 3, label.words, f"halo {label.style}", "end")
     chosen = [(dot, cloud) for cloud in clouds for dot in cloud.dots[:_LABELLED] if _is_labelled(dot, cloud)]
     chosen.sort(key=lambda item: -item[0].seconds / item[1].seconds)
-    words = [f"{shortened(_name(dot), 190)}, {percent(dot.seconds / cloud.seconds)}" for dot, cloud in chosen]
+    words = [f"{shortened(_name(dot), 190)}, {format_percent(dot.seconds / cloud.seconds)}" for dot, cloud in chosen]
     labels = [
         Label(across.at(dot.intensity), up.at(dot.rate), _radius(dot, cloud), text_width(word), 14)
         for (dot, cloud), word in zip(chosen, words, strict=True)

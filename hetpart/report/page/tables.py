@@ -13,7 +13,7 @@ from hetpart.report.findings.text import summary
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.parts import Cell, Grid, Part, Section, Words
 from hetpart.report.training_rows import COLUMNS, REMARK, TITLE, beside, rows_of
-from hetpart.units import format_bytes, format_count, format_seconds
+from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _MOST_FINDINGS = 200
 _TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "dim"}
@@ -54,7 +54,7 @@ def certificate(evidence: Evidence) -> Section:
     rows = [
         ("cost of this placement", format_seconds(proof.cost)),
         ("lower bound of any legal placement", format_seconds(proof.lower_bound)),
-        ("gap, (cost − bound) / cost", sentences.percent(proof.gap)),
+        ("gap, (cost − bound) / cost", format_percent(proof.gap)),
         ("price of a byte", f"{proof.price:.3g} s" if proof.price else "0 s"),
     ]
     grid = Grid.of("Certificate", ("", ">"), rows)

@@ -11,13 +11,12 @@ from hetpart.plan.model import Plan
 from hetpart.plan.predicted import PredictedRun, predicted_run
 from hetpart.plan.traces import MeasuredRun
 from hetpart.report.escape import printable
-from hetpart.report.layout import percent
 from hetpart.report.page.drawing import WIDTH, Axis, Frame, box, drawing, tag, text, text_width
 from hetpart.report.page.evidence import Evidence
 from hetpart.report.page.lanes import Lane, Stretch, Timed, lanes
 from hetpart.report.page.parts import Drawing, Fold, Grid, Key, Section, Words, device_cell, hue_of, mark_of
 from hetpart.report.sentences import ran_as_planned
-from hetpart.units import format_count, format_seconds
+from hetpart.units import format_count, format_percent, format_seconds
 
 _LEFT, _ROW, _HEAD, _FOOT = 150.0, 30.0, 30.0, 34.0
 _BAR = 20.0
@@ -83,7 +82,7 @@ def _errors(plan: Plan, planned: PredictedRun, run: MeasuredRun) -> str:
     if not measured or not predicted:
         return f"The run took {format_seconds(measured)}."
     side = "above" if predicted > measured else "below"
-    error = percent(abs(predicted - measured) / measured)
+    error = format_percent(abs(predicted - measured) / measured)
     return f"Measured {format_seconds(measured)}, predicted {format_seconds(predicted)}: {error} {side}."
 
 

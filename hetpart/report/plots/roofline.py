@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetpart.report.escape import printable
-from hetpart.report.layout import percent
 from hetpart.report.plots.figure import FAINT, INK, MARKERS, SERIES, plot, shortened
 from hetpart.report.plots.labels import Box, Label, place_labels
 from hetpart.report.plots.roofline_series import Dot, Series, roofline_series
-from hetpart.units import format_bytes, format_count
+from hetpart.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,7 +177,7 @@ def _line_boxes(axes: Axes) -> list[Box]:
 
 
 def _label_text(dot: Dot, series: Series) -> str:
-    share = percent(dot.seconds / series.seconds)
+    share = format_percent(dot.seconds / series.seconds)
     if dot.ops > 1:
         return f"{printable(dot.op_type)} ×{dot.ops}, {share}"
     return f"{shortened(printable(dot.name), _LONGEST_LABEL)}, {share}"
