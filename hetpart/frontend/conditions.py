@@ -239,6 +239,31 @@ def pools_open(node: Node) -> bool:
     return any(size != 1 for size in wanted) and any(isinstance(size, torch.SymInt) for size in pooled)
 
 
+def drops_windows(node: Node) -> bool:
+    """Whether a pool that rounds up has a window that starts behind all that it is given, or may: it is left out."""
+    first = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    if not argument_of(node, "ceil_mode", False) or not isinstance(first, torch.Tensor):
+        return False
+    axes = int(str(node.target).partition("pool")[2][0])
+    kernels, pads = (_spread(_given_to(node, name), axes, 0) for name in ("kernel_size", "padding"))
+    strides = _spread(argument_of(node, "stride", None) or tuple(kernels), axes, 1)
+    dilations = _spread(_given_to(node, "dilation"), axes, 1)
+    windows = zip(first.shape[-axes:], kernels, strides, pads, dilations, strict=True)
+    return any(_drops_last(*window) for window in windows)
+
+
+def _spread(given: Any, axes: int, default: int) -> list[int]:
+    """A number for every axis, of one for all or of none."""
+    listed = list(given) if isinstance(given, tuple) else [default if given is None else given]
+    return listed if len(listed) == axes else (listed or [default]) * axes
+
+
+def _drops_last(size: int | torch.SymInt, kernel: int, stride: int, pad: int, dilation: int) -> bool:
+    """Whether the last window that rounding up gives starts at ``size`` or behind; what no guard tells of, may."""
+    last = (size + 2 * pad - dilation * (kernel - 1) - 1 + stride - 1) // stride
+    return guard_or_true(last * stride >= size + pad)
+
+
 def searches_open(node: Node) -> bool:
     """Whether as many numbers are searched as differ from call to call."""
     boundaries = node.args[1].meta.get("val") if isinstance(node.args[1], Node) else None

@@ -29,6 +29,7 @@ from hetpart.frontend.conditions import (
     both,
     by_vector,
     corrects_too_much,
+    drops_windows,
     either,
     empties,
     empty,
@@ -148,8 +149,17 @@ KEPT: Mapping[OpOverload, Concerned] = {
     # A sum, or a mean that counts the wrong elements.
     aten.scatter_reduce.two: has("reduce", "mean"),
     # The divisor is left out.
-    aten.avg_pool2d.default: given("divisor_override", None),
-    aten.avg_pool3d.default: given("divisor_override", None),
+    **dict.fromkeys(
+        (aten.avg_pool2d.default, aten.avg_pool3d.default), either(given("divisor_override", None), drops_windows)
+    ),
+    # Before opset 22 a window that starts behind all there is counts, to what fuses slices and concatenations.
+    **dict.fromkeys(
+        (
+            aten.avg_pool1d.default, aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool3d.default,
+            aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default,
+        ),
+        drops_windows,
+    ),
     # Dropout is left out.
     aten.scaled_dot_product_attention.default: given("dropout_p", 0.0),
     # The mean of an empty bag ends the process.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from hetpart.graph.types import shape_of, tensor_type
+from hetpart.graph.types import shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,19 +19,24 @@ _BY_PART = "tf_crop_and_resize"
 """The mode in which it is a part of the image that is scaled."""
 _SIZES = 3
 """Input of Resize: with it there are no scales."""
+Sizes = Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A node, the shape of its first input, and what is inferred of its first output, both static."""
+    """A node, the shape of its first input, and what is inferred of its first output."""
 
     node: onnx.NodeProto
-    given: Sequence[int]
-    made: Sequence[int]
+    given: Sizes
+    made: Sizes
     contents: Mapping[str, NDArray[Any]]
 
     def attribute(self, name: str) -> onnx.AttributeProto | None:
         return next((attribute for attribute in self.node.attribute if attribute.name == name), None)
+
+    def numbers(self, name: str, default: Sequence[int]) -> Sequence[int]:
+        found = self.attribute(name)
+        return default if found is None else list(found.ints)
 
     def content(self, position: int) -> NDArray[Any] | None:
         return self.contents.get(self.node.input[position]) if position < len(self.node.input) else None
@@ -43,32 +48,54 @@ def kernel_shapes(
     contents: Mapping[str, NDArray[Any]],
     found: dict[str, onnx.TypeProto],
 ) -> dict[str, onnx.TypeProto]:
-    """``found`` types of the node's outputs, the first one's put right where its kernel makes another."""
+    """``found`` types of the node's outputs, put right where its kernel makes others."""
     rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-    made = found.get(node.output[0]) if rule is not None and node.output else None
-    if rule is None or made is None:
+    given = shape_of(inputs.get(node.input[0], onnx.TypeProto())) if rule is not None else None
+    if rule is None or given is None:
         return found
-    shapes = [_static(type_) for type_ in (inputs.get(node.input[0], onnx.TypeProto()), made)]
-    if shapes[0] is None or shapes[1] is None:
-        return found
-    right = rule(_Call(node, shapes[0], shapes[1], contents))
-    return {**found, node.output[0]: tensor_type(made.tensor_type.elem_type, right)}
+    shapes = {name: shape_of(type_) for name, type_ in found.items()}
+    calls = {name: _Call(node, given, made, contents) for name, made in shapes.items() if made is not None}
+    return found | {name: _of_sizes(found[name], rule(call)) for name, call in calls.items()}
 
 
-def _static(type_: onnx.TypeProto) -> Sequence[int] | None:
-    shape = shape_of(type_)
-    return None if shape is None or None in shape else [size for size in shape if size is not None]
+def _of_sizes(type_: onnx.TypeProto, sizes: Sizes) -> onnx.TypeProto:
+    """``type_`` with the ``sizes`` that are known."""
+    made = onnx.TypeProto()
+    made.CopyFrom(type_)
+    for dim, size in zip(made.tensor_type.shape.dim, sizes, strict=True):
+        if size is not None:
+            dim.dim_value = size
+    return made
 
 
-def _one_sided(call: _Call) -> Sequence[int]:
+def _one_sided(call: _Call) -> Sizes:
     """Half the spectrum where STFT does not say: the standard's default, which ``onnx`` takes for the other."""
-    if call.attribute("onesided") is not None or len(call.made) != 4:
+    if call.attribute("onesided") is not None or len(call.made) != 4 or call.made[2] is None:
         return call.made
     batch, frames, size, parts = call.made
     return batch, frames, size // 2 + 1, parts
 
 
-def _scaled(call: _Call) -> Sequence[int]:
+def _started(call: _Call) -> Sizes:
+    """Windows that start in what is given or before it: ``onnx`` counts one that starts behind, before opset 22.
+
+    It is where ``ceil_mode`` rounds up that one may.
+    """
+    rank = len(call.made) - 2
+    rounds, none = call.attribute("ceil_mode"), [0] * rank
+    if rounds is None or not rounds.i:
+        return call.made
+    strides, pads = call.numbers("strides", [1] * rank), call.numbers("pads", none * 2)
+    pairs = zip(call.given[2:], call.made[2:], strides, pads[:rank], strict=True)
+    return *call.made[:2], *(made and made - _starts_behind(given, made, *form) for given, made, *form in pairs)
+
+
+def _starts_behind(given: int | None, made: int, stride: int, begin: int) -> bool:
+    """Whether the last of ``made`` windows starts behind ``given`` elements and the ``begin`` that pad them."""
+    return given is not None and (made - 1) * stride >= given + begin
+
+
+def _scaled(call: _Call) -> Sizes:
     """Sizes times scales in float32, which rounds up what lies less than its precision below a whole number."""
     scales, listed, mode = _scales(call), call.attribute("axes"), call.attribute("coordinate_transformation_mode")
     rank = len(call.given)
@@ -76,9 +103,11 @@ def _scaled(call: _Call) -> Sequence[int]:
     by_part = mode is not None and mode.s.decode(errors="replace") == _BY_PART
     if scales is None or by_part or len(axes) != len(scales) or len(call.made) != rank:
         return call.made
-    sizes = np.array(call.given, np.float32)
-    sizes[axes] *= scales
-    return [int(size) if axis in axes else call.given[axis] for axis, size in enumerate(sizes)]
+    factors = dict(zip(axes, scales, strict=True))
+    return [
+        size if size is None or axis not in factors else int(np.float32(size) * factors[axis])
+        for axis, size in enumerate(call.given)
+    ]
 
 
 def _scales(call: _Call) -> NDArray[Any] | None:
@@ -92,4 +121,11 @@ def _scales(call: _Call) -> NDArray[Any] | None:
     return None if known is None or not known.size else known.astype(np.float32)
 
 
-_RULES: Mapping[str, Callable[[_Call], Sequence[int]]] = {"Resize": _scaled, "STFT": _one_sided, "Upsample": _scaled}
+_RULES: Mapping[str, Callable[[_Call], Sizes]] = {
+    "AveragePool": _started,
+    "LpPool": _started,
+    "MaxPool": _started,
+    "Resize": _scaled,
+    "STFT": _one_sided,
+    "Upsample": _scaled,
+}

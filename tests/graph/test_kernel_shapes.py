@@ -8,6 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from hetpart.graph.from_onnx import import_onnx
+from hetpart.units import OPEN
 from tests.graph.models import run
 
 NONE = np.zeros(0, np.float32)
@@ -27,6 +28,18 @@ CASES: list[tuple[str, tuple[int, ...], list[np.ndarray | None], dict[str, objec
     ("Resize", IMAGE, [scales(1, 1, 0.55, 2.3)], {}, 10),
     ("Resize", IMAGE, [NONE, NONE, np.array([1, 1, 7, 9])], {}, 19),
     ("Upsample", IMAGE, [scales(1, 1, 1.7, 2.3)], {}, 9),
+]
+CASES += [
+    (
+        op_type,
+        (1, 1, size, 7),
+        [],
+        {"kernel_shape": [window, 2], "strides": [stride, 2], "pads": [pad, 0, pad, 0], "ceil_mode": 1},
+        opset,
+    )
+    for op_type, opset in (("MaxPool", 12), ("MaxPool", 22), ("AveragePool", 18), ("LpPool", 18))
+    for window, stride, pad in ((2, 2, 1), (1, 2, 0), (3, 3, 1), (2, 3, 1), (3, 2, 1))
+    for size in (5, 6, 7, 8)
 ]
 
 
@@ -50,6 +63,19 @@ def test_shape_is_that_of_the_kernel(
     imported = import_onnx(model)
     assert imported.graph.value_named("y").shape == made.shape
     assert not imported.notes
+
+
+def test_all_results_of_a_pool_have_the_shape_of_its_kernel_whatever_the_number_of_images() -> None:
+    model = model_of("MaxPool", (1, 1, 7, 7), [], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, 12)
+    node = model.graph.node[0]
+    node.output.append("places")
+    node.attribute.append(helper.make_attribute("pads", [1] * 4))
+    model.graph.output.append(onnx.ValueInfoProto(name="places"))
+    made = run(model, {"x": np.ones((1, 1, 7, 7), np.float32)})
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "images"
+    graph = import_onnx(model, {"images": OPEN}).graph
+    for name in ("y", "places"):
+        assert graph.value_named(name).shape == (None, *made[name].shape[1:]) == (None, 1, 4, 4)
 
 
 def test_an_output_that_is_declared_otherwise_than_it_is_computed_is_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -117,6 +118,35 @@ def test_the_largest_of_numbers_below_0_and_zeros_beside_them_is_0(name: str) ->
     planned = hetpart.partition(model, args=(x,), hardware=EMULATED, placement="all-cpu")
     assert_equal(planned.to_module(emulate=True)(x), model(x))
     assert ("PyTorch runs" in " ".join(planned.plan.notes)) == (name not in ("by another number", "means"))
+
+
+ROUNDED = {
+    "one axis": lambda x: functional.max_pool1d(x[0].mT, 2, 2, 1, ceil_mode=True),
+    "two axes": lambda x: functional.max_pool2d(x, (2, 3), 2, (1, 0), ceil_mode=True),
+    "no batch": lambda x: functional.max_pool2d(x[0], 2, 2, 1, ceil_mode=True),
+    "three axes": lambda x: functional.max_pool3d(x[None], 2, 2, 1, ceil_mode=True)[0],
+    "places too": lambda x: functional.max_pool2d(x, 1, 2, ceil_mode=True, return_indices=True)[1],
+    "means": lambda x: functional.avg_pool2d(x, 2, 2, 1, ceil_mode=True, count_include_pad=False),
+    "means of one axis": lambda x: functional.avg_pool1d(x[0].mT, 2, 2, 1, ceil_mode=True),
+    "none behind": lambda x: functional.max_pool2d(x, 3, 2, ceil_mode=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_open"),
+    [(name, is_open) for name in ROUNDED for is_open in (False, True) if (name, is_open) != ("one axis", True)],
+)
+def test_windows_that_start_behind_all_there_is_are_left_out(name: str, *, is_open: bool) -> None:
+    """ONNX Runtime fuses the parts of a roll by sizes that count them. The trace fixes the size of the only axis."""
+    model = Called(lambda x: ROUNDED[name](x).roll((1, 1), (-2, -1)))
+    sizes = {"x": {2: torch.export.Dim("high", max=40), 3: torch.export.Dim("wide", max=40)}}
+    x = torch.randn(2, 4, 7, 8)
+    asked: dict[str, Any] = {"dynamic_shapes": sizes, "shape": "high=?,wide=?"} if is_open else {}
+    planned = hetpart.partition(model, args=(x,), hardware=EMULATED, **asked)
+    for shape in [(2, 4, 7, 8), (2, 4, 9, 12)][: 1 + is_open]:
+        x = torch.randn(shape)
+        assert_equal(planned.to_module(emulate=True)(x), model(x))
+    assert ("PyTorch runs" in " ".join(planned.plan.notes)) == (name != "none behind")
 
 
 class Narrow(nn.Module):
