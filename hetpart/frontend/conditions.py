@@ -258,7 +258,7 @@ def _spread(given: Any, axes: int, default: int) -> list[int]:
     return listed if len(listed) == axes else (listed or [default]) * axes
 
 
-def _drops_last(size: int | torch.SymInt, kernel: int, stride: int, pad: int, dilation: int) -> bool:
+def _drops_last(size: Any, kernel: int, stride: int, pad: int, dilation: int) -> bool:
     """Whether the last window that rounding up gives starts at ``size`` or behind; what no guard tells of, may."""
     last = (size + 2 * pad - dilation * (kernel - 1) - 1 + stride - 1) // stride
     return guard_or_true(last * stride >= size + pad)

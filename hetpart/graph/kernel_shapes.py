@@ -70,10 +70,10 @@ def _of_sizes(type_: onnx.TypeProto, sizes: Sizes) -> onnx.TypeProto:
 
 def _one_sided(call: _Call) -> Sizes:
     """Half the spectrum where STFT does not say: the standard's default, which ``onnx`` takes for the other."""
-    if call.attribute("onesided") is not None or len(call.made) != 4 or call.made[2] is None:
+    if call.attribute("onesided") is not None or len(call.made) != 4:
         return call.made
     batch, frames, size, parts = call.made
-    return batch, frames, size // 2 + 1, parts
+    return batch, frames, None if size is None else size // 2 + 1, parts
 
 
 def _started(call: _Call) -> Sizes:
