@@ -10,6 +10,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
+from hetpart.partitioner.bounds.by_rings import bound_by_rings
 from hetpart.partitioner.bounds.chain import search_with_sessions
 from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
@@ -153,21 +154,31 @@ class _Begun:
         nearest = min(starts.values(), key=lambda found: found.fit_rank)
         enough = min(floor, nearest.cost * (1 - AIM)) if nearest.fits else floor
         streaming = bound_by_partitions(scorer.states, self.within, enough, clock.expired)
+        streaming = max(streaming, self._by_rings(nearest, min(floor, streaming), floor, clock))
         search = replace(self.search, bound=max(self.search.bound, min(floor, streaming)))
         # What rings and what lives beside them take is more than that: nothing exact would come of it.
         proven = nearest.fits and gap(nearest.cost, search.bound) <= AIM_WITH_MOMENTS
         optimum = (
             Optimum(nearest, search.bound, by_moments=False) if proven else optimise(scorer, search, starts, clock)
         )
-        # Either something is streamed, which the optimum's bound is of, or nothing.
-        bound = max(search.bound, min(floor, max(streaming, optimum.bound)))
         rivals = {SOLVER: optimum.found, **starts}
         name = min(rivals, key=lambda name: rivals[name].fit_rank)
         taken = _in_own_terms(touched_up(scorer, rivals[name], clock.expired))
         if not taken.fits:
             return None
+        # Either something is streamed, which the optimum's bound is of, or nothing.
+        bound = max(search.bound, min(floor, optimum.bound))
+        if taken.cost < nearest.cost or not nearest.fits:
+            bound = max(bound, min(floor, self._by_rings(taken, bound, floor, clock)))
         name = SOLVER if name in self.more or taken is not rivals[name] else name
         return self._solution(name, taken, bound, best)
+
+    def _by_rings(self, found: Scored, known: float, floor: float, clock: Clock) -> float:
+        """A bound on what streams, as far as it matters to ``found``; nothing where what is ``known`` proves that."""
+        aim = min(floor, found.cost * (1 - AIM_WITH_MOMENTS))
+        if not found.fits or max(known, self.search.bound) >= aim or clock.expired():
+            return -np.inf
+        return bound_by_rings(self.scorer.states, self.within, aim, clock)
 
     def _solution(self, name: str, taken: StreamScored, bound: float, best: Solution | None) -> Solution:
         problem = self.scorer.states.own
