@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetpart.partitioner.bounds import by_number
 from hetpart.partitioner.bounds.branches import branch_between
 from hetpart.partitioner.bounds.inside import Insides
 from hetpart.partitioner.bounds.milp import LinearProgram
 from hetpart.partitioner.bounds.program import Program
-from hetpart.partitioner.problem import PlacementProblem
+from hetpart.partitioner.problem import NO_OP, PlacementProblem, Uses
 from tests.partitioner.problems import chain
 from tests.partitioner.test_staged import EXACT, ROUNDING, cheapest, sample
 
@@ -66,6 +67,44 @@ def test_what_lies_inside_counts_beside_what_crosses(monkeypatch: pytest.MonkeyP
                 assert blind is not None
                 raised += blind.solve(EXACT).bound < whole - 1.0
     assert raised >= 3
+
+
+def caches(layers: int, budget: int) -> PlacementProblem:
+    """Each layer is given a cache and returns it; what comes before it is cheaper on the host."""
+    problem = chain([(1.0, 1.5), (9.0, 1.0)] * layers, [1] * (2 * layers), budget=budget)
+    rows = [[(op + 1, False)] if op + 1 < 2 * layers else [] for op in range(2 * layers)]
+    given = [[(2 * layer + 1, False)] for layer in range(layers)]
+    values = 3 * layers
+    copy = np.zeros((2, 2, values))
+    copy[0, 1] = copy[1, 0] = 0.1
+    return replace(
+        problem,
+        value_producer=np.append(problem.value_producer, np.full(layers, NO_OP)).astype(np.int32),
+        value_left_on_host=np.zeros(values, np.bool_),
+        value_returned=np.array([False, True] * layers + [False] * layers),
+        value_bytes=np.array([1, 20] * layers + [20] * layers),
+        value_uses=Uses.from_rows([*rows, *given]),
+        copy_seconds=copy,
+        session_bytes=np.array([0, 30]),
+    )
+
+
+def test_pieces_lie_whole_beside_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four layers' caches one of three sessions has two."""
+    raised = 0
+    for budget in range(100, 300, 20):
+        best = cheapest(caches(4, budget))
+        for number in set(best) - {0}:
+            program = linear(caches(4, budget), number, number)
+            assert program is not None
+            whole = program.solve(EXACT).bound
+            assert whole <= best[number] * (1 + ROUNDING) + ROUNDING
+            with monkeypatch.context() as without:
+                without.setattr(by_number, "MOST_SIZES", 0)
+                blind = linear(caches(4, budget), number, number)
+                assert blind is not None
+                raised += blind.solve(EXACT).bound < whole - 0.1
+    assert raised
 
 
 def test_sessions_beyond_the_fewest_take_their_bytes() -> None:

@@ -1,9 +1,10 @@
 """Rows of the placements that have so many sessions on the accelerator, some number from one to another.
 
 Few tell what many sessions cannot: what is copied lies in buffers beside some session, of n of them beside one 1/n at
-least, and so does what a session hands to ops that run apart, as gradients to their updates, until it ends; and of what
-could break a path's stretches there are n − 1 (``inside``). What lies between partitions and what is inside them have
-peaks of their own, and a device has room for both:
+least, and so does what a session hands to ops that run apart, as gradients to their updates, until it ends. All that
+one op brings and leaves lies beside one session: of nine equal such pieces, as caches of layers, one of four sessions
+has three. And of what could break a path's stretches there are n − 1 (``inside``). What lies between partitions and
+what is inside them have peaks of their own, and a device has room for both:
 
     weights + sessions + most between + most inside <= budget
 
@@ -13,8 +14,10 @@ often. So there are few rows, and few numbers that are 0 or 1 beside groups: suc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +31,8 @@ from hetpart.partitioner.bounds.program import NOBODY, home_groups, user_groups
 from hetpart.partitioner.bounds.single import edges_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hetpart.partitioner.bounds.inside import Stretches
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 MOST_AMOUNTS = 4
 """Of what stretches hold inside, from the largest on."""
+MOST_SIZES, MOST_IN_PORTION = 2, 16
+"""Of what lies beside sessions: sizes that are told apart, and values of such a size beside one session."""
 
 
 def by_number(fewest: int, most: int) -> Callable[[Program], Moments]:
@@ -65,7 +72,8 @@ class _Builder:
         more = program.unit * float(program.problem.session_bytes[ACCELERATOR]) * self.most
         taken = [(program.variables, -1.0), (self.between, -whole), (self.inside, -whole), (further, -more)]
         alive.rows.add(taken, -whole)
-        self._holds((self.between,), self._beside_sessions(), 1.0 / self.most)
+        beside = [*self._beside_sessions()]
+        self._holds((self.between,), _together(beside), 1.0 / self.most)
         known = set[frozenset[tuple[int, int]]]()
         for _, _, terms in alive.at_every_op():
             content = frozenset(terms.items())
@@ -75,8 +83,9 @@ class _Builder:
         told = Insides.of(program.problem, Levels.of_ops(program.problem).of_op).known
         many = [stretches for stretches in told if len(stretches.ends) >= self.most]
         unbroken = tuple(self._inside_one(stretches) for stretches in many[:MOST_AMOUNTS])
+        portions = tuple(chain.from_iterable(self._portion(beside, size) for size in _sizes(beside)))
         self._count(further)
-        return Moments(alive.rows, len(alive.extra), (0,), unbroken)
+        return Moments(alive.rows, len(alive.extra), (0,), unbroken + portions)
 
     def _holds(self, most: tuple[int, ...], held: dict[int, int], share: float = 1.0) -> None:
         """These, shares of the budget, are together at least what is held."""
@@ -85,28 +94,50 @@ class _Builder:
         if terms:
             self.alive.rows.add([*((one, 1.0) for one in most), *terms], 0.0)
 
-    def _beside_sessions(self) -> dict[int, int]:
-        """Bytes by variable of what certainly lies beside a session, as it is copied or handed to what runs apart."""
-        program, problem = self.program, self.program.problem
+    def _beside_sessions(self) -> Iterator[tuple[int, int]]:
+        """What certainly lies beside a session, as it is copied or handed to what runs apart: variables with bytes.
+
+        What one op brings and leaves lies beside one session, and is one.
+        """
+        program, problem, found = self.program, self.program.problem, dict[tuple[int, int], int]()
         handed, sizes = handed_on(problem).tolist(), problem.value_bytes.tolist()
         nbytes = held_if_copied(problem)
         homes, users = home_groups(problem, program.of_op).tolist(), user_groups(problem.value_uses, program.of_op)
         down: list[int] = nbytes[HOST].tolist()
         up: list[int] = nbytes[ACCELERATOR].tolist()
         always: list[bool] = problem.wanted_on_host.tolist()
-        found = dict[int, int]()
+        makers: list[int] = problem.value_producer.tolist()
+        stays: list[bool] = (problem.placed_by != problem.value_producer).tolist()
         for value, home in enumerate(homes):
             away = [user for user in users[value] if user != home]
             sole = away[0] if home == NOBODY and len(away) == 1 else None
             left = home if always[value] else program.down.get(value)
             if home != NOBODY and handed[value]:
-                found[home] = found.get(home, 0) + sizes[value]
-            elif home != NOBODY and left is not None:
-                found[left] = found.get(left, 0) + down[value]
+                left, down[value] = home, sizes[value]
+            # A state may lie with another op, and of several readers any may be in the session it is brought to.
+            readers = self.alive.readers[value]
+            if home != NOBODY and left is not None:
+                place = -1 - 2 * value if stays[value] else makers[value], left
+                found[place] = found.get(place, 0) + down[value]
             brought = program.up.get(value, sole)
             if brought is not None:
-                found[brought] = found.get(brought, 0) + up[value]
-        return found
+                place = -2 - 2 * value if stays[value] or len(readers) != 1 else readers[0], brought
+                found[place] = found.get(place, 0) + up[value]
+        return ((variable, nbytes) for (_, variable), nbytes in found.items())
+
+    def _portion(self, beside: list[tuple[int, int]], size: int) -> Iterator[int]:
+        """Variables of 0 or 1, one for every piece of this size that lies beside the session with most of them."""
+        units = _together([(variable, nbytes // size) for variable, nbytes in beside])
+        most = -(-sum(units.values()) // self.most)
+        if most > MOST_IN_PORTION:
+            return
+        portion = [self.alive.new(("portion", size, number)) for number in range(most)]
+        counted = [(variable, -float(times)) for variable, times in sorted(units.items()) if times]
+        self.alive.rows.add([*((one, float(self.most)) for one in portion), *counted], 0.0)
+        for more, fewer in zip(portion[1:], portion, strict=False):
+            self.alive.rows.add([(fewer, 1.0), (more, -1.0)], 0.0)
+        self._holds((self.between,), dict.fromkeys(portion, size))
+        yield from portion
 
     def _inside_one(self, stretches: Stretches) -> int:
         """The variable that is 1 where so many stretches have both ends there that one is in a single partition."""
@@ -147,6 +178,23 @@ class _Builder:
                 alive.rows.add([*never_falls, (alive.group[user], -step)], 0.0)
             elif counts[user] and alive.group[user] != alive.group[maker]:
                 alive.rows.add([*never_falls, (alive.group[user], -step), (alive.group[maker], step)], 0.0)
+
+
+def _together(beside: list[tuple[int, int]]) -> dict[int, int]:
+    """Bytes by variable."""
+    found = dict[int, int]()
+    for variable, nbytes in beside:
+        found[variable] = found.get(variable, 0) + nbytes
+    return found
+
+
+def _sizes(beside: list[tuple[int, int]]) -> list[int]:
+    """The sizes that most bytes have."""
+    together = Counter[int]()
+    for _, nbytes in beside:
+        together[nbytes] += nbytes
+    known = sorted(((whole, size) for size, whole in together.items() if whole), reverse=True)
+    return [size for _, size in known[:MOST_SIZES]]
 
 
 def handed_on(problem: PlacementProblem) -> NDArray[np.bool_]:

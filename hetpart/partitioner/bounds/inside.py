@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.problem import PlacementProblem
 
-TELLING = 0.01
+TELLING = 0.004
 """Of the budget: what is less is not looked at."""
 STEP = 0.98
 """Amounts that follow each other in more than this ratio are about one."""
