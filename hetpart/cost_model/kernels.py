@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypedDict, cast
 
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
+from hetpart.cost_model.refusals import CUDA_REFUSES, REFUSES, refused
 from hetpart.devices import Provider
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
@@ -118,6 +119,9 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
+    refusal = None if op.domain else refused(REFUSES, op)
+    if refusal:
+        return f"ONNX Runtime {_facts()['onnxruntime']} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
         return _missing((*facts.cpu, *facts.expands), "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
@@ -226,7 +230,7 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     if not facts.cuda:
         expanded = facts.function and not facts.cpu
         return None if expanded else f"no CUDA kernel for {facts.name}"
-    refusal = next((why for refuses, why in CUDA_REFUSES.get(op.op_type, ()) if refuses(op)), None)
+    refusal = refused(CUDA_REFUSES, op)
     if refusal:
         return f"the CUDA kernel for {facts.name} refuses {refusal}"
     return _missing(facts.cuda, "CUDA", facts, op, graph)
@@ -254,45 +258,3 @@ def _off_device(op: Op, graph: Graph) -> str | None:
             what = "string" if value.kind is ValueKind.TENSOR else value.kind.value
             return f"{op.op_type} uses a {what}, which CUDA kernels cannot"
     return None
-
-
-def _other_activations(op: Op) -> bool:
-    usual = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}[op.op_type] * 2
-    named = op.attributes.get("activations", ())
-    words = [str(word).lower() for word in named] if isinstance(named, tuple) else []
-    return any(word != expected for word, expected in zip(words, usual, strict=False))
-
-
-def _asymmetric(op: Op) -> bool:
-    pads = op.attributes.get("pads", ())
-    if isinstance(pads, tuple) and pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
-        return True
-    return str(op.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
-
-
-def _differs(name: str, default: int) -> Callable[[Op], bool]:
-    return lambda op: op.attributes.get(name, default) != default
-
-
-def _has(name: str) -> Callable[[Op], bool]:
-    return lambda op: name in op.attributes
-
-
-_ANY_RECURRENT: tuple[tuple[Callable[[Op], bool], str], ...] = (
-    *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
-    (_other_activations, "activations other than the usual ones"),
-)
-CUDA_REFUSES: Mapping[str, tuple[tuple[Callable[[Op], bool], str], ...]] = {
-    "ArgMax": ((_differs("select_last_index", 0), "select_last_index"),),
-    "ArgMin": ((_differs("select_last_index", 0), "select_last_index"),),
-    "BatchNormalization": ((_differs("training_mode", 0), "training_mode"),),
-    "ConvTranspose": ((_asymmetric, "asymmetric padding"),),
-    "GRU": (*_ANY_RECURRENT, (lambda op: op.attributes.get("linear_before_reset", 0) != 1, "linear_before_reset = 0")),
-    "LSTM": (
-        *_ANY_RECURRENT,
-        (_differs("input_forget", 0), "input_forget"),
-        (lambda op: len(op.inputs) > 7 and op.inputs[7] is not None, "peepholes"),
-    ),
-    "RNN": _ANY_RECURRENT,
-}
-"""What ONNX Runtime's CUDA provider leaves to the CPU in spite of a kernel: a test, and what it finds."""

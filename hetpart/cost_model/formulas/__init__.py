@@ -20,6 +20,7 @@ from hetpart.cost_model.formulas import (
     pooling,
     quantization,
     recurrent,
+    rotary,
     scalar,
     tables,
     updates,
@@ -30,7 +31,7 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
     along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
-    generation, matmul, movement, normalization, pooling, quantization, recurrent, scalar, tables,
-    updates,
+    generation, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
+    tables, updates,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""
