@@ -13,6 +13,7 @@ from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.frontend.example import Example, ExampleOptions
 from hetpart.frontend.road import as_readable
+from hetpart.garbage import cycles_sought_rarely
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 
@@ -56,8 +57,8 @@ def annotate(
     """
     assumptions = parse_assumptions(trip_count, access)
     machine = load_machine(hardware, threads=threads)
-    if not isinstance(model, Graph):
-        model = load(model, shape=shape, **example)
-    elif shape:
+    if shape and isinstance(model, Graph):
         raise InvalidOptionError("the shape of a graph is bound already", hint="give shape= to hetpart.load")
-    return price(model, machine, assumptions)
+    with cycles_sought_rarely():
+        graph = model if isinstance(model, Graph) else load(model, shape=shape, **example)
+        return price(graph, machine, assumptions)

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "hetpart"
 LAYERS = (
-    ("errors", "files"),
+    ("errors", "files", "garbage"),
     ("project",),
     ("kinds", "settings", "units"),
     ("rates",),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.garbage import cycles_sought_rarely
 from hetpart.terminal import (
     FAILED_EXIT,
     INTERRUPTED_EXIT,
@@ -25,8 +24,6 @@ from hetpart.terminal import (
 )
 
 _JSON_FLAG = "--json"
-_NEW_OBJECTS = 200_000
-"""Made and not given back, before they are searched for cycles: some tens of megabytes."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 threads_option = click.option(
@@ -73,7 +70,7 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line; where even its help cannot be printed, say why."""
         try:
-            with _cycles_sought_rarely():
+            with cycles_sought_rarely():
                 return super().main(*args, **extra)
         except OSError as problem:
             print_error(as_error(problem))
@@ -99,17 +96,6 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED_EXIT)
         except Exception as error:  # noqa: BLE001 - the last line of defence: users see no traceback
             _fail(ctx, error)
-
-
-@contextmanager
-def _cycles_sought_rarely() -> Generator[None]:
-    """A model is many small records that live to the end: looking for garbage among them takes a fifth of the time."""
-    usual = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 def _usage_error(error: click.ClickException) -> HetpartError:

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+
+import pytest
+
+from hetpart.garbage import NEW_OBJECTS, cycles_sought_rarely
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Generator[None]:
+    usual = gc.get_threshold()
+    yield
+    gc.set_threshold(*usual)
+
+
+@pytest.mark.parametrize("usual", [700, 10_000])
+def test_cycles_are_sought_as_before_afterwards(usual: int) -> None:
+    gc.set_threshold(usual, 10, 10)
+    with cycles_sought_rarely():
+        assert gc.get_threshold() == (NEW_OBJECTS, 10, 10)
+        with cycles_sought_rarely():
+            assert gc.get_threshold() == (NEW_OBJECTS, 10, 10)
+    assert gc.get_threshold() == (usual, 10, 10)
+
+
+@pytest.mark.parametrize("usual", [0, 10 * NEW_OBJECTS])
+def test_where_they_are_sought_more_rarely_that_stays_so(usual: int) -> None:
+    gc.set_threshold(usual, 10, 10)
+    with cycles_sought_rarely():
+        assert gc.get_threshold() == (usual, 10, 10)
