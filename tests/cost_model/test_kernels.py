@@ -148,34 +148,6 @@ def _reads_opset(version: int) -> bool:
     return _runs(relu) is True
 
 
-@pytest.mark.parametrize(
-    ("text", "plain", "refused"),
-    [
-        ("(float[2,2,3] x, float[1,16,3] u, float[1,16,4] r) => (y) { y = LSTM <OPTION, hidden_size = 4> (x, u, r) }",
-         "layout = 0", "layout = 1"),
-        ("(float[2,2,3] x, float[1,12,3] u, float[1,12,4] r) => (y) { y = GRU <OPTION, hidden_size = 4> (x, u, r) }",
-         "layout = 0", "layout = 1"),
-        ("(float[2,2,3] x, float[1,4,3] u, float[1,4,4] r) => (y) { y = RNN <OPTION, hidden_size = 4> (x, u, r) }",
-         "layout = 0", "layout = 1"),
-        ("(float[1,1,4,8] x) => (float[1,1,4,8] y) { y = Attention <OPTION> (x, x, x) }",
-         "is_causal = 1", "left_window_size = 2"),
-    ],
-)  # fmt: skip
-def test_what_onnx_runtime_refuses_has_no_kernel_anywhere(text: str, plain: str, refused: str):
-    for option in (plain, refused):
-        text_of = f'<ir_version: 10, opset_import: ["": 24]> g {text.replace("OPTION", option)}'
-        model = onnx.parser.parse_model(text_of)
-        op_type = model.graph.node[0].op_type
-        options = {a.name: a.i for a in model.graph.node[0].attribute if a.name in option}
-        graph = single(op_type, [((2, 2, 3), F32)] * 3, (2, 2, 3), version=24, **options)
-        found = missing_kernel(Provider.CPU, graph.ops[0], graph)
-        assert _runs(model) is (True if option == plain else None)
-        assert (found is None) == (option == plain)
-        if found is not None:
-            assert refused.split(" ")[0] in found
-            assert _cuda(graph) == found
-
-
 @pytest.mark.parametrize("provider", list(Provider))
 def test_a_body_must_run_too(provider):
     body = single("Atanh", [((2,), "float64")], (2,), dtype="float64")

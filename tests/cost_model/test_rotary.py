@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetpart.cost_model.formulas import work_of
-from hetpart.graph.ir import Graph
+from hetpart.graph.ir import Graph, Shape
 from tests.cost_model.build import single
 
 F32 = "float32"
@@ -18,26 +18,27 @@ def bytes_read(graph: Graph) -> int:
 
 
 @pytest.mark.parametrize(("positions", "tokens"), [(131_072, 1), (131_072, 7), (4, 7)])
-def test_rotary_tables_are_read_by_the_row(positions, tokens):
+def test_rotary_tables_are_read_by_the_row(positions: int, tokens: int) -> None:
     """As many bytes as a Gather reads of them, a decoder's token or a prompt's."""
     ids, table = ((2, tokens), "int64"), ((positions, 64), F32)
     rows = bytes_read(single("Gather", [table, ids], (2, tokens, 64))) - 2 * tokens * 8
     heads = ((2, 8, tokens, 128), F32)
-    for op_type, inputs, options in (
-        ("RotaryEmbedding", [heads, table, table, ids], {"version": 23}),
-        ("RotaryEmbedding", [heads, ids, table, table], {"domain": "com.microsoft"}),
-    ):
-        read = bytes_read(single(op_type, inputs, heads[0], **options))
+    orders: dict[str, list[tuple[Shape | None, str] | None]] = {
+        "": [heads, table, table, ids],
+        "com.microsoft": [heads, ids, table, table],
+    }
+    for domain, inputs in orders.items():
+        read = bytes_read(single("RotaryEmbedding", inputs, heads[0], domain=domain, version=23))
         assert read == 2 * 8 * tokens * 128 * 4 + 2 * tokens * 8 + 2 * min(rows, positions * 64 * 4)
 
 
-def test_attention_that_rotates_reads_a_row_of_its_tables_a_token():
-    plain = [((1, 1, 256), F32), ((1, 1, 64), F32), ((1, 1, 64), F32), ((1, 2, 63, 32), F32), ((1, 2, 63, 32), F32)]
-    plain += [((1,), "int32"), ((), "int32")]
-    made = [(1, 1, 256), (1, 2, 64, 32), (1, 2, 64, 32)]
-    options = {"domain": "com.microsoft", "num_heads": 8, "kv_num_heads": 2}
+def test_attention_that_rotates_reads_a_row_of_its_tables_a_token() -> None:
+    sizes: list[Shape] = [(1, 1, 256), (1, 1, 64), (1, 1, 64), (1, 2, 63, 32), (1, 2, 63, 32)]
+    plain: list[tuple[Shape | None, str] | None] = [*((size, F32) for size in sizes), ((1,), "int32"), ((), "int32")]
+    made: list[Shape | None] = [(1, 1, 256), (1, 2, 64, 32), (1, 2, 64, 32)]
     table = ((131_072, 16), F32)
     rotating, without = (
-        bytes_read(single("GroupQueryAttention", [*plain, *tables], made, **options)) for tables in ([table, table], [])
+        bytes_read(single("GroupQueryAttention", inputs, made, domain="com.microsoft", num_heads=8, kv_num_heads=2))
+        for inputs in ([*plain, table, table], plain)
     )
     assert rotating == without + 2 * 16 * 4

@@ -1,0 +1,55 @@
+"""What ONNX Runtime refuses though it has a kernel, against its own answer on the CPU."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import onnx
+import onnxruntime
+import pytest
+
+from hetpart.cost_model.kernels import missing_kernel
+from hetpart.devices import Provider
+from tests.cost_model.build import single
+
+X, RESET = "float[2,2,3] x", "linear_before_reset = 1"
+
+
+def _is_taken(model: onnx.ModelProto) -> bool:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # noqa: BLE001 - ONNX Runtime raises a dozen kinds
+        return False
+    return True
+
+
+@pytest.mark.parametrize("provider", list(Provider))
+@pytest.mark.parametrize(
+    ("text", "plain", "refused"),
+    [
+        ("(float[2,2,3] x, float[1,16,3] u, float[1,16,4] r) => (y) { y = LSTM <OPTION, hidden_size = 4> (x, u, r) }",
+         "layout = 0", "layout = 1"),
+        ("(float[2,2,3] x, float[1,4,3] u, float[1,4,4] r) => (y) { y = RNN <OPTION, hidden_size = 4> (x, u, r) }",
+         "layout = 0", "layout = 1"),
+        (f"({X}, float[1,12,3] u, float[1,12,4] r) => (y) {{ y = GRU <OPTION, {RESET}, hidden_size = 4> (x, u, r) }}",
+         "layout = 0", "layout = 1"),
+        ("(float[1,1,4,8] x) => (float[1,1,4,8] y) { y = Attention <OPTION> (x, x, x) }",
+         "is_causal = 1", "left_window_size = 2"),
+    ],
+)  # fmt: skip
+def test_what_onnx_runtime_refuses_has_no_kernel_anywhere(
+    provider: Provider, text: str, plain: str, refused: str
+) -> None:
+    for option in (plain, refused):
+        written = text.replace("OPTION", option)
+        model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 24]> g {written}')
+        node = model.graph.node[0]
+        options = {attribute.name: attribute.i for attribute in node.attribute}
+        graph = single(node.op_type, [((2, 2, 3), "float32")] * 3, (2, 2, 3), version=24, **options)
+        found = missing_kernel(provider, graph.ops[0], graph)
+        assert _is_taken(model) == (option == plain)
+        assert (found is None) == (option == plain)
+        assert found is None or option.split()[0] in found
