@@ -270,5 +270,11 @@ def searches_open(node: Node) -> bool:
     return isinstance(boundaries, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in boundaries.shape)
 
 
+def steps_open(node: Node) -> bool:
+    """Whether sequences differ from call to call in number or length."""
+    rows = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    return isinstance(rows, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in rows.shape)
+
+
 empty = _of_size(may_be_empty)
 single = _of_size(lambda tensor: tensor.dim() == 0)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from hetpart.frontend import packed
 from hetpart.frontend.formed import counted, solved
+from hetpart.frontend.recurrent import know_layers
 
 aten = torch.ops.aten
 
@@ -149,7 +150,8 @@ def _ctc_loss(mode: Any, func: Any, scores: Any, targets: Any, scored: Any, leng
 
 
 def know_forms() -> None:
-    """Tell PyTorch's tracer the forms of what it has no rule for."""
+    """Tell PyTorch's tracer the forms of what it has no rule for, or one that holds for the example's sizes alone."""
     for target in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
         if target not in op_implementations_dict:
             register_op_impl(target)(_ctc_loss)
+    know_layers()

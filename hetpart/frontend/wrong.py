@@ -46,6 +46,7 @@ from hetpart.frontend.conditions import (
     searches_open,
     shrinks,
     single,
+    steps_open,
     uses_beyond_first,
     widens,
 )
@@ -251,10 +252,9 @@ KEPT: Mapping[OpOverload, Concerned] = {
     **dict.fromkeys(
         (aten.linspace.Tensor_Tensor, aten.linspace.Tensor_Scalar, aten.linspace.Scalar_Tensor), has("steps", 1)
     ),
-    # Their kernels have float32 and float16.
-    **dict.fromkeys(
-        (aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), makes(NO_KERNEL)
-    ),
+    # Their kernels have float32 and float16, and where there is no translation as many steps as the example takes.
+    aten.gru.input: makes(NO_KERNEL),
+    **dict.fromkeys((aten.rnn_tanh.input, aten.rnn_relu.input), either(makes(NO_KERNEL), steps_open)),
     # Nor are states projected there.
     aten.lstm.input: either(makes(NO_KERNEL), projects),
     # No kernel of its own has float64.
