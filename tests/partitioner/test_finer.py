@@ -160,6 +160,15 @@ def test_what_sessions_hand_over_is_beside_some_session(monkeypatch: pytest.Monk
     assert raised > 1, raised
 
 
+def test_values_beside_sessions_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three gradients of 100 bytes: of two sessions one hands over 200, where a half of their bytes were 150."""
+    problem = step(3, gradient=100, state=15, budget=45 + 2 * 20 + 170, session=20)
+    best, whole = cheapest(problem)[2], bound(problem, 2)
+    monkeypatch.setattr(by_number, "MOST_SIZES", 0)
+    assert bound(problem, 2) < whole - 1.0
+    assert problem.seconds[ACCELERATOR].sum() + 1.0 < whole <= best * (1 + ROUNDING)
+
+
 def cheapest(problem: PlacementProblem) -> dict[int, float]:
     """Of what fits in any cut, by how many sessions that has on the accelerator."""
     found = dict[int, float]()
@@ -198,18 +207,16 @@ def test_finer_cuts_are_legal_and_hold_what_is_said() -> None:
 
 def test_a_state_is_written_over_when_all_have_read_it() -> None:
     """Layer 1 reads state 0 too, which nothing but the order of ops says to come before the update."""
-    problem = step(4, gradient=100, state=10, budget=160)
+    problem = step(4, gradient=100, state=10, budget=280)
     uses = problem.value_uses
     rows = [[(int(op), False) for op in uses.ops[a:b]] for a, b in zip(uses.offsets, uses.offsets[1:], strict=False)]
     rows[8] = [(0, False), (1, False), (4, False)]
     problem = replace(problem, value_uses=Uses.from_rows(rows))
-    finer, everything = Finer.of(problem), np.ones(8, np.int8)
-    assert finer is not None
-    cuts = list(finer.cuts(everything, cut(problem, everything), 1))
-    assert cuts
-    for found in cuts:
-        assert (found.partition[4:] > found.partition[:4]).all()
-        assert found.partition[4] > found.partition[1]
+    scorer, everything = Scorer.of(problem), np.ones(8, np.int8)
+    found = scorer.score(everything).cut
+    assert found.partitions > cut(problem, everything).partitions
+    assert (found.partition[4:] > found.partition[:4]).all()
+    assert found.partition[4] > found.partition[1]
 
 
 @pytest.mark.parametrize(("budget", "sessions"), [(1000, 1), (450, 2), (300, 4)])

@@ -29,6 +29,8 @@ from tests.training.models import classified
 WIDTHS = (1024, 3072, 2048, 1024)
 ROWS = 2048
 HARDWARE = "l4+epyc"
+GOOD = 0.01
+"""Relative; of a certificate."""
 
 
 def half_step() -> CapturedStep:
@@ -63,6 +65,26 @@ def test_no_other_updates_that_fit_are_faster_on_the_host() -> None:
             assert rival.total_seconds >= best.total_seconds or not rival.fits, (share, sides)
         counts.append(int((found[updates] == 0).sum()))
     assert 0 < counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("share", [0.8, 0.6])
+def test_updates_on_the_host_are_certified_where_sessions_are_cut(share: float) -> None:
+    """Six layers of 4096: parameters and gradients of 67 MB, of which sessions of 24 MB leave room for few."""
+    with torch.device("meta"):
+        model = nn.Sequential(*[part for _ in range(6) for part in (nn.Linear(4096, 4096), nn.ReLU())])
+        batch = (torch.empty(64, 4096), torch.empty(64, 4096))
+    planned = hetpart.training.plan(
+        model,
+        lambda model, x, wanted: nn.functional.mse_loss(model(x), wanted),
+        optimizer=AdamW(),
+        example_batch=batch,
+        hardware=HARDWARE,
+        budget=int(share * 1.65e9),
+        time_limit=600.0,
+    )
+    updates = [decision.device for decision in planned.plan.decisions if decision.op.endswith("weight")]
+    assert "cpu" in updates
+    assert planned.plan.certificate.gap < GOOD
 
 
 def eager(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,11 +22,15 @@ from hetpart.partitioner.bounds.single import edges_of, fullest
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
 
+HEAVY = 0.02
+"""Of the budget, what values take at least that are looked at one by one."""
 Terms = list[tuple[int, float]]
 """Of a row: variables with their factors."""
 
@@ -67,7 +71,19 @@ class _Builder:
             self._held_by(partition, border, inside)
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
-        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), tuple(chain.from_iterable(self.begun)))
+        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), tuple(self._whole()))
+
+    def _whole(self) -> Iterator[int]:
+        """Of several partitions only the stages of ops that touch much: of others parts say nearly as much."""
+        problem, least = self.program.problem, HEAVY * self.program.budget
+        touches = np.zeros(problem.ops, np.bool_)
+        heavy = problem.copied_bytes >= least
+        touches[problem.value_uses.ops[heavy[problem.value_uses.rows]]] = True
+        makers = problem.value_producer[heavy]
+        touches[makers[makers != NO_OP]] = True
+        for op, begun in enumerate(self.begun):
+            if self.partitions == 1 or (touches[op] and problem.in_sessions[op]):
+                yield from begun
 
     def _new(self) -> int:
         self.extra += 1

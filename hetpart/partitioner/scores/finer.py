@@ -1,13 +1,13 @@
 """Sessions cut finer than needs be, so that what runs apart is done with what they made before they make more.
 
 ``cut`` makes few partitions: of a training step one session makes all gradients, which wait for its end before the
-updates read them. Where that is more than a budget holds, the session is parted behind ops that let updates begin, into
-pieces that hand over about as many bytes each. What runs apart comes before what else might run then.
+updates read them, and has copies of all parameters that it reads until then. Where that is more than a budget holds,
+the session is parted into as few pieces as hold what fits, each as long as that lets it be. What runs apart comes
+before what else might run then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,15 +17,20 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.problem import NO_OP, unique_pairs
 from hetpart.partitioner.scores.cut import Cut
 from hetpart.partitioner.scores.edge_sweeps import Sweeps
+from hetpart.partitioner.scores.liveness import buffers, crossing_values
+from hetpart.partitioner.scores.spans import Spans
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
     from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.scores.scoring import Scored
 
-MOST_PIECES = 16
+LEAST_PIECES, MOST_PIECES = 2, 16
 MOST_TRIED = 3
-"""Numbers of pieces that are laid out for one placement."""
+"""Ways to part the sessions of one placement that are laid out."""
 
 
 def may_be_cut_finer(problem: PlacementProblem) -> bool:
@@ -43,9 +48,6 @@ class Finer:
     problem: PlacementProblem
     edges: Sweeps
     """Between ops, and to what keeps a state from those before it that read it: it writes over what they read."""
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-    """The ends of the edges that lead to ops that run apart, those that lead to later ones behind."""
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Finer | None:
@@ -53,51 +55,52 @@ class Finer:
         if problem.apart is None or not may_be_cut_finer(problem):
             return None
         producers, users = _edges(problem)
-        ending = problem.apart[users]
         sweeps = Sweeps.of(producers.astype(np.int32), users.astype(np.int32), problem.ops)
-        return cls(problem, sweeps, producers[ending], users[ending])
+        return cls(problem, sweeps)
 
-    def cuts(self, placement: Placement, found: Cut, excess: int) -> Iterator[Cut]:
-        """Finer ones than ``found``, those of fewest partitions first, that may need ``excess`` bytes less."""
+    def scored(self, placement: Placement, found: Cut, score: Callable[[Cut], Scored]) -> Iterator[Scored]:
+        """Finer cuts than ``found`` that may fit, those of fewest partitions first, each with what ``score`` says."""
         problem = self.problem
-        there = (placement == ACCELERATOR) & problem.in_sessions
-        order = np.flatnonzero(there)
-        order = order[np.argsort(found.partition[order], kind="stable")]
-        handed = self._handed_over(there, order)
-        total, session = int(handed.sum()), int(problem.session_bytes[ACCELERATOR])
-        before, tried = handed.cumsum() - handed, 0
-        for pieces in range(2, MOST_PIECES + 1):
-            if total - total // pieces < excess or tried == MOST_TRIED:
-                if tried:
-                    return
-                continue
-            piece = np.minimum(before * pieces // total, pieces - 1)
-            most = int(np.bincount(piece, handed).max())
-            if total - most >= excess + (len(np.unique(piece)) - 1) * session:
+        there = np.flatnonzero((placement == ACCELERATOR) & problem.in_sessions)
+        room = int(problem.budgets[ACCELERATOR] - problem.held_bytes(placement)[ACCELERATOR]) - problem.given_bytes
+        session = int(problem.session_bytes[ACCELERATOR])
+        if len(there) < LEAST_PIECES or room < LEAST_PIECES * session:
+            return
+        order, spans = self._spans(placement, there[np.argsort(found.partition[there], kind="stable")], found)
+        pieces, tried, most = LEAST_PIECES, 0, room
+        while pieces <= MOST_PIECES and tried < MOST_TRIED:
+            parted = spans.parted(min(most, room - pieces * session))
+            if parted is None:
+                return
+            if parted.pieces <= pieces:
                 tried += 1
-                yield self._cut(placement, order, piece)
+                made = score(self._cut(placement, order, parted.of_op))
+                yield made
+                most = parted.fullest - max(1, made.excess)
+            pieces = max(pieces + 1, parted.pieces)
 
-    def _handed_over(self, there: NDArray[np.bool_], order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Per op of ``order``: bytes of what is made there for ops apart that may run once it has."""
+    def _spans(self, placement: Placement, ops: NDArray[np.int64], found: Cut) -> tuple[NDArray[np.int64], Spans]:
+        """Ops in the order that they run in one by one, and what lies on the accelerator from one to another then."""
         problem = self.problem
-        assert problem.apart is not None
-        place = np.full(problem.ops, -1, np.int64)
-        place[order] = np.arange(len(order))
-        for maker, user in zip(self.before.tolist(), self.after.tolist(), strict=True):
-            place[user] = max(place[user], place[maker])
-        uses = problem.value_uses
-        made = (problem.value_producer != NO_OP) & there[problem.value_producer]
-        read = made[uses.rows] & problem.apart[uses.ops] & ~uses.on_host
-        last = np.full(problem.values, -1, np.int64)
-        np.maximum.at(last, uses.rows[read], place[uses.ops[read]])
-        return np.bincount(last[last >= 0], problem.value_bytes[last >= 0], len(order)).astype(np.int64)
+        single = self._cut(placement, ops, np.arange(len(ops)))
+        order = ops[np.argsort(single.partition[ops], kind="stable")]
+        steps = single.partition[order]
+        held = buffers(problem, placement, single, crossing_values(problem, single))
+        here = held.device == ACCELERATOR
+        first = np.searchsorted(steps, held.first[here], "left")
+        last = np.searchsorted(steps, held.last[here], "right") - 1
+        outside = crossing_values(problem, found)[held.value[here]]
+        read = first <= last  # not only while others run
+        return order, Spans(
+            first[read], last[read], held.nbytes[here][read], outside[read], problem.scratch_bytes[order]
+        )
 
     def _cut(self, placement: Placement, order: NDArray[np.int64], piece: NDArray[np.int64]) -> Cut:
         """With the ops of ``order`` in pieces. Places are devices, those of what runs apart first, and pieces."""
         problem, devices = self.problem, len(self.problem.devices)
-        places = placement.copy()
-        places[problem.in_sessions] += np.int8(devices)
-        places[order] += piece.astype(np.int8)
+        places = placement.astype(np.int64)
+        places[problem.in_sessions] += devices
+        places[order] += piece
         stages = self.edges.forwards.changes(places).astype(np.int64)
         keys, partition = np.unique(stages * (int(places.max()) + 1) + places, return_inverse=True)
         devices_of = np.zeros(len(keys), np.int8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,9 +79,10 @@ class Scorer:
 
     def _score(self, placement: Placement) -> Scored:
         found = best = self._scored(placement, cut(self.problem, placement, self.edges))
-        finer = () if best.fits or self.finer is None else self.finer.cuts(placement, found.cut, found.excess)
-        for tried in finer:
-            best = min(best, self._scored(placement, tried), key=lambda scored: scored.fit_rank)
+        if best.fits or self.finer is None:
+            return best
+        for tried in self.finer.scored(placement, found.cut, partial(self._scored, placement)):
+            best = min(best, tried, key=lambda scored: scored.fit_rank)
             if best.fits:
                 break
         return best

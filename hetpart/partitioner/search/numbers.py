@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TELLING = 3e-3
 """Relative; where a program says less than that more than its number of partitions did, the next are left out."""
+SOON_SOLVED, SOON_STAGED = 128, 250
+"""Groups, and ops times partitions, up to which programs of what may be cut finer are solved whatever they say with
+parts allowed: whole groups, and values that lie beside one session or another, tell much more."""
 MOST_STAGED = 2500
 """Ops times partitions up to which programs of so many partitions are relaxed."""
 
@@ -36,6 +39,10 @@ class Numbers:
     trimmed: Callable[[Scored], Scored]
     """Makes a placement fit that nearly does."""
     clock: Clock
+
+    @property
+    def may_be_cut_finer(self) -> bool:
+        return self.scorer.finer is not None
 
     def proven(self, best: Scored) -> tuple[Scored, float, bool]:
         """``best`` or better, a bound on what has two partitions or more, and whether no other is to be looked for."""
@@ -62,7 +69,8 @@ class Numbers:
         if relaxation is None:
             return best, part.bound
         met = relaxation.relaxed(self.scorer.score)
-        if shut and relaxation.bound > part.bound * (1 + TELLING):
+        tells = shut and relaxation.bound > part.bound * (1 + TELLING)
+        if tells or (self.may_be_cut_finer and relaxation.program.groups <= SOON_SOLVED):
             met = relaxation.shut_out(best, self.scorer.score) or met
         return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
 
@@ -77,6 +85,8 @@ class Numbers:
         if relaxation is None:
             return best, -np.inf
         met = relaxation.relaxed(self.scorer.score)
+        if self.may_be_cut_finer and self.within.ops * partitions <= SOON_STAGED:
+            met = relaxation.shut_out(best, self.scorer.score) or met
         for found in met[:1]:
             met += parted(self.scorer, self.within, self.search.price, found.placement, self.clock.expired)
         return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
