@@ -26,8 +26,8 @@ class Sweep:
     levels: Levels | None
     """None where levels are narrow."""
 
-    def changes(self, placement: Placement) -> NDArray[np.int32]:
-        """(N,) The most device changes on a path to each op."""
+    def changes(self, placement: Placement | NDArray[np.int64]) -> NDArray[np.int32]:
+        """(N,) The most device changes on a path to each op; devices, or other places of more numbers."""
         change = placement[self.before] != placement[self.after]
         if self.levels is None:
             return _one_by_one(self.before, self.after, change, len(placement))

@@ -44,8 +44,8 @@ class Spans:
     _ended: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._begun = [[] for _ in self.scratch]
-        self._ended = [[] for _ in self.scratch]
+        self._begun = [list[int]() for _ in self.scratch]
+        self._ended = [list[int]() for _ in self.scratch]
         for value, (first, last) in enumerate(zip(self.first.tolist(), self.last.tolist(), strict=True)):
             self._begun[first].append(value)
             self._ended[last].append(value)
