@@ -46,7 +46,9 @@ class Spans:
     def __post_init__(self) -> None:
         self._begun = [list[int]() for _ in self.scratch]
         self._ended = [list[int]() for _ in self.scratch]
-        for value, (first, last) in enumerate(zip(self.first.tolist(), self.last.tolist(), strict=True)):
+        firsts: list[int] = self.first.tolist()
+        lasts: list[int] = self.last.tolist()
+        for value, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
             self._begun[first].append(value)
             self._ended[last].append(value)
 
