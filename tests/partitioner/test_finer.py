@@ -8,6 +8,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hetpart.errors import InfeasibleError
 from hetpart.partitioner.bounds import by_number
@@ -153,7 +154,7 @@ def test_what_sessions_hand_over_is_beside_some_session(monkeypatch: pytest.Monk
             whole = bound(problem, number)
             assert whole <= best * (1 + ROUNDING) + ROUNDING, (seed, number)
             with monkeypatch.context() as without:
-                without.setattr(by_number, "handed_on", lambda problem: np.zeros(problem.values, np.bool_))
+                without.setattr(by_number, "handed_on", nothing_handed_on)
                 raised += bound(problem, number) < whole - 1e-3
             counted += 1
     assert counted > 8, counted
@@ -167,6 +168,10 @@ def test_values_beside_sessions_are_counted_one_by_one(monkeypatch: pytest.Monke
     monkeypatch.setattr(by_number, "MOST_SIZES", 0)
     assert bound(problem, 2) < whole - 1.0
     assert problem.seconds[ACCELERATOR].sum() + 1.0 < whole <= best * (1 + ROUNDING)
+
+
+def nothing_handed_on(problem: PlacementProblem) -> NDArray[np.bool_]:
+    return np.zeros(problem.values, np.bool_)
 
 
 def cheapest(problem: PlacementProblem) -> dict[int, float]:
