@@ -259,6 +259,8 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.lstm.input: either(makes(NO_KERNEL), projects),
     # No kernel of its own has float64.
     **dict.fromkeys((aten.prelu.default, aten._prelu_kernel.default), makes(DOUBLES)),
+    # ONNX's schema says that as many numbers come back as went in, and a run refuses their place.
+    aten._fft_c2r.default: lambda node: not isinstance(argument_of(node, "last_dim_size", 0), int),
     # Their parts check what they made, and a check returns nothing; or go other ways than the whole.
     **dict.fromkeys(
         (
