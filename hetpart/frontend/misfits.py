@@ -48,7 +48,7 @@ Types = dict[ir.Value, ir.DataType | None]
 def misfits(model: ir.Model) -> set[str]:
     """Names of the program's nodes whose translations do not load, or lose digits of float64."""
     types: Types = {}
-    found = [node for node in model.graph if not _fits(node, types) or _rounds(node, types) or _loses_zeros(node)]
+    found = [node for node in model.graph if not _fits(node, types) or _rounds(node, types) or _takes_in_pad(node)]
     return {_traced(node) for node in found} - {""}
 
 
@@ -57,7 +57,7 @@ def has_misfits_inside(model: ir.Model) -> bool:
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         types: Types = {}
         for node in ir.traversal.RecursiveGraphIterator(graph):
-            is_wrong = not _fits(node, types) or _rounds(node, types) or _loses_zeros(node)
+            is_wrong = not _fits(node, types) or _rounds(node, types) or _takes_in_pad(node)
             if is_wrong and node.graph is not model.graph:
                 return True
     return False
@@ -88,18 +88,40 @@ def _rounds(node: ir.Node, types: Types) -> bool:
     return any(number != float(np.float32(number)) for number in numbers)
 
 
-def _loses_zeros(node: ir.Node) -> bool:
-    """Whether ONNX Runtime takes a Pad into ``node``, a MaxPool, which pads with less than any number.
+def _takes_in_pad(node: ir.Node) -> bool:
+    """Whether ONNX Runtime would make the pads of ``node``, a pool, of the zeros before it, and cannot.
 
-    Release 1.31 does so where the Pad is of zeros; of one by a number that is not known here it may.
+    Release 1.31 does so where a Pad is of zeros; of one by a number that is not known here it may. A MaxPool pads with
+    less than any number; an AveragePool whose pads are no smaller than its kernel does not load, and one that rounds
+    its windows up leaves out those that start in its pads.
     """
-    made_by = node.inputs[0].producer() if node.op_type == "MaxPool" and node.inputs[0] is not None else None
+    made_by = node.inputs[0].producer() if node.op_type in _POOLS and node.inputs[0] is not None else None
     while made_by is not None and made_by.op_type == "Identity" and made_by.inputs[0] is not None:
         made_by = made_by.inputs[0].producer()
     if made_by is None or made_by.op_type != "Pad" or made_by.domain:
         return False
     mode = made_by.attributes.get("mode")
-    return (mode is None or mode.as_string() == "constant") and not _is_other_than_0(made_by.inputs[2:3])
+    if (mode is not None and mode.as_string() != "constant") or _is_other_than_0(made_by.inputs[2:3]):
+        return False
+    rounds_up = node.attributes.get("ceil_mode")
+    if node.op_type == "MaxPool" or (rounds_up is not None and rounds_up.as_int()):
+        return True
+    return _reach_kernel(made_by.inputs[1], node)
+
+
+_POOLS = ("MaxPool", "AveragePool")
+
+
+def _reach_kernel(given: ir.Value | None, pool: ir.Node) -> bool:
+    """Whether ``pool``, once it has the pads ``given`` to a Pad too, has pads as large as its kernel, or may have."""
+    made_by = None if given is None else given.producer()
+    held = None if made_by is None or made_by.op_type != "Constant" else made_by.attributes.get("value")
+    if held is None or held.type is not ir.AttributeType.TENSOR:
+        return True
+    kernel = pool.attributes["kernel_shape"].as_ints()
+    own = pool.attributes.get("pads")
+    added = held.as_tensor().numpy().reshape(2, -1)[:, -len(kernel) :]
+    return bool((added + (0 if own is None else np.reshape(own.as_ints(), (2, -1))) >= kernel).any())
 
 
 def _is_other_than_0(given: Sequence[ir.Value | None]) -> bool:
