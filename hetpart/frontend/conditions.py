@@ -94,6 +94,13 @@ def lacks_one(*names: str) -> Concerned:
     return lambda node: any(argument_of(node, name, None) is None for name in names)
 
 
+def mixes_bounds(node: Node) -> bool:
+    """Whether of the least and the largest number one is whole and the other is not."""
+    bounds = (argument_of(node, name, None) for name in ("min", "max"))
+    known = [bound.meta.get("val") if isinstance(bound, Node) else bound for bound in bounds]
+    return len({isinstance(bound, (float, torch.SymFloat)) for bound in known if bound is not None}) > 1
+
+
 def _of_size(wrong: Callable[[torch.Tensor], bool]) -> Concerned:
     """Whether the first argument is a tensor that is ``wrong``, in the trace."""
 

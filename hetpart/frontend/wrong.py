@@ -39,6 +39,7 @@ from hetpart.frontend.conditions import (
     lacks_one,
     makes,
     mixes,
+    mixes_bounds,
     pads_beyond,
     pools_open,
     projects,
@@ -87,8 +88,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
         makes(DOUBLES),
     ),
     aten.addmm.default: both(makes(DOUBLES), either(given("alpha", 1), given("beta", 1))),
-    # Of a Clip with one bound the other is the largest finite number.
-    aten.clamp.default: lacks_one("min", "max"),
+    # Of a Clip with one bound the other is the largest finite number; a whole one beside another finds no overload.
+    aten.clamp.default: either(lacks_one("min", "max"), mixes_bounds),
     aten.clamp_min.default: always,
     aten.clamp_max.default: always,
     aten.clamp.Tensor: lacks_one("min", "max"),
