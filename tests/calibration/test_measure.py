@@ -100,7 +100,7 @@ def test_machines_say_what_their_calibration_is_worth(short_calibration, share, 
     rates = {name: replace(found, quiet_share=share, error=0.17) for name, found in short_calibration.threads.items()}
     calibrated.save(replace(short_calibration, threads=rates))
     origin = load_machine("emulated", threads=1).origin
-    assert "off by 17%" in origin
+    assert "off by 17 %" in origin
     assert ("calibrate --refine" in origin) == disturbed
 
 
