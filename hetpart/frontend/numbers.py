@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,8 @@ def _chosen(condition: Any, one: Any, other: Any) -> Any:
 
 
 def _summed(numbers: Sequence[Any]) -> Any:
-    return _given(op.Sum(*(_Number.of(one).as_(_WHOLE) for one in numbers)), _WHOLE)
+    """One by one: ONNX has a sum of floating point alone."""
+    return _given(reduce(op.Add, (_Number.of(one).as_(_WHOLE) for one in numbers)), _WHOLE)
 
 
 def _same(number: Any) -> Any:

@@ -24,7 +24,8 @@ class OfSizes(nn.Module):
         n = x.shape[0]
         scales: list[Any] = [
             (5 - n) // 2, (5 - n) % 3, n // -2, n % -3, -n // 7, n >> 1, n << 2, n & 6, n | 1, round(n / 3), n / 3,
-            n**2, n**0.5, (n + 1) ** -1, max(n, 9), torch.sym_min(n, 9), abs(9 - n), float(n), n * 0.1 - 1,
+            n**2, n**0.5, (n + 1) ** -1, max(n, 9), torch.sym_min(n, 9), torch.sym_sum([n, 2, n]), abs(9 - n),
+            float(n), n * 0.1 - 1,
         ]  # fmt: skip
         cuts = [-(-n // 3), math.floor(n * 0.29), math.ceil(n * 0.07)]
         return (*(x[0] * scale for scale in scales), *(x[:cut] for cut in cuts))
