@@ -152,7 +152,7 @@ def _fits(node: ir.Node, types: Types) -> bool:
     made = [_made(node, str(formal.type_str), bound) for formal, _ in _paired(schema.outputs, node.outputs)]
     for value, dtype in zip(node.outputs, made, strict=False):
         fits &= None in (dtype, value.dtype) or dtype is value.dtype or _is_inner(value)
-        types[value] = dtype
+        types[value] = value.dtype if dtype is None else dtype  # schemas do not tell what is out of a sequence
     return fits and _allowed(schema, bound) and _has_kernel(node, [*given], made)
 
 

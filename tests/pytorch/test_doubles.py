@@ -64,8 +64,15 @@ def beyond_float32(x: Tensor) -> tuple[Tensor, ...]:
     return (x * 1e300).isfinite(), (x.long() * 0.1), torch.arange(0, 1, 0.1, dtype=x.dtype), torch.complex(x, x) * 0.1
 
 
+def resized(x: Tensor) -> tuple[Tensor, ...]:
+    """Parts of a whole, of which ONNX's schemas do not tell the type."""
+    upper, lower = (x + 0.5).split([2, 6])
+    return functional.interpolate(upper.reshape(1, 2, 2, 4), (5, 3), mode="bilinear"), lower * 2
+
+
 CASES: dict[str, Callable[..., Any]] = {
-    code.__name__: code for code in (numbers, activations, norms, by_hand, products, in_branches, beyond_float32)
+    code.__name__: code
+    for code in (numbers, activations, norms, by_hand, products, in_branches, beyond_float32, resized)
 }
 
 
