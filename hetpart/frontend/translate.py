@@ -220,6 +220,7 @@ def _in_parts(program: torch.export.ExportedProgram, name: str) -> torch.export.
     if not parts:
         return program
     before = own_names(program)
+    _forget_pending(program)
     with quiet(), traceback.preserve_node_meta(), apart(program):
         try:
             made = program.run_decompositions(parts)

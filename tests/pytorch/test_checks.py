@@ -95,3 +95,24 @@ def test_transposed_convolutions_that_pad_what_they_make(axes: int, step: int, p
     with torch.no_grad():
         planned = hetpart.partition(model, args=(x,), hardware=EMULATED)
         torch.testing.assert_close(planned.to_module(emulate=True)(x), model(x))
+
+
+class Checked(nn.Module):
+    """A check of data before what the exporter takes two attempts for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = nn.Parameter(torch.arange(8.0))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        torch._check_tensor_all(x.sum() > 0)
+        seen = torch.ones(4, 4).tril().bool()
+        wider = nn.functional.interpolate(self.row.reshape(1, 1, 8), size=5, mode="linear")
+        return wider, nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=seen)
+
+
+def test_numbers_that_an_attempt_left_are_forgotten() -> None:
+    x = torch.arange(1.0, 33.0).reshape(1, 4, 8)
+    planned = hetpart.partition(Checked(), args=(x,), hardware="emulated")
+    for made, wanted in zip(planned.to_module(emulate=True)(x), Checked()(x), strict=True):
+        torch.testing.assert_close(made, wanted)
