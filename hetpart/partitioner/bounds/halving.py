@@ -74,14 +74,14 @@ class Halving:
 
     @classmethod
     def of(cls, program: Program, rows: Moments, sides: NDArray[np.int8]) -> Halving:
-        """Of ``rows`` whose whole variables are the stages of each op, groups being on ``sides`` for certain."""
+        """Of ``rows`` that know the stages of each op, groups being on ``sides`` for certain."""
         linear = program.linear(rows.rows, rows.extra, sides, program.budget, rows.whole).relaxed()
         linear, sums = _with_sums(program, linear)
         seconds, nbytes = np.abs(program.seconds), program.nbytes.astype(np.float64)
         share = seconds / (seconds.sum() or 1.0) + nbytes / (nbytes.sum() or 1.0)
         share /= np.maximum(np.bincount(program.of_op, minlength=len(share)), 1)
         ops = program.problem.ops
-        begun = np.array(rows.whole, np.int64).reshape(ops, -1)
+        begun = np.array(rows.stages, np.int64)
         return cls(linear, program, begun, _leads(program), share[program.of_op] + WHOLE / ops, sums)
 
     def raised(self, enough: float, expired: Callable[[], bool]) -> float:

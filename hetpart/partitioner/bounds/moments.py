@@ -41,6 +41,8 @@ class Moments:
     """Rows that hold the budget."""
     whole: tuple[int, ...] = ()
     """Of the ``extra`` variables those that are 0 or 1."""
+    stages: tuple[tuple[int, ...], ...] = ()
+    """Per op: those that are 1 where it has come to a stage, in which a program is halved."""
     sharp: bool = False
     """Whether most of what order adds to a peak is in the rows, so that a small gap is worth asking for."""
     small: bool = False

@@ -71,7 +71,8 @@ class _Builder:
             self._held_by(partition, border, inside)
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
-        return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), tuple(self._whole()))
+        stages, caps = tuple(map(tuple, self.begun)), (len(self.rows.least) - 1,)
+        return Moments(self.rows, self.extra, caps, tuple(self._whole()), stages)
 
     def _whole(self) -> Iterator[int]:
         """Of several partitions only the stages of ops that touch much: of others parts say nearly as much."""
