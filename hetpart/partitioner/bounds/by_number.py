@@ -146,20 +146,11 @@ class _Builder:
         there = dict[int, float]()
         ends: list[list[int]] = stretches.ends.tolist()
         for first, last in ends:
-            both = self._both(*sorted((alive.group[first], alive.group[last])))
+            both = alive.both(first, last)
             there[both] = there.get(both, 0.0) - 1.0
         alive.rows.add([(whole, len(stretches.ends) - self.most + 1.0), *sorted(there.items())], 1.0 - self.most)
         self._holds((self.inside,), {whole: stretches.nbytes})
         return whole
-
-    def _both(self, one: int, other: int) -> int:
-        """The variable that is 1 where both groups are on the accelerator."""
-        if one == other:
-            return one
-        key = "both", one, other
-        if key not in self.alive.extra:
-            self.alive.rows.add([(self.alive.new(key), 1.0), (one, -1.0), (other, -1.0)], -1.0)
-        return self.alive.extra[key]
 
     def _count(self, further: int) -> None:
         """Of the most sessions, how many each op has come to; ``further``, those beyond the fewest, as a share."""

@@ -126,6 +126,16 @@ class Alive:
         self.extra[key] = self.program.variables + 1 + len(self.extra)
         return self.extra[key]
 
+    def both(self, op: int, other: int) -> int:
+        """The variable that is 1 where the groups of both ops are on the accelerator."""
+        one, last = sorted((self.group[op], self.group[other]))
+        if one == last:
+            return one
+        key = "both", one, last
+        if key not in self.extra:
+            self.rows.add([(self.new(key), 1.0), (one, -1.0), (last, -1.0)], -1.0)
+        return self.extra[key]
+
     def at_every_op(self) -> Iterator[tuple[int, list[int], dict[int, int]]]:
         """Every op with values that may be alive while it runs, and bytes by variable of what is."""
         problem = self.program.problem

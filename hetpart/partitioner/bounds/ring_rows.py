@@ -21,7 +21,7 @@ import numpy as np
 
 from hetpart.partitioner.bounds.moments import Alive
 from hetpart.partitioner.bounds.passing import Passing
-from hetpart.partitioner.problem import unique_pairs
+from hetpart.partitioner.bounds.streaming_rows import read_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +141,10 @@ class _Builder:
 
     def _beside_ops(self, between: int, inside: int) -> None:
         """What is alive while each op runs, beside the weights that stream to it."""
-        known, brought = set[frozenset[tuple[int, int]]](), self._read()
+        problem = self.program.problem
+        assert problem.stands_for_weight is not None
+        brought = read_by(problem, np.flatnonzero(problem.stands_for_weight).tolist())
+        known = set[frozenset[tuple[int, int]]]()
         for op, _, terms in self.alive.at_every_op():
             group = self.alive.group[op]
             content = frozenset({*terms.items(), *((-1 - place, group) for place in brought.get(op, []))})
@@ -154,19 +157,6 @@ class _Builder:
                 held[self.holders[place]] = held.get(self.holders[place], 0.0) - self.sizes[place]
             self._holds([between, inside], held)
 
-    def _read(self) -> dict[int, list[int]]:
-        """Op → the places of the weights that it reads on its own device and that may stream."""
-        problem = self.program.problem
-        assert problem.stands_for_weight is not None
-        place = {int(value): number for number, value in enumerate(np.flatnonzero(problem.stands_for_weight))}
-        uses, found = problem.value_uses, dict[int, list[int]]()
-        here = ~uses.on_host
-        values, ops = unique_pairs(uses.rows[here], uses.ops[here].astype(np.int64))
-        for value, op in zip(values.tolist(), ops.tolist(), strict=True):
-            if value in place:
-                found.setdefault(op, []).append(place[value])
-        return found
-
     def _inside_one(self, inside: int, stretches: Stretches) -> None:
         """Where so many ends of stretches are there that one is in a single partition."""
         alive, few = self.alive, stretches.most_on(self.partitions)
@@ -175,22 +165,13 @@ class _Builder:
         ends: list[list[int]] = stretches.ends.tolist()
         there, both = dict[int, float](), dict[int, float]()
         for first, last in ends:
-            pair = self._both(*sorted((alive.group[first], alive.group[last])))
+            pair = alive.both(first, last)
             both[pair] = both.get(pair, 0.0) - 1.0
             for op in (first, last):
                 there[alive.group[op]] = there.get(alive.group[op], 0.0) - 1.0
         alive.rows.add([(whole, len(ends) - self.partitions + 1.0), *sorted(both.items())], 1.0 - self.partitions)
         alive.rows.add([(whole, float(2 * len(ends) - few)), *sorted(there.items())], -float(few))
         self._holds([inside], {whole: float(stretches.nbytes)})
-
-    def _both(self, one: int, other: int) -> int:
-        """The variable that is 1 where both are."""
-        if one == other:
-            return one
-        key = "both", one, other
-        if key not in self.alive.extra:
-            self.alive.rows.add([(self.alive.new(key), 1.0), (one, -1.0), (other, -1.0)], -1.0)
-        return self.alive.extra[key]
 
 
 def _common_size(sizes: NDArray[np.int64]) -> int:

@@ -21,7 +21,7 @@ from hetpart.partitioner.problem import NO_OP, unique_pairs
 from hetpart.partitioner.scores.fixing import while_running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,7 +66,7 @@ class _Ops:
 
     def __post_init__(self) -> None:
         problem = self.program.problem
-        self.certain, self.read = Certain.of(self.alive), self.weights.read_by(self.program)
+        self.certain, self.read = Certain.of(self.alive), read_by(self.program.problem, self.weights.values)
         ops = np.setdiff1d(np.arange(problem.ops), problem.value_producer[self.weights.values])
         later = np.searchsorted(ops, np.arange(problem.ops), side="right")
         self.next = np.append(ops, ops[-1:])[later].tolist()
@@ -152,16 +152,17 @@ class _Streamable:
             shares.tolist(),
         )
 
-    def read_by(self, program: Program) -> dict[int, list[int]]:
-        """Which of them every op reads on its own device, if any."""
-        place = {value: number for number, value in enumerate(self.values)}
-        uses, found = program.problem.value_uses, dict[int, list[int]]()
-        here = ~uses.on_host
-        values, ops = unique_pairs(uses.rows[here], uses.ops[here].astype(np.int64))
-        for value, op in zip(values.tolist(), ops.tolist(), strict=True):
-            if value in place:
-                found.setdefault(op, []).append(place[value])
-        return found
+
+def read_by(problem: PlacementProblem, weights: Sequence[int]) -> dict[int, list[int]]:
+    """Which of ``weights``, by their places among them, every op reads on its own device, if any."""
+    place = {value: number for number, value in enumerate(weights)}
+    uses, found = problem.value_uses, dict[int, list[int]]()
+    here = ~uses.on_host
+    values, ops = unique_pairs(uses.rows[here], uses.ops[here].astype(np.int64))
+    for value, op in zip(values.tolist(), ops.tolist(), strict=True):
+        if value in place:
+            found.setdefault(op, []).append(place[value])
+    return found
 
 
 def _held_by(problem: PlacementProblem, holders: NDArray[np.int64]) -> NDArray[np.int64]:
