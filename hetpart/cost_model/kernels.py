@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
-from hetpart.cost_model.refusals import CUDA_REFUSES, REFUSES, refused
+from hetpart.cost_model.refusals import BODY_NEEDS, CUDA_REFUSES, REFUSES, refused
 from hetpart.devices import Provider
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
@@ -123,8 +123,14 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     if refusal:
         return f"ONNX Runtime {_facts()['onnxruntime']} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
-        return _missing((*facts.cpu, *facts.expands), "CPU", facts, op, graph)
+        return _missing(cpu_kernels(facts, op.op_type, op.attributes), "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
+
+
+def cpu_kernels(facts: KernelFacts, op_type: str, attributes: Mapping[str, object]) -> Kernels:
+    """What the CPU provider has for an op: kernels of its own, and those of its body."""
+    name, value = BODY_NEEDS.get(op_type, ("", None))
+    return (*facts.cpu, *(facts.expands if attributes.get(name) == value else ()))
 
 
 def newest_opset(op: Op) -> int:
@@ -137,7 +143,7 @@ def lacks_half(op: Op, graph: Graph) -> bool:
     facts = kernel_facts(op.domain, gate_of(Provider.CPU, op) or op.op_type, op.version)
     if facts is None or op.bodies:
         return False
-    kernels = (*facts.cpu, *facts.expands)
+    kernels = cpu_kernels(facts, op.op_type, op.attributes)
     return _suited(kernels, op, graph, CASTS["CPU"]) and not _suited(kernels, op, graph, {})
 
 

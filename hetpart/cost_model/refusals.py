@@ -63,3 +63,6 @@ REFUSES: Refusals = {
     **dict.fromkeys(("GRU", "LSTM", "RNN"), (_BATCHWISE,)),
 }
 """What no provider runs. Attention has windows in a newer ONNX than that ONNX Runtime is built with."""
+BODY_NEEDS: Mapping[str, tuple[str, str]] = {"Gelu": ("approximate", "tanh")}
+"""An attribute, and its value with which alone the CPU provider has kernels for the body of an operator: those for
+``Tanh`` take more types than that for ``Erf``."""

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from hetpart.cost_model.kernels import CASTS, Kernels, kernel_facts
+from hetpart.cost_model.kernels import CASTS, Kernels, cpu_kernels, kernel_facts
 from hetpart.graph.provenance import FX_NODE
 
 _SAID_BY = ("to", "dtype")
@@ -224,7 +224,8 @@ def _has_kernel(node: ir.Node, given: Sequence[ir.DataType | None], made: Sequen
     facts = kernel_facts(node.domain, node.op_type, node.version or 1)
     if facts is None or node.op_type == "Constant":
         return True
-    return not _refuses(node, given) and _suited((*facts.cpu, *facts.expands), given, made)
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    return not _refuses(node, given) and _suited(cpu_kernels(facts, node.op_type, attributes), given, made)
 
 
 def _refuses(node: ir.Node, given: Sequence[ir.DataType | None]) -> bool:

@@ -18,23 +18,40 @@ UNKNOWN_BYTES = 64
 
 AXES = 1
 """Input of a reduction."""
+SCORES, MOST_KEPT, COORDINATES = 1, 2, 3
+"""Inputs of NonMaxSuppression, and what it says of each box that it keeps: image, class and box."""
 
 
 def bounding(op_type: str, inputs: Sequence[Value | None]) -> list[Value]:
     """Values that no output of an op is larger than: its inputs, or less of them where their shapes tell.
 
     A reduction along axes that only a run can tell takes one away at least, which may be the smallest: numbers may
-    repeat. Of a sequence one part is taken.
+    repeat. Of a sequence one part is taken. Of the boxes of a class no more are kept than a constant says.
     """
     given = [value for value in inputs if value is not None]
     if op_type == "SequenceAt":
         return [_largest(value) for value in given]
+    if op_type == "NonMaxSuppression" and len(given) > SCORES and given[SCORES].is_static:
+        return [_kept(inputs)]
     return [_reduced(given), *given[AXES:]] if op_type in REDUCTIONS and len(given) > AXES else given
 
 
 def _largest(value: Value) -> Value:
     """A sequence as what it holds at most in one part."""
     return value if not value.parts else replace(value, nbytes=max(value.parts))
+
+
+def _kept(inputs: Sequence[Value | None]) -> Value:
+    """As many numbers as tell all the boxes that are kept; without a limit it keeps none."""
+    scores, limit = inputs[SCORES], inputs[MOST_KEPT] if len(inputs) > MOST_KEPT else None
+    assert scores is not None
+    *classes, boxes = (size or 0 for size in scores.shape or (1,))
+    if limit is None:
+        boxes = 0
+    elif limit.content is not None:
+        boxes = min(boxes, max(0, int(limit.content[0])))
+    shape = (prod(classes) * boxes, COORDINATES)
+    return replace(scores, shape=shape, nbytes=prod(shape) * DTYPE_BITS["int64"] // 8)
 
 
 def _reduced(inputs: Sequence[Value]) -> Value:

@@ -55,3 +55,14 @@ def test_what_onnx_runtime_refuses_has_no_kernel_anywhere(
         assert _is_taken(model) == (option == plain)
         assert (found is None) == (option == plain)
         assert found is None or option.split()[0] in found
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh", None])
+def test_a_gelu_of_float64_runs_where_its_body_does(approximate: str | None) -> None:
+    """By ``Tanh``, which has a kernel for it; ``Erf`` has none."""
+    given = {} if approximate is None else {"approximate": approximate}
+    option = f'<approximate = "{approximate}">' if given else ""
+    written = f"(double[2] x) => (double[2] y) {{ y = Gelu {option} (x) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> g {written}')
+    graph = single("Gelu", [((2,), "float64")], (2,), dtype="float64", **given)
+    assert (missing_kernel(Provider.CPU, graph.ops[0], graph) is None) == _is_taken(model)

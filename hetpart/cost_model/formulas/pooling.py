@@ -17,7 +17,9 @@ CONTRIB_PER_INPUT_ELEMENT: dict[str, float] = {
 }  # fmt: skip
 WINDOW_FLOPS: dict[str, float] = {"AveragePool": 1, "LpPool": 3, "MaxPool": 1}
 INTERPOLATION_FLOPS: dict[str, float] = {"nearest": 1, "linear": 11, "bilinear": 11, "cubic": 70, "bicubic": 70}
-"""Per element written, index arithmetic included."""
+"""Per element written of an image, index arithmetic included."""
+LERP_FLOPS = 3
+"""Of finding what lies between two elements; on a grid of n axes 2^n lie around a place."""
 SAMPLES_PER_BIN = 4
 """RoiAlign's two samples each way, where ``sampling_ratio`` leaves the number to the region's size."""
 SUPPRESSION_FLOPS = 16
@@ -51,7 +53,15 @@ def _resize(o: Operands) -> float:
     return INTERPOLATION_FLOPS.get(str(o.attribute("mode", "nearest")), 11) * o.output_numel()
 
 
-flops.add(_interpolation, ("GridSample",))
+@flops("GridSample")
+def _on_a_grid(o: Operands) -> float:
+    """Where a place lies between two elements, axis by axis, and what lies there."""
+    if str(o.attribute("mode", "linear")) not in ("linear", "bilinear"):
+        return _interpolation(o)
+    axes = max(1, len(o.shape(0)) - 2)
+    return float((LERP_FLOPS * (2**axes - 1) + axes) * o.output_numel())
+
+
 flops.add(_interpolation, ("GridSample", "CropAndResize"), CONTRIB)
 
 

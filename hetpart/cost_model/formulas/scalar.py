@@ -37,6 +37,8 @@ ANTIALIASED = 14.0
 """Per element of what is larger, read or written, in all modes: one axis after the other."""
 ON_A_GRID: Mapping[str, float] = {"bicubic": 300, "bilinear": 20, "cubic": 300, "linear": 20, "nearest": 55}
 """Per element written; of ``nearest``, 39 to 76."""
+IN_A_VOLUME: Mapping[str, float] = {"bilinear": 350, "linear": 350, "nearest": 105}
+"""The same on three axes, where each of the elements around a place is looked up by itself."""
 TUPLE_CYCLES = 145.0
 """Of each index tuple of ``GatherND``, from 108 to 195, whatever it takes."""
 BOX_CYCLES, PAIR_CYCLES, USUAL_KEPT = 55.0, 33.0, 100
@@ -99,7 +101,8 @@ def _resized_together(o: Operands) -> float:
 
 @spread_cycles("GridSample")
 def _on_a_grid(o: Operands) -> float:
-    return ON_A_GRID.get(str(o.attribute("mode", "linear")), 0.0) * o.output_numel()
+    cycles = IN_A_VOLUME if len(o.shape(0)) > _IMAGE_RANK else ON_A_GRID
+    return cycles.get(str(o.attribute("mode", "linear")), 0.0) * o.output_numel()
 
 
 @spread_cycles("GatherND")
