@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.printers import PythonPrinter
 
@@ -28,6 +28,11 @@ _GIVEN = "L"
 """What PyTorch calls the arguments in the code of guards."""
 _SIZES = frozenset({"ndim", "shape", "size", "storage_offset", "stride"})
 """What the code of a guard asks of a tensor."""
+_SQUEEZES = frozenset(
+    getattr(called, kind)
+    for called in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_)
+    for kind in ("default", "dim", "dims")
+)
 _CHOICES = frozenset({"max", "min"})
 _OPERATORS = (ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 _PLAIN = (ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Subscript, *_OPERATORS)
@@ -122,7 +127,25 @@ def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
     found: dict[Any, None] = {}
     for env in _environments(program):
         found |= {_settled(guard, env): None for guard in env.guards}
+    found |= {sympy.Ne(size, 1): None for size in _squeezed(program) if sympy.Eq(size, 1) not in found}
     return Assumed([guard for guard in found if guard != True])  # noqa: E712 - SymPy's
+
+
+def _squeezed(program: torch.export.ExportedProgram) -> Iterator[Any]:
+    """Sizes that are squeezed, if they are 1: PyTorch takes for granted that they are not, without a note."""
+    for node in program.graph.nodes:
+        if node.target in _SQUEEZES:
+            squeezed = node.args[0].meta["val"]
+            yield from (
+                size.node.expr for size in open_among(squeezed, *node.args[1:]) if not free_unbacked_symbols(size)
+            )
+
+
+def open_among(squeezed: torch.Tensor, axes: int | Sequence[int] | None = None) -> Sequence[torch.SymInt]:
+    """The sizes that are not known before a run, among those of ``axes``, or of all."""
+    named = range(squeezed.dim()) if axes is None else [axes] if isinstance(axes, int) else axes
+    sizes = [squeezed.shape[axis] for axis in named if squeezed.dim()]
+    return [size for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def _settled(guard: ShapeGuard, env: ShapeEnv) -> Any:

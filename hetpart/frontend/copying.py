@@ -92,3 +92,24 @@ _library.impl("checked", _checked, "CompositeExplicitAutograd")
 _library._register_fake("checked", _unchecked)
 CHECKED: OpOverload = torch.ops.hetpart_copying.checked.default
 """Returns what it is given, where the check of linear algebra finds no error."""
+
+
+def _staying(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    lost = [dim for dim in dims if x.shape[dim] == 1]
+    if lost:
+        raise ValueError(
+            f"the axis {lost[0]} of {tuple(x.shape)} is 1 in this run, and is squeezed: the model was traced for others"
+        )
+    return x.clone()
+
+
+def _stayed(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    del dims
+    return torch.empty_like(x)
+
+
+_library.define("staying(Tensor x, int[] dims) -> Tensor")
+_library.impl("staying", _staying, "CompositeExplicitAutograd")
+_library._register_fake("staying", _stayed)
+STAYING: OpOverload = torch.ops.hetpart_copying.staying.default
+"""Returns what it is given, where no axis of those that a squeeze names is of size 1."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from hetpart.frontend import strided
 from hetpart.frontend.conditions import may_be_empty
 
 aten = torch.ops.aten
@@ -217,5 +218,6 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.dropout.default: _dropped,
     aten.geometric.default: _geometric,
     aten.geometric_.default: _geometric,
+    **strided.OWN,
 }
 """By operator."""

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-"""Names, types and signs of a model's values, where the exporter leaves others than the program has."""
+"""Names, types, axes and signs of a model's values, where the exporter leaves others than the program has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import TypeGuard
 import onnx_ir as ir
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.fx import Node
+from torch.fx.node import Argument
 
+from hetpart.frontend.kept import graphs_of
 from hetpart.frontend.misfits import indices_of, types_of
 
 _ONNX_TYPES = {
@@ -23,6 +26,7 @@ _ONNX_TYPES = {
     torch.uint8: ir.DataType.UINT8,
     torch.bool: ir.DataType.BOOL,
 }
+_SQUEEZE = torch.ops.aten.squeeze.dim
 
 
 def settle_names(model: ir.Model, program: torch.export.ExportedProgram) -> None:
@@ -96,6 +100,25 @@ def _widened(value: ir.Value, reader: ir.Node) -> ir.Value:
     assert reader.graph is not None
     reader.graph.insert_before(reader, cast)
     return cast.outputs[0]
+
+
+def settle_axes(model: ir.Model, program: torch.export.ExportedProgram) -> None:
+    """Let a squeeze of an axis of another size than 1 be what it was given: to ONNX it is an error."""
+    kept = {node.name for module in graphs_of(program) for node in module.graph.nodes if _keeps_axis(node)}
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            if node.op_type == "Squeeze" and node.outputs[0].name in kept:
+                node.op_type = "Identity"
+                node.resize_inputs(1)
+
+
+def _keeps_axis(node: Node) -> bool:
+    return node.target is _SQUEEZE and node.meta["val"].dim() == _known(node.args[0]).dim() > 0
+
+
+def _known(argument: Argument) -> torch.Tensor:
+    assert isinstance(argument, Node)
+    return argument.meta["val"]
 
 
 def settle_signs(program: torch.export.ExportedProgram) -> None:

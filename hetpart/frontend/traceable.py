@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hetpart.frontend import packed
+from hetpart.frontend.assumed import open_among
+from hetpart.frontend.copying import STAYING
 from hetpart.frontend.formed import counted, solved
 from hetpart.frontend.recurrent import know_layers
 
@@ -119,6 +122,20 @@ def _ctc_mean(  # noqa: PLR0913 - PyTorch's arguments
     return (losses / torch.tensor([max(length, 1) for length in lengths], dtype=losses.dtype)).mean()
 
 
+def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.Tensor:
+    """Ask which sizes are 1, as code would: the tracer takes those that it does not know for others."""
+    by_data = False
+    for size in open_among(x, dim):
+        if free_unbacked_symbols(size):
+            by_data = True
+        else:
+            bool(size == 1)
+    if dim is None or not by_data:
+        return NotImplemented
+    named = [dim] if isinstance(dim, int) else dim
+    return aten.squeeze.dims(STAYING(x, named), named)
+
+
 INSTEAD: Mapping[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
@@ -131,6 +148,7 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     functional.ctc_loss: _ctc_mean,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.linalg.lstsq: solved,
+    **dict.fromkeys((torch.squeeze, torch.Tensor.squeeze), _squeeze),
     **packed.INSTEAD,
 }
 """By PyTorch's function; ``NotImplemented`` where the call is traceable as it is, or not at all."""

@@ -29,7 +29,7 @@ from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import quiet, reason_of
-from hetpart.frontend.settled import settle_indices, settle_names, settle_signs, settle_types
+from hetpart.frontend.settled import settle_axes, settle_indices, settle_names, settle_signs, settle_types
 from hetpart.frontend.tracers import unwound
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
@@ -173,6 +173,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
             if numbers is exact_numbers:
                 widen(made.model)
             settle_indices(made.model)
+            settle_axes(made.model, _decomposed(made))
             return made
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch._ops import OpOverload
 
+from hetpart.frontend import strided
 from hetpart.frontend.conditions import (
     BFLOATS,
     DOUBLES,
@@ -110,6 +111,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # A sum of what a mask leaves, and infinity times 0.
     aten.diagonal.default: always,
     aten.diagonal_copy.default: always,
+    # Steps in the memory of a tensor that lies in order, whatever is transposed.
+    **dict.fromkeys(strided.OWN, always),
     # Sums are added up in floating point, which has 53 bits.
     aten.sum.default: adds_large,
     aten.sum.dim_IntList: adds_large,
