@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -16,7 +15,6 @@ from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
-from torch.export import _trace
 from torch.export.dynamic_shapes import _combine_args
 from torch.fx import traceback
 from torch.fx.experimental import _config as symbolic_config
@@ -28,7 +26,7 @@ from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
-from hetpart.frontend.said import quiet, reason_of
+from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
 from hetpart.frontend.tracers import Tracer, by_dynamo, by_running, differentiated, unwound
@@ -55,7 +53,6 @@ _HINTS = {
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
 }
 """By what PyTorch's reason speaks of."""
-_without: ContextVar[bool] = ContextVar("without graphs", default=False)
 _UNSET = -123.0
 """What a buffer holds before it is filled; no frequency, position or mask is that."""
 
@@ -190,31 +187,11 @@ def _traced(module: torch.nn.Module, example: Example, tracer: Tracer) -> torch.
     known = nullcontext() if tracer is by_dynamo else Traceable()
     know_forms()
     settings = symbolic_config.patch(backed_size_oblivious=True)
-    silent = (quiet(logging.CRITICAL), _without_graphs(), unwound())
+    silent = (quiet(logging.CRITICAL), without_graphs(), unwound())
     with settings, silent[0], silent[1], silent[2], torch.no_grad(), traceback.preserve_node_meta(), known:
         program = tracer(module, example.args, dict(example.kwargs), shapes)
     _forget_others(program)
     return program
-
-
-@contextmanager
-def _without_graphs() -> Generator[None]:
-    """Let PyTorch not print the graph so far, hundreds of lines, where it refuses a module.
-
-    What it prints with asks who exports, so that the exports of others, in other threads too, say what they say.
-    """
-    tracer: Any = _trace
-    tracer.print = _printed
-    before = _without.set(True)
-    try:
-        yield
-    finally:
-        _without.reset(before)
-
-
-def _printed(*said: Any, **how: Any) -> None:
-    if not _without.get():
-        print(*said, **how)  # noqa: T201 - PyTorch's
 
 
 def _forget_others(program: torch.export.ExportedProgram) -> None:

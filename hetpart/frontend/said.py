@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """What PyTorch says: much about itself, and pages where one line is wanted."""
 
 from __future__ import annotations
@@ -6,13 +7,16 @@ import logging
 import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from threading import Lock
+from typing import Any
 
 _LOGGERS = (
     "torch.onnx", "torch.export", "torch.fx", "torch._export", "torch._guards", "torch._subclasses", "onnxscript",
     "onnx_ir",
 )  # fmt: skip
 _LONGEST_REASON = 300
+_without: ContextVar[bool] = ContextVar("without graphs", default=False)
 _TAILS = (" The error above occurred when calling torch.export.export", " For more information about this error, see")
 """Where a message of PyTorch's begins to speak of other things."""
 
@@ -67,3 +71,25 @@ def quiet(level: int = logging.ERROR) -> Generator[None]:
         yield
     finally:
         _quiet.end()
+
+
+@contextmanager
+def without_graphs() -> Generator[None]:
+    """Let PyTorch not print the graph so far, hundreds of lines, where it refuses a module.
+
+    What it prints with asks who exports, so that the exports of others, in other threads too, say what they say.
+    """
+    from torch.export import _trace
+
+    tracer: Any = _trace
+    tracer.print = _printed
+    before = _without.set(True)
+    try:
+        yield
+    finally:
+        _without.reset(before)
+
+
+def _printed(*said: Any, **how: Any) -> None:
+    if not _without.get():
+        print(*said, **how)  # noqa: T201 - PyTorch's

@@ -7,9 +7,8 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,18 +17,18 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch.export.graph_signature import InputKind
-from torch.fx import GraphModule, Interpreter, Node, traceback
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
-from hetpart.frontend.said import quiet, reason_of
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
+from hetpart.training.held import Assigned, require_unwritten
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
+from hetpart.training.traced import exported, traceable
 from hetpart.training.transposes import without_turns
 
 if TYPE_CHECKING:
@@ -47,14 +46,15 @@ class _Loss(torch.nn.Module):
     def __init__(self, model: torch.nn.Module, loss_fn: LossFunction) -> None:
         super().__init__()
         self.model = model
+        self.assigned = Assigned()
         self._loss_fn = loss_fn
         self.training = model.training
 
-    def forward(self, *batch: Any) -> torch.Tensor:
-        with NoHooks():
+    def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
+        with NoHooks(), self.assigned.by(self.model):
             loss = self._loss_fn(self.model, *batch)
         require_followed(loss)
-        return loss
+        return loss, *self.assigned.contents.values()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +76,8 @@ class Exported:
     program: ExportedProgram
     inputs: Sequence[Input]
     batch: Sequence[Any]
+    assigned: Sequence[str] = ()
+    """Buffers whose new contents the program returns behind the loss."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -117,9 +119,11 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     require_no_hooks(model)
     require_flat(batch)
     held, example = without_storage(_Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
-    with _traceable():
-        program = _exported(held, example, type(model).__name__)
-        return Exported(program, _inputs(program, example.args, tied_names(held)), example.args)
+    with traceable():
+        program = exported(held, example, type(model).__name__)
+        assigned: Any = held.assigned
+        inputs = _inputs(program, example.args, tied_names(held))
+        return Exported(program, inputs, example.args, [*assigned.contents])
 
 
 def gradients_of(
@@ -140,29 +144,9 @@ def gradients_of(
     require_lookups(loss.program, {part.node.name: part.name for part in inputs if part.name in tables})
     if scaled:
         inputs.append(Input(LOSS_SCALE, InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
-    with _traceable():
-        made, lookups = _joint(loss.program, inputs, tables, half)
+    with traceable():
+        made, lookups = _joint(loss, inputs, tables, half)
     return _told(made, inputs, lookups, tables)
-
-
-@contextmanager
-def _traceable() -> Generator[None]:
-    """Operators as they are differentiated in parts: fused attention and recurrent layers have no other backward."""
-    plain: Any = torch.backends.mkldnn.flags(enabled=False)
-    with quiet(), sdpa_kernel(SDPBackend.MATH), plain, torch.enable_grad(), traceback.preserve_node_meta():
-        yield
-
-
-def _exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
-    try:
-        return torch.export.export(module, example.args, strict=False)
-    except HetpartError:
-        raise
-    except Exception as error:  # torch.export raises what the model's own code raises
-        raise InvalidModelError(
-            f"torch.export refuses the loss of {name}: {reason_of(error)}",
-            hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
-        ) from error
 
 
 def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, str]) -> list[Input]:
@@ -184,7 +168,7 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, s
 
 
 def _joint(
-    program: ExportedProgram, inputs: list[Input], tables: AbstractSet[str], half: torch.dtype | None
+    whole: Exported, inputs: list[Input], tables: AbstractSet[str], half: torch.dtype | None
 ) -> tuple[GraphModule, Sequence[Lookup]]:
     """A graph that returns the loss, every buffer, a gradient, or nothing, for every parameter, and all of the lookups.
 
@@ -192,7 +176,7 @@ def _joint(
     """
     lookups: list[Lookup] = []
     given = [_given(part, None if part.name in tables else half) for part in inputs]
-    scaled = inputs[-1].name == LOSS_SCALE
+    scaled, program = inputs[-1].name == LOSS_SCALE, whole.program
 
     def joint(*given: Any) -> list[Any]:
         own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
@@ -200,7 +184,8 @@ def _joint(
         here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
         held = {name: shared[name] for name in tables}
         looking = Casting(program.graph_module, held, half) if half else LookingUp(program.graph_module, held)
-        (loss,) = looking.run(*here[: len(here) - scaled])
+        loss, *contents = looking.run(*here[: len(here) - scaled])
+        assigned = dict(zip(whole.assigned, contents, strict=True))
         _require_scalar(loss)
         scale = here[-1].expand_as(loss) if scaled else None
         lookups[:] = looking.found
@@ -208,7 +193,11 @@ def _joint(
         setup_stacktrace_preservation_hooks([loss.grad_fn])
         leaves = [lookup.leaf for lookup in lookups]
         gradients = torch.autograd.grad(loss, [*trained, *leaves], scale, allow_unused=True)
-        buffers = [value for value, part in zip(here, inputs, strict=True) if part.kind is InputKind.BUFFER]
+        buffers = [
+            assigned.get(part.name, value)
+            for value, part in zip(here, inputs, strict=True)
+            if part.kind is InputKind.BUFFER
+        ]
         slopes = zip(lookups, gradients[len(trained) :], strict=True)
         rows = [part for lookup, slope in slopes for part in lookup.parts(slope)]
         return [loss.detach(), *buffers, *gradients[: len(trained)], *rows]
@@ -235,7 +224,8 @@ def _given(part: Input, half: torch.dtype | None) -> Any:
 def _own(value: Any, part: Input, tables: AbstractSet[str]) -> Any:
     if part.kind is InputKind.PARAMETER:
         return value.detach().requires_grad_(part.name not in tables)
-    return value.clone() if part.kind is InputKind.BUFFER else value
+    may_change = part.kind in (InputKind.BUFFER, InputKind.USER_INPUT) and isinstance(value, torch.Tensor)
+    return value.clone() if may_change else value
 
 
 def _require_scalar(loss: Any) -> None:
@@ -278,6 +268,7 @@ def _told(made: GraphModule, inputs: Sequence[Input], lookups: Sequence[Lookup],
     without_turns(graph)
     placeholders = graph.find_nodes(op="placeholder")
     given = [replace(part, node=node) for part, node in zip(inputs, placeholders, strict=True)]
+    require_unwritten({part.node: part.name for part in given})
     returned: Any = graph.output_node().args[0]
     rest: Any = iter(returned)
     loss = next(rest)

@@ -1,0 +1,92 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false
+"""What a model changes of itself while its loss is computed: buffers are states of a step, nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import InvalidModelError
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_KEPT = "register_buffer(name, tensor), and write to it where it lies: self.mean.lerp_(x, 0.1)"
+_aten = torch.ops.aten
+
+
+class Assigned:
+    """What modules made of their buffers by assigning others, as ``self.mean = …`` does, by name."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, Tensor] = {}
+
+    @contextmanager
+    def by(self, model: nn.Module) -> Generator[None]:
+        """What is assigned within; afterwards the buffers are there that were before.
+
+        Of assignments ``torch.export`` follows those of the outermost module alone, and of numbers none: a step would
+        compute with what they were.
+
+        Raises:
+            InvalidModelError: a buffer gets another form, or a number of a module changes.
+        """
+        owners = dict(model.named_modules())
+        buffers = {path: dict(owner._buffers) for path, owner in owners.items()}
+        numbers = {path: _numbers(owner) for path, owner in owners.items()}
+        yield
+        self.contents.clear()
+        for path, owner in owners.items():
+            _require_same_numbers(path, numbers[path], _numbers(owner))
+            for name, before in buffers[path].items():
+                content = owner._buffers.get(name)
+                if content is not before:
+                    self.contents[f"{path}.{name}".removeprefix(".")] = _as_before(name, before, content)
+                    owner._buffers[name] = before
+
+
+def _as_before(name: str, before: Tensor | None, content: Any) -> Tensor:
+    if not isinstance(content, Tensor) or before is None or _form(content) != _form(before):
+        raise InvalidModelError(
+            f"the forward pass makes another tensor of the buffer {name!r}: it was {_form(before)}, and is "
+            f"{_form(content)}",
+            hint="give a buffer the form from the beginning that it has after a step",
+        )
+    return content.detach()
+
+
+def _form(tensor: Any) -> str:
+    return f"{list(tensor.shape)} {tensor.dtype}" if isinstance(tensor, Tensor) else "none"
+
+
+def _numbers(owner: nn.Module) -> dict[str, float]:
+    return {name: value for name, value in vars(owner).items() if type(value) in (int, float)}
+
+
+def _require_same_numbers(path: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    for name, number in after.items():
+        if name in before and before[name] != number:
+            raise InvalidModelError(
+                f"the forward pass changes the number {name!r} of {path or 'the model'!r} from {before[name]} to "
+                f"{number}, and a step would compute with the first in every call",
+                hint=f"keep it in a buffer: {_KEPT}",
+            )
+
+
+def require_unwritten(given: Mapping[Node, str]) -> None:
+    """See that none of what a graph is given is written to; ``given`` are names by argument.
+
+    Raises:
+        InvalidModelError: a parameter is, or a tensor that is no buffer.
+    """
+    for node, name in given.items():
+        for user in node.users:
+            if user.target is _aten.copy_.default and user.args[0] is node:
+                raise InvalidModelError(
+                    f"the forward pass writes to {name!r}, which is no buffer, as max_norm of an embedding does",
+                    hint=f"write to a copy; what a step is to keep belongs into a buffer: {_KEPT}",
+                )

@@ -1,0 +1,63 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""How PyTorch is asked to trace what a step computes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import traceback
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.frontend.said import quiet, reason_of, without_graphs
+from hetpart.frontend.traceable import Traceable, know_forms
+from hetpart.frontend.tracers import unwound
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from hetpart.frontend.example import Example
+
+_GRADIENT_INSIDE = "fake tensor in the exported"
+"""Of what PyTorch says where code takes gradients."""
+
+
+@contextmanager
+def traceable() -> Generator[None]:
+    """Operators as they are differentiated in parts: fused attention and recurrent layers have no other backward."""
+    plain: Any = torch.backends.mkldnn.flags(enabled=False)
+    know_forms()
+    with ExitStack() as within:
+        for one in (quiet(logging.CRITICAL), without_graphs(), sdpa_kernel(SDPBackend.MATH), plain):
+            within.enter_context(one)
+        for one in (torch.inference_mode(mode=False), torch.enable_grad(), traceback.preserve_node_meta()):
+            within.enter_context(one)
+        yield
+
+
+def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
+    """The program of ``module``, which computes the loss of a model called ``name``.
+
+    Raises:
+        InvalidModelError: ``torch.export`` refuses it.
+    """
+    try:
+        with unwound(), Traceable():
+            return torch.export.export(module, example.args, strict=False)
+    except HetpartError:
+        raise
+    except Exception as error:  # torch.export raises what the model's own code raises
+        why = reason_of(error)
+        if _GRADIENT_INSIDE in why:
+            raise InvalidModelError(
+                f"the loss of {name} takes gradients itself, and a step takes those of the loss alone",
+                hint="leave out backward() and torch.autograd.grad: a penalty of gradients needs their formula",
+            ) from error
+        raise InvalidModelError(
+            f"torch.export refuses the loss of {name}: {why}",
+            hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
+        ) from error

@@ -1,0 +1,156 @@
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false
+"""What a model changes of itself while its loss is computed, against eager PyTorch; what no step keeps is refused."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import InvalidModelError
+from hetpart.training import SGD
+from hetpart.training.compiled import Running, capture, place
+
+ROWS, WIDTH = 4, 3
+BANK = torch.zeros(ROWS, WIDTH)
+
+
+class Averages(nn.Module):
+    """Buffers that are assigned: one is read after, two change places, one is what it was in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.register_buffer("odd", torch.ones(WIDTH))
+        self.register_buffer("even", torch.full((WIDTH,), 2.0))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made, before = self.layer(x), self.mean
+        self.mean = 0.9 * self.mean + 0.1 * made.mean(0)
+        self.odd, self.even = self.even, self.odd
+        self.even = self.even.flip(0) * self.mean
+        self.calls = self.calls + 1
+        return (made - self.mean) * self.odd + before * self.calls
+
+
+class Counting(nn.Module):
+    """A rate that is a number of Python's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.rate = nn.Linear(WIDTH, WIDTH), 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rate *= 0.5
+        return self.layer(x) * self.rate
+
+
+class Growing(nn.Module):
+    """A buffer that has a row more in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("seen", torch.zeros(1, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = torch.cat((self.seen, x[:1]))
+        return self.layer(x) - self.seen.mean(0)
+
+
+class Noted(nn.Module):
+    """A tensor that is an attribute, and no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.noted = nn.Linear(WIDTH, WIDTH), torch.zeros(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.layer(x)
+        self.noted.lerp_(made.mean(0).detach(), 0.1)
+        return made - self.noted
+
+
+def squared(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x).square().mean()
+
+
+def remembered(model: nn.Module, x: Tensor) -> Tensor:
+    BANK.lerp_(model(x).detach(), 0.1)
+    return (model(x) - BANK).square().mean()
+
+
+def scaled_in_place(model: nn.Module, x: Tensor) -> Tensor:
+    return squared(model, x.mul_(2.0).add_(1.0))
+
+
+def placed(model: nn.Module, loss: Callable[..., Tensor], *batch: Tensor, placement: str = "random:1") -> Any:
+    made = capture(model, loss, optimizer=SGD(0.1), example_batch=batch)
+    return place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement=placement)
+
+
+def by_eager(model: nn.Module, loss: Callable[..., Tensor], batches: list[Tensor]) -> list[float]:
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses: list[float] = []
+    for batch in batches:
+        optimizer.zero_grad()
+        made = loss(model, batch)
+        made.backward()
+        optimizer.step()
+        for owner in model.modules():  # eager records what is assigned, and would differentiate it again
+            for name, buffer in owner.named_buffers(recurse=False):
+                setattr(owner, name, buffer.detach())
+        losses.append(made.item())
+    return losses
+
+
+@pytest.mark.parametrize("placement", ["all-cpu", "random:1"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_buffers_that_are_assigned_are_states(nested: bool, placement: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Averages()) if nested else Averages()
+    batches = [torch.randn(ROWS, WIDTH) for _ in range(6)]
+    step, eager = placed(copy.deepcopy(model), squared, batches[0], placement=placement), copy.deepcopy(model)
+    assert [step(batch).item() for batch in batches] == pytest.approx(by_eager(eager, squared, batches), rel=1e-5)
+    step.sync_to(model)
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(dict(model.named_buffers())[name], buffer)
+
+
+def test_a_batch_may_be_written_to() -> None:
+    """The caller's tensors stay as they are, unlike eager's."""
+    torch.manual_seed(0)
+    model, batches = nn.Linear(WIDTH, WIDTH), [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    step = placed(copy.deepcopy(model), scaled_in_place, batches[0].clone())
+    given = copy.deepcopy(batches)
+    losses = [step(batch).item() for batch in given]
+    assert all(torch.equal(batch, one) for batch, one in zip(batches, given, strict=True))
+    assert losses == pytest.approx(by_eager(model, scaled_in_place, given), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "why"),
+    [
+        (Counting(), squared, r"the number 'rate' of 'the model' from 1\.0 to 0\.5"),
+        (nn.Sequential(Counting()), squared, r"the number 'rate' of '0'"),
+        (nn.Sequential(Growing()), squared, r"another tensor of the buffer 'seen': it was \[1, 3\]"),
+        (Noted(), squared, "writes to .*, which is no buffer"),
+        (nn.Linear(WIDTH, WIDTH), remembered, "writes to .*, which is no buffer"),
+    ],
+)
+def test_what_no_step_can_keep_is_refused(model: nn.Module, loss: Callable[..., Tensor], why: str) -> None:
+    with pytest.raises(InvalidModelError, match=why) as error:
+        capture(model, loss, optimizer=SGD(0.1), example_batch=(torch.ones(ROWS, WIDTH),))
+    assert "register_buffer" in error.value.hint or "form" in error.value.hint
+
+
+def test_a_parameter_that_the_forward_pass_writes_to_is_refused() -> None:
+    table, ids = nn.Embedding(5, WIDTH, max_norm=1.0), torch.tensor([1, 2])
+    with pytest.raises(InvalidModelError, match="writes to 'weight', which is no buffer, as max_norm"):
+        capture(table, squared, optimizer=SGD(0.1), example_batch=(ids,))

@@ -1,0 +1,66 @@
+# pyright: reportUnknownMemberType=false
+"""What is traced of a loss, and how what is not is told."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hetpart.errors import InvalidModelError
+from hetpart.training import SGD
+from hetpart.training.compiled import Running, capture, place
+
+
+def branching(model: nn.Module, x: Tensor) -> Tensor:
+    made = model(x)
+    return made.sum() if x.sum() > 0 else made.mean()
+
+
+def penalised(model: nn.Module, x: Tensor) -> Tensor:
+    given = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
+    return (slope.norm(dim=1) - 1).square().mean()
+
+
+def mistaken(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x @ x)
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (branching, "data-dependent"),
+        (penalised, "the loss of Linear takes gradients itself"),
+        (mistaken, r"mat1 and mat2|same reduction dim"),
+    ],
+)
+def test_a_refusal_is_one_message(loss: object, why: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """PyTorch prints the graph so far, and logs tracebacks."""
+    with pytest.raises(InvalidModelError, match=why) as error:
+        capture(nn.Linear(3, 2), loss, optimizer=SGD(0.1), example_batch=(torch.ones(4, 3),))  # pyright: ignore
+    assert error.value.hint
+    assert capfd.readouterr() == ("", "")
+
+
+def likely(model: nn.Module, x: Tensor) -> Tensor:
+    mean, spread = model(x).chunk(2, -1)
+    return nn.functional.gaussian_nll_loss(mean, x[:, :1], spread.exp())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_losses_that_look_at_their_numbers_are_traced_in_whatever_mode(mode: type) -> None:
+    torch.manual_seed(0)
+    model, batch = nn.Linear(3, 2), torch.rand(4, 3)
+    with mode():
+        made = capture(model, likely, optimizer=SGD(0.1), example_batch=(batch,))
+        step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+        losses = [step(batch).item() for _ in range(3)]
+    optimizer, wanted = torch.optim.SGD(model.parameters(), 0.1), list[float]()
+    for _ in losses:
+        optimizer.zero_grad()
+        loss = likely(model, batch)
+        loss.backward()
+        optimizer.step()
+        wanted.append(loss.item())
+    assert losses == pytest.approx(wanted, rel=1e-5)
