@@ -38,6 +38,19 @@ def require_as_example(program: StepProgram, arguments: Mapping[str, ValueSpec],
             _require_planned(place, batch[place], arguments[name])
 
 
+def require_collected(part: int, parts: int) -> None:
+    """See that of ``parts`` of a batch, which make an update, ``part`` may have been collected.
+
+    Raises:
+        InvalidFeedError: they are as many, or more.
+    """
+    if part >= parts:
+        raise InvalidFeedError(
+            f"{part} parts of a batch are collected in the content, and {parts} make an update here",
+            hint="compile with the accumulate= that it was made with",
+        )
+
+
 def _require_same(place: int, part: Any, value: Any) -> None:
     """That a part of the batch that is no tensor is what the step was traced with."""
     if type(part) is not type(value) or repr(part) != repr(value):

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,7 @@ from hetpart.devices import HOST
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.embedding import file_of
+from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 if TYPE_CHECKING:
     from hetpart.partitioned import PartitionedModel
@@ -33,23 +34,32 @@ class Rest:
     """What no step changes."""
     tied: Mapping[str, str]
     """Second names of parameters and buffers, with the first."""
+    unlisted: tuple[str, ...] = ()
+    """Buffers that a step keeps and a ``state_dict`` does not: those that are not persistent."""
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the metadata of a checkpoint say of it."""
+        return {UNLISTED: [*self.unlisted]} if self.unlisted else {}
 
     @classmethod
     def of(cls, model: torch.nn.Module, kept: Iterable[str]) -> Rest:
         """Of a model, of which a step keeps the tensors called ``kept``."""
         known, first = set(kept), dict[int, str]()
         frozen, tied = dict[str, torch.Tensor](), dict[str, str]()
-        for name, tensor in model.state_dict(keep_vars=True).items():
+        listed = model.state_dict(keep_vars=True)
+        for name, tensor in listed.items():
             own = first.setdefault(id(tensor), name)
             if own != name:
                 tied[name] = own
             elif name not in known and isinstance(tensor, torch.Tensor):
                 frozen[name] = tensor.detach()
-        return cls(frozen, tied)
+        unlisted = (name for name in known if not name.startswith(STATE) and name not in listed)
+        return cls(frozen, tied, tuple(sorted(unlisted)))
 
     def copied(self) -> Rest:
         """The same, whatever becomes of the model."""
-        return Rest({name: tensor.clone() for name, tensor in self.frozen.items()}, self.tied)
+        return replace(self, frozen={name: tensor.clone() for name, tensor in self.frozen.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from hetpart.runtime.log import log_run
 from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
-from hetpart.training.fed import require_as_example
+from hetpart.training.fed import require_as_example, require_collected
 from hetpart.training.kept import Kept
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
@@ -169,16 +169,18 @@ class Step:
         """Go on from what ``state_dict`` gave.
 
         Raises:
-            InvalidFeedError: tensors are missing, unknown or of another form. Nothing has been taken over then.
+            InvalidFeedError: tensors are missing, unknown or of another form, or it has too many parts of a batch.
+                Nothing has been taken over then.
         """
         missing = [key for key in ("step", "tensors") if key not in content]
         if missing:
             raise InvalidFeedError(
                 f"the content has no {missing[0]!r}, and has {sorted(content)[:4]}", hint="give what state_dict gave"
             )
+        part = int(content.get("part", 0))
+        require_collected(part, self._parts)
         self._kept.load(content["tensors"])
-        self.steps = int(content["step"])
-        self._part = int(content.get("part", 0))
+        self.steps, self._part = int(content["step"]), part
         self.calls = int(content.get("calls", self.steps * self._parts + self._part))
         self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
@@ -220,7 +222,9 @@ class Step:
         if not integrated:
             places = self._kept.by_device()
             shares = {Part(number, len(places)): names for number, names in enumerate(places, 1)}
-        told = self._progress() | ({} if len(shares) == 1 and part is None else {"content": self._digest()})
+        told = self._progress() | self._rest.told
+        if part is not None or len(shares) > 1:
+            told["content"] = self._digest()
         homes = [
             save(Path(folder), self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
             for one, names in shares.items()

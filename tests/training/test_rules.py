@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidFeedError, InvalidOptionError
 from hetpart.training import SGD, AdamW
 from hetpart.training.capture import LossFunction
 from hetpart.training.compiled import CapturedStep, Running, capture, place
@@ -66,6 +66,27 @@ def test_clipping_is_pytorchs(most: float) -> None:
         optimizer.step()
         assert step(*batch).item() == pytest.approx(loss.item(), rel=1e-5)
         assert step.norm == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_more_parts_than_make_an_update_are_not_taken_over() -> None:
+    """Those that are fewer are: the sum goes on, and the mean is of as many as the step says."""
+    task, three = mlp(), placed(Rules(accumulate=3))
+    first, second = task.batches[:2]
+    three(*first)
+    one = three.state_dict()
+    three(*second)
+    two = placed(Rules(accumulate=2))
+    with pytest.raises(InvalidFeedError, match="2 parts of a batch are collected in the content, and 2 make an update"):
+        two.load_state_dict(three.state_dict())
+    assert two.calls == 0
+    two.load_state_dict(one)
+    two(*second)
+    whole = placed(Rules(accumulate=2))
+    whole(*first)
+    whole(*second)
+    assert two.steps == 1
+    for name, tensor in whole.state_dict()["tensors"].items():
+        assert torch.equal(two.state_dict()["tensors"][name], tensor), name
 
 
 def test_parts_of_a_batch_are_clipped_together() -> None:

@@ -178,6 +178,36 @@ def test_the_plain_model_loads_it_and_goes_on(tmp_path: Path) -> None:
     assert evaluated.item() < uninterrupted()[0]
 
 
+class Unlisted(nn.Module):
+    """A mean that no ``state_dict`` has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.layer(x)
+        self.get_buffer("mean").lerp_(made.mean(0).detach(), 0.5)
+        return made - self.get_buffer("mean")
+
+
+@pytest.mark.parametrize("integrated", [True, False])
+def test_a_buffer_that_is_not_persistent_is_kept_and_no_plain_model_is_given_it(
+    integrated: bool, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model, batch = Unlisted(), (torch.randn(3, 4),)
+    made = capture(model, lambda model, x: model(x).square().mean(), optimizer=AdamW(), example_batch=batch)
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    step(*batch)
+    step.save_checkpoint(tmp_path, integrated=integrated)
+    rest = [step(*batch).item() for _ in range(3)]
+    step.load_checkpoint(tmp_path)
+    assert [step(*batch).item() for _ in range(3)] == rest
+    Unlisted().load_state_dict(load(merge(tmp_path).parent).state_dict(), strict=True)
+
+
 def test_pytorchs_distributed_checkpoint_reads_and_writes_what_a_step_keeps(tmp_path: Path) -> None:
     step, plain = placed(), words()
     losses_of(step, 4)

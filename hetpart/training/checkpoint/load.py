@@ -17,7 +17,7 @@ from torch import Tensor
 from hetpart.errors import InvalidCheckpointError
 from hetpart.training.checkpoint.layout import Part, Stored, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
-from hetpart.training.optimizers.protocol import STATE
+from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,9 @@ class Checkpoint:
             return opened.get_tensor(own)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a plain PyTorch model loads: every tensor but the optimizer's state."""
-        return {name: self.tensor(name) for name in self.names if not name.startswith(STATE)}
+        """What a plain PyTorch model loads: without the optimizer's state and buffers that are not persistent."""
+        left_out = self.metadata.get(UNLISTED, ())
+        return {name: self.tensor(name) for name in self.names if not name.startswith(STATE) and name not in left_out}
 
     @torch.no_grad()
     def read_into(self, tensors: Mapping[str, Tensor]) -> None:

@@ -8,6 +8,8 @@ from torch import Tensor
 
 STATE = "optimizer/"
 """Names of optimizer state begin with it: ``optimizer/exp_avg/encoder.weight``. Others are the module's own."""
+UNLISTED = "unlisted"
+"""The key of a checkpoint's metadata for names that no ``state_dict`` of the module has."""
 State: TypeAlias = dict[str, Tensor]
 """One tensor per name of ``state_names``, each of the parameter's shape."""
 
