@@ -65,6 +65,8 @@ def _bags(ids: Tensor, bounds: Tensor, weights: Tensor | None, padding: int) -> 
             f"bags go from {int(bounds[0])} to {int(bounds[-1])}, and there are {ids.numel()} ids",
             hint="offsets begin with 0; the last one, where it is included, is the number of ids",
         )
+    if bool((bounds.diff() < 0).any()):
+        raise InvalidFeedError(f"offsets of bags go back: {bounds.tolist()[:9]} …", hint="each is from the last one on")
     if padding == NO_PADDING:
         return Bags(ids, bounds[:-1], weights)
     kept = ids != padding

@@ -251,6 +251,15 @@ def test_bags_that_do_not_end_with_the_ids_are_refused() -> None:
         step(ids, flat, torch.tensor([1, 1, 3, 4, 4, 9]), *rest)
 
 
+def test_bags_that_go_back_are_refused_before_anything_is_updated() -> None:
+    step = placed()
+    before = step.state_dict()["tensors"]
+    ids, flat, _, *rest = BATCHES[0]
+    with pytest.raises(InvalidFeedError, match=r"offsets of bags go back: \[0, 5, 3"):
+        step(ids, flat, torch.tensor([0, 5, 3, 4, 4, 9]), *rest)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in step.state_dict()["tensors"].items())
+
+
 def test_a_batch_without_ids_updates_nothing() -> None:
     table, none = nn.Embedding(ROWS, WIDTH), torch.zeros(0, 2, dtype=torch.int64)
     captured = capture(table, looked_up_and_more, optimizer=LazyAdam(), example_batch=(none,))

@@ -62,6 +62,14 @@ def assigned(optimizer: Any) -> Any:
         (FTRL(lr=0.1, l1=-1e-3), r"l1 of FTRL cannot be -0\.001"),
         (Groups(SGD(0.1), (Group("bias", lr=-1.0),)), r"lr of SGD cannot be -1\.0"),
         (Groups(SGD(0.1), (Group("bias", target=cast("Any", "gpu")),)), "target of group 'bias' cannot be 'gpu'"),
+        (Groups(SGD(0.1), cast("Any", Group("bias", lr=0.1))), "the groups of Groups cannot be Group"),
+        (Groups(SGD(0.1), cast("Any", [{"match": "bias"}])), r"the groups of Groups cannot be \{'match'"),
+        (Groups(SGD(0.1), (Group(cast("Any", None), lr=0.1),)), "a group cannot match None"),
+        (Groups(SGD(0.1), (Group(cast("Any", ("bias", 3)), lr=0.1),)), r"a group cannot match \('bias', 3\)"),
+        (Groups(SGD(0.1), (Group((), lr=0.1),)), r"a group cannot match \(\)"),
+        (Momentum(0.1, nesterov=cast("Any", "yes")), "nesterov of Momentum cannot be 'yes'"),
+        (Momentum(0.1, dampening=0.1, nesterov=True), r"nesterov .* a momentum of 0\.9 and a dampening of 0\.1"),
+        (Momentum(0.1, 0.0, nesterov=True), "nesterov .* a momentum of 0 and a dampening of 0"),
     ],
 )
 def test_an_optimizer_that_cannot_be(optimizer: Any, why: str) -> None:

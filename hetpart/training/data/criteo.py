@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.training.limits import require_count
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Integers: TypeAlias = NDArray[np.int64]
@@ -49,11 +50,11 @@ class Criteo:
     drop_last: bool = True
 
     def __post_init__(self) -> None:
-        if len(self.cardinalities) != CATEGORIES or min(self.cardinalities) < 2 or self.batch_size < 1:
+        require_count("batch_size", self.batch_size)
+        if len(self.cardinalities) != CATEGORIES or min(self.cardinalities) < 2:
             raise InvalidOptionError(
-                f"{len(self.cardinalities)} cardinalities from {min(self.cardinalities, default=0)} on, batches of "
-                f"{self.batch_size}",
-                hint=f"give {CATEGORIES} cardinalities of at least 2, and batches of at least 1",
+                f"{len(self.cardinalities)} cardinalities from {min(self.cardinalities, default=0)} on",
+                hint=f"give {CATEGORIES} cardinalities of at least 2",
             )
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -87,6 +87,11 @@ class Checkpoints(Callback):
 
     def __init__(self, save: Callable[[], Any], every: int) -> None:
         require_count("every", every)
+        given: Any = save
+        if not callable(given):
+            raise InvalidOptionError(
+                f"Checkpoints cannot call {given!r}", hint='give a function: lambda: step.save_checkpoint("ckpt")'
+            )
         self._save, self._every, self._saved, self._made = save, every, 0, 0
 
     def on(self, event: Event) -> None:

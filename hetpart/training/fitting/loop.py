@@ -36,20 +36,24 @@ class Evaluation:
     """Called before: ``lambda: step.sync_to(model)`` lets ``predict`` use the model."""
 
     def __post_init__(self) -> None:
+        _require_loader("the loader of the evaluation", self.loader)
+        _require_function("predict", self.predict, "is called with a batch, and returns scores and labels")
+        if self.prepare is not None:
+            _require_function("prepare", self.prepare, "is called before every evaluation")
         if self.every is not None:
             require_count("every", self.every)
-        wrong = next((name for name, metric in self.metrics.items() if not callable(metric)), None)
-        if wrong is not None:
-            raise InvalidOptionError(
-                f"the metric {wrong!r} cannot be {self.metrics[wrong]!r}",
-                hint="it is a function of scores and labels, as hetpart.training.auc",
-            )
+        metrics: Any = self.metrics
+        if not isinstance(metrics, Mapping):
+            raise InvalidOptionError(f"metrics cannot be {metrics!r}", hint='they have names: {"auc": auc}')
+        for name, metric in self.metrics.items():
+            _require_function(f"the metric {name!r}", metric, "is of scores and labels, as hetpart.training.auc")
 
     def run(self) -> dict[str, float]:
         """The metrics now.
 
         Raises:
-            InvalidOptionError: the loader gives no batch, or ``predict`` something else than scores and labels.
+            InvalidOptionError: the loader gives no batch, ``predict`` something else than scores and labels, or a
+                metric no number.
         """
         if self.prepare is not None:
             self.prepare()
@@ -57,7 +61,7 @@ class Evaluation:
         if not pairs:
             raise InvalidOptionError("the loader of the evaluation gave no batch", hint="give one that starts anew")
         scores, labels = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-        return {name: metric(scores, labels) for name, metric in self.metrics.items()}
+        return {name: _number(f"the metric {name!r}", metric(scores, labels)) for name, metric in self.metrics.items()}
 
 
 @dataclass(slots=True)
@@ -87,7 +91,7 @@ class _Run:
     def epoch(self, number: int, batches: Iterable[Any]) -> None:
         before = perf_counter()
         for batch in batches:
-            loss = _number(self.step(*_parts(batch)))
+            loss = _number("the step", self.step(*_parts(batch)))
             self.count += 1
             now = perf_counter()
             event = Trained(self.count, number, loss, now - before)
@@ -126,13 +130,15 @@ def fit(  # noqa: PLR0913 - the options of a training
     on from ``step.calls``, or ``step.steps``, where it has one.
 
     Raises:
-        InvalidOptionError: ``epochs`` or ``ahead`` is no number of them, a callback is none, the loader gives no batch
-            in an epoch, or the step returns no number.
+        InvalidOptionError: ``epochs`` or ``ahead`` is no number of them, a callback, the evaluation or the loader is
+            none, the loader gives no batch in an epoch, or the step returns no number.
     """
     require_count("epochs", epochs)
     require_count("ahead", ahead, least=0)
     _require_listeners(callbacks)
-    _require_loader(loader)
+    _require_loader("the loader", loader)
+    _require_function("step", step, "is called with a batch, and returns the loss")
+    _require_evaluation(evaluation)
     listeners = [*callbacks, *([Bar(_total(loader, epochs))] if progress else [])]
     run = _Run(step, evaluation, listeners)
     failed = True
@@ -163,8 +169,11 @@ def _parts(batch: Any) -> tuple[Any, ...]:
 
 
 def _array(part: Any) -> NDArray[Any]:
-    """Of a sample per row; one alone is a row too."""
-    return np.atleast_1d(np.asarray(part.detach().cpu() if hasattr(part, "detach") else part))
+    """Of a sample per row; one alone is a row too. NumPy has no bfloat16."""
+    if hasattr(part, "detach"):
+        part = part.detach().cpu()
+        part = part.float() if str(part.dtype) == "torch.bfloat16" else part
+    return np.atleast_1d(np.asarray(part))
 
 
 def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -177,27 +186,41 @@ def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return _array(parts[0]), _array(parts[1])
 
 
-def _number(loss: Any) -> float:
+def _number(name: str, made: Any) -> float:
     """``float`` of a tensor warns where it still records gradients; ``item`` does not."""
     try:
-        return float(loss.item() if hasattr(loss, "item") else loss)
+        return float(made.item() if hasattr(made, "item") else made)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidOptionError(
-            f"the step returns a {type(loss).__name__}, which is no number", hint="step(*batch) returns the loss"
+            f"{name} returns a {type(made).__name__}, which is no number", hint="it returns one number"
         ) from error
 
 
-def _require_listeners(callbacks: Sequence[Callback]) -> None:
-    for callback in callbacks:
+def _require_listeners(callbacks: Any) -> None:
+    """A callback alone is no list of them."""
+    hint = 'callbacks are a list, of what has on(event): [hetpart.training.CSVLog("log.csv")]'
+    if not isinstance(callbacks, list | tuple):
+        raise InvalidOptionError(f"callbacks cannot be {callbacks!r}", hint=hint)
+    for callback in cast("Sequence[Any]", callbacks):
         if not callable(getattr(callback, "on", None)):
-            raise InvalidOptionError(
-                f"a callback cannot be {callback!r}", hint="it has on(event), as hetpart.training.CSVLog"
-            )
+            raise InvalidOptionError(f"a callback cannot be {callback!r}", hint=hint)
 
 
-def _require_loader(loader: Any) -> None:
+def _require_loader(name: str, loader: Any) -> None:
     if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
-        raise InvalidOptionError(f"the loader cannot be {loader!r}", hint="it gives batches: a list, a DataLoader")
+        raise InvalidOptionError(f"{name} cannot be {loader!r}", hint="it gives batches: a list, a DataLoader")
+
+
+def _require_function(name: str, given: Any, what: str) -> None:
+    if not callable(given):
+        raise InvalidOptionError(f"{name} cannot be {given!r}", hint=f"it is a function, and {what}")
+
+
+def _require_evaluation(given: Any) -> None:
+    if given is not None and not isinstance(given, Evaluation):
+        raise InvalidOptionError(
+            f"evaluation cannot be {given!r}", hint="it is Evaluation(loader, predict, metrics), of hetpart.training"
+        )
 
 
 def _total(loader: Iterable[Any], epochs: int) -> int | None:

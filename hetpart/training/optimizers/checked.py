@@ -54,4 +54,19 @@ def checked(optimizer: Any) -> Any:
     limits = {**_LIMITS, "lr": ABOVE_0 if isinstance(optimizer, _DIVIDED_BY) else FROM_0}
     numbers = [field.name for field in fields(optimizer) if field.name in limits]
     found = {name: limits[name].number(f"{name} of {kind}", getattr(optimizer, name)) for name in numbers}
-    return replace(optimizer, **found)
+    made = replace(optimizer, **found)
+    if isinstance(made, Momentum):
+        _require_nesterovs(made)
+    return made
+
+
+def _require_nesterovs(rule: Momentum) -> None:
+    """As ``torch.optim.SGD`` has it."""
+    if type(rule.nesterov) is not bool:
+        raise InvalidOptionError(f"nesterov of Momentum cannot be {rule.nesterov!r}", hint="it is True or False")
+    if rule.nesterov and (rule.momentum <= 0 or rule.dampening):
+        raise InvalidOptionError(
+            f"nesterov of Momentum cannot be True with a momentum of {rule.momentum:g} and a dampening of "
+            f"{rule.dampening:g}",
+            hint="Nesterov's rule has a momentum above 0 and no dampening",
+        )

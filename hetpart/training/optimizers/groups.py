@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -94,7 +94,7 @@ def assign(optimizer: AnyOptimizer | Groups, parameters: Mapping[str, Tensor]) -
 
 
 def _require_groups(given: Any) -> None:
-    groups = given.groups if isinstance(given, Groups) else ()
+    groups = _listed(given.groups) if isinstance(given, Groups) else ()
     for optimizer in (given.default if isinstance(given, Groups) else given, *(group.optimizer for group in groups)):
         if optimizer is not None:
             require_optimizer(optimizer)
@@ -103,6 +103,31 @@ def _require_groups(given: Any) -> None:
             raise InvalidOptionError(
                 f"the target of group {group.match!r} cannot be {group.target!r}", hint=f"it is {', '.join(TARGETS)}"
             )
+
+
+def _listed(given: Any) -> Sequence[Group]:
+    """The groups of ``Groups``, as its user typed them."""
+    groups = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else (given,)
+    wrong = [group for group in groups if not isinstance(group, Group)]
+    if wrong or groups is not given:
+        raise InvalidOptionError(
+            f"the groups of Groups cannot be {(wrong or groups)[0]!r}",
+            hint='they are a tuple of Group: Groups(AdamW(), (Group("*.bias", weight_decay=0.0),))',
+        )
+    for group in groups:
+        _require_filter(group.match)
+    return groups
+
+
+def _require_filter(match: Any) -> None:
+    if callable(match):
+        return
+    patterns = cast("Sequence[Any]", match) if isinstance(match, list | tuple) else (match,)
+    if not (patterns and all(isinstance(pattern, str) for pattern in patterns)):
+        raise InvalidOptionError(
+            f"a group cannot match {match!r}",
+            hint='give a pattern of names, "*.bias", several, or a function of name and parameter',
+        )
 
 
 def _assignment(rules: Groups, name: str, parameter: Tensor) -> Assignment:

@@ -4,6 +4,7 @@ import gzip
 import math
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_tables_of_no_rows_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
         Criteo(Path("file"), 1, (1,) * 26)
+
+
+@pytest.mark.parametrize("size", [0, "32"])
+def test_batches_of_no_number_are_refused(size: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="batch_size cannot be"):
+        Criteo(Path("file"), size)
 
 
 @pytest.mark.parametrize("packed", [True, False])

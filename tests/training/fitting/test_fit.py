@@ -335,19 +335,29 @@ def test_a_compiled_step_is_trained_evaluated_and_resumed(tmp_path: Path) -> Non
         ({"predict": lambda *_: np.zeros(2)}, "predict returns a ndarray"),
         ({"metrics": {"auc": "auc"}}, "the metric 'auc' cannot be 'auc'"),
         ({"every": 0}, "every cannot be 0"),
+        ({"callbacks": Recorder()}, "callbacks cannot be <"),
+        ({"step": 3}, "step cannot be 3"),
+        ({"evaluation": auc}, "evaluation cannot be <function auc"),
+        ({"held": None}, "the loader of the evaluation cannot be None"),
+        ({"predict": "predict"}, "predict cannot be 'predict'"),
+        ({"prepare": 3}, "prepare cannot be 3"),
+        ({"metrics": auc}, "metrics cannot be <function auc"),
+        ({"metrics": {"none": lambda *_: None}}, "the metric 'none' returns a NoneType"),
     ],
     ids=lambda part: next(iter(part)) if isinstance(part, dict) else "",
 )
 def test_wrong_options_are_told_in_one_message(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "step": lambda *_: 0.5, "loader": [1], "predict": lambda *_: (np.zeros(2), np.zeros(2)), "metrics": {},
-        "every": None,
+        "every": None, "held": [1], "prepare": None,
     } | options  # fmt: skip
-    told = {name: given[name] for name in given.keys() & {"epochs", "ahead", "callbacks"}}
+    told = {name: given[name] for name in given.keys() & {"epochs", "ahead", "callbacks", "evaluation"}}
 
     def trained() -> None:
-        evaluation = Evaluation([1], given["predict"], given["metrics"], every=given["every"])
-        fit(given["step"], given["loader"], evaluation=evaluation, progress=False, **told)
+        evaluation = Evaluation(
+            given["held"], given["predict"], given["metrics"], every=given["every"], prepare=given["prepare"]
+        )
+        fit(given["step"], given["loader"], **{"evaluation": evaluation, "progress": False, **told})
 
     with pytest.raises(InvalidOptionError, match=message):
         trained()
@@ -356,6 +366,21 @@ def test_wrong_options_are_told_in_one_message(options: dict[str, Any], message:
 def test_a_sample_alone_is_a_row() -> None:
     evaluation = Evaluation([1, 0], lambda x: (torch.tensor(float(x)), torch.tensor(float(x))), {"right": accuracy})
     assert fit(lambda _: 0.5, [1], evaluation=evaluation, progress=False).evaluations[0].metrics == {"right": 1.0}
+
+
+def test_metrics_and_scores_may_be_tensors() -> None:
+    """Those of a model in half precision, and a metric of PyTorch's."""
+    scores, labels = torch.tensor([0.25, 0.75], dtype=torch.bfloat16), torch.tensor([0, 1])
+    metrics: Any = {"right": accuracy, "mean": lambda scores, _: torch.from_numpy(scores).mean()}
+    found = fit(lambda _: 0.5, [1], evaluation=Evaluation([1], lambda _: (scores, labels), metrics), progress=False)
+    assert found.evaluations[0].metrics == {"right": 1.0, "mean": 0.5}
+    assert type(found.evaluations[0].metrics["mean"]) is float
+
+
+@pytest.mark.parametrize("save", [None, "ckpt"])
+def test_checkpoints_are_made_by_a_function(save: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="Checkpoints cannot call"):
+        Checkpoints(save, 5)
 
 
 def test_a_log_in_no_folder_is_refused(tmp_path: Path) -> None:
