@@ -59,11 +59,11 @@ class Case:
     by_hand: Callable[[nn.Module], ByHand]
 
 
-def wide_and_deep_batches(count: int) -> list[tuple[Tensor, ...]]:
-    data = Clicks([VOCABULARY] * FIELDS, BATCH, count, dense=0)
+def wide_and_deep_batches(count: int, rows: int = BATCH) -> list[tuple[Tensor, ...]]:
+    data = Clicks([VOCABULARY] * FIELDS, rows, count, dense=0)
     drawn = torch.Generator().manual_seed(1)
-    crossed = [torch.randint(0, CROSSED, (BATCH, HOT), generator=drawn) for _ in range(count)]
-    return [(ids, torch.ones(BATCH, FIELDS), some, label) for (ids, _, label), some in zip(data, crossed, strict=True)]
+    crossed = [torch.randint(0, CROSSED, (rows, HOT), generator=drawn) for _ in range(count)]
+    return [(ids, torch.ones(rows, FIELDS), some, label) for (ids, _, label), some in zip(data, crossed, strict=True)]
 
 
 WIDE_RULE = ftrl(0.05, 1e-8, 1e-8, accumulator=1.0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +16,14 @@ from hetpart.training.data import Pictures, Tokens
 
 Batch = tuple[Tensor, ...]
 Options = Mapping[str, Any]
+Eager = Callable[..., float]
+"""A training in PyTorch alone: makes an update of a batch, and returns the loss before it."""
 DRAWN: Mapping[str, Options] = {
     "all on the host": {"placement": "all-cpu"},
     "all on the accelerator": {"placement": "all-accelerator"},
     "by chance, 1": {"placement": "random:1"},
     "by chance, 2": {"placement": "random:2"},
 }
-
-
-class Eager(Protocol):
-    """A training in PyTorch alone."""
-
-    def __call__(self, *batch: Tensor) -> float:
-        """Make one update; returns the loss before it."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """What ``Step.load_state_dict`` takes."""
-        ...
 
 
 class ByTorch:
@@ -52,6 +42,7 @@ class ByTorch:
         return loss.item()
 
     def state_dict(self) -> dict[str, Any]:
+        """What ``Step.load_state_dict`` takes."""
         tensors = {name: tensor.detach().clone() for name, tensor in self._model.named_parameters()}
         for name, parameter in self._model.named_parameters():
             kept = self._optimizer.state[parameter].get("momentum_buffer")
