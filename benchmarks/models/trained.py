@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false
 """Models as they are trained: with their data, a loss, an optimizer of hetpart's, and the same in eager PyTorch."""
 
 from __future__ import annotations

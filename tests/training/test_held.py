@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false, reportUnknownVariableType=false
 """What a model changes of itself while its loss is computed, against eager PyTorch; what no step keeps is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false
 """Gradients that are summed, clipped or in half precision, against what eager PyTorch does with them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false, reportPrivateImportUsage=false, reportUnknownLambdaType=false
 """Checkpoints of a step: in parts or whole, resumed, killed, and read by PyTorch and its distributed checkpoint."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false, reportArgumentType=false, reportUnknownLambdaType=false
 """Tables of a compiled step against eager PyTorch's gradients and plain formulas, wherever they are placed."""
 
 from __future__ import annotations

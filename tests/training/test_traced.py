@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """What is traced of a loss, and how what is not is told."""
 
 from __future__ import annotations

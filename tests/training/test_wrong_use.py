@@ -1,3 +1,4 @@
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false
 """What a step cannot be made of, or called with, is told in one message, in terms of what its user typed."""
 
 from __future__ import annotations
