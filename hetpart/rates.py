@@ -121,6 +121,8 @@ class KernelRates:
     """Of the time, for which no other work slowed the processor; figures are of that time."""
     error: float
     """Mean relative error on sizes that were measured and kept out of the tables."""
+    cold_operand_seconds: float = 0.0
+    """Of an operand beyond those that kernels usually have, whose notes in the session lie in no cache."""
 
     @property
     def was_disturbed(self) -> bool:
@@ -138,6 +140,7 @@ class KernelRates:
             cold_start_seconds=self.cold_start_seconds / factor,
             cold_node_seconds=self.cold_node_seconds / factor,
             constant_seconds=self.constant_seconds / factor,
+            cold_operand_seconds=self.cold_operand_seconds / factor,
             bandwidth=self.bandwidth * factor,
             lone_bandwidth=self.lone_bandwidth * factor,
             random_bandwidth=self.random_bandwidth * factor,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import isqrt
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from hetpart.calibration.models import CONTRIB, chain, model, numbers
 
 HEADS = 12
 LOOKUPS = 8
+TUPLE_ROWS = 4096
+"""Of what tuples are looked up in, which a core's own caches hold."""
 TABLE, ROWS = "table", "rows"
 """Names of what is looked up in, and how those of what is looked up begin."""
 
@@ -150,6 +152,21 @@ def _lookups(count: int, rows: int, width: int, table_bytes: int) -> bytes:
     nodes = [helper.make_node("Gather", [TABLE, name], [f"y{place}"]) for place, name in enumerate(chosen)]
     made = {f"y{place}": (rows, width) for place in range(count)}
     return model(nodes, {TABLE: table, **chosen}, made, integers=list(chosen))
+
+
+def gather_tuples(tuples: int, width: int) -> bytes:
+    """GatherND of slices of so many elements, each by an index of its own."""
+    rows = f"{ROWS}0"
+    nodes = [helper.make_node("GatherND", [TABLE, rows], ["y"])]
+    shapes = {TABLE: (TUPLE_ROWS, width), rows: (tuples, 1)}
+    return model(nodes, shapes, {"y": (tuples, width)}, integers=[rows])
+
+
+def non_zero(elements: int) -> bytes:
+    """NonZero of a vector without zeros."""
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
+    dtypes = (TensorProto.FLOAT, TensorProto.INT64)
+    return model(nodes, {"x": (elements,)}, {"y": (1, elements)}, dtypes=dtypes)
 
 
 def channel_normalization(channels: int, positions: int) -> bytes:

@@ -16,7 +16,7 @@ from hetpart.cost_model.moving_calls import GATHER_SHARED
 WEIGHING = frozenset({"gemm", "cold"})
 """Probes that read weights more than anything else."""
 
-FLUSHED = frozenset({"twin", "long", "mixed", GATHER_SHARED})
+FLUSHED = frozenset({"few", "long", "many", "mixed", "twin", GATHER_SHARED})
 """Probes that are also run after other data passed through all caches."""
 
 Key = tuple[str, Sizes]

@@ -11,7 +11,19 @@ import numpy as np
 
 from hetpart.calibration.families import TABLE_BYTES
 from hetpart.calibration.fit import LEAST_SECONDS
-from hetpart.calibration.probes import LONG, LONG_CHAIN, MIXED, MIXTURE, SHORT, TWIN, Key
+from hetpart.calibration.probes import (
+    FEW,
+    FEW_OPERANDS,
+    LONG,
+    LONG_CHAIN,
+    MANY,
+    MANY_OPERANDS,
+    MIXED,
+    MIXTURE,
+    SHORT,
+    TWIN,
+    Key,
+)
 from hetpart.calibration.readings import PRODUCT, Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
@@ -111,20 +123,25 @@ class Samples:
             cache_bytes=cache_bytes(3) / 2,
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
+            cold_operand_seconds=self.cold_operand_seconds,
         )
 
     @property
     def cold_node_seconds(self) -> float:
-        return max(0.0, self._cold(LONG, LONG_CHAIN))
+        return max(0.0, self._cold(LONG, TWIN) / (LONG_CHAIN - 1))
 
     @property
     def cold_start_seconds(self) -> float:
-        return max(0.0, self._cold(MIXED, len(MIXTURE)) - self.cold_node_seconds)
+        return max(0.0, self._cold(MIXED, TWIN) / (len(MIXTURE) - 1) - self.cold_node_seconds)
 
-    def _cold(self, key: Key, kernels: int) -> float:
-        """What each of the kernels of ``key`` takes longer after other data passed through all caches than repeated."""
-        many, one = self.probes[named(key)], self.probes[named(TWIN)]
-        return ((many.far - one.far) - (many.warm - one.warm)) / (kernels - 1)
+    @property
+    def cold_operand_seconds(self) -> float:
+        return max(0.0, self._cold(MANY, FEW) / (MANY_OPERANDS - FEW_OPERANDS))
+
+    def _cold(self, more: Key, less: Key) -> float:
+        """What ``more`` takes longer than ``less``, the longer after other data passed through all caches."""
+        many, one = self.probes[named(more)], self.probes[named(less)]
+        return (many.far - one.far) - (many.warm - one.warm)
 
     def _scaled(self, single: Samples) -> _States:
         """With the tables of one thread where these probes are fewer.

@@ -12,7 +12,7 @@ from hetpart.cost_model.moving_calls import COPY, FAR_LOOKUPS, GATHER_SHARED, Ke
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
 
-ALONE = frozenset({"batch_normalization", "gather", "scatter", "top_k"})
+ALONE = frozenset({"batch_normalization", "gather", "non_zero", "scatter", "top_k"})
 """Families that ONNX Runtime computes with one thread, however many there are."""
 ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 PRODUCTS = frozenset({"gemm"})
@@ -43,8 +43,10 @@ class Surroundings:
     """That passed through since a kernel of this kind ran, whose code the core's own caches then held."""
     overwritten: int = 0
     """That it writes over what it reads, instead of elsewhere."""
-    constants: int = 0
-    """How many constants it reads."""
+    operands: int = 0
+    """How many values it reads and makes, beyond those of the kernels in the tables."""
+    constants: float = 0.0
+    """How many constants it reads that were pushed out since a kernel read them."""
     lost: float = 0.0
     """The part of what a run uses once that it finds in no cache: ``lost_share``."""
 
@@ -112,8 +114,13 @@ def start_seconds(rates: KernelRates, around: Surroundings) -> float:
     A run that passes more than the caches hold finds in none what the session keeps of its nodes. Of a kernel's code,
     which other nodes use too, each byte since then pushed one out at random, as in ``kept_share``.
     """
-    pushed_out = 1 - exp(-around.since / rates.cache_bytes)
-    return around.lost * (rates.cold_node_seconds + rates.cold_start_seconds * pushed_out)
+    code = rates.cold_start_seconds * pushed_out(around.since, rates)
+    return around.lost * (rates.cold_node_seconds + code + rates.cold_operand_seconds * around.operands)
+
+
+def pushed_out(nbytes: float, rates: KernelRates) -> float:
+    """The part of what a run used that ``nbytes`` which passed since have pushed out of the caches."""
+    return 1 - exp(-nbytes / rates.cache_bytes)
 
 
 def constants_seconds(rates: KernelRates, around: Surroundings) -> float:

@@ -11,9 +11,11 @@ from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.moving_calls import (
     KernelCall,
     copied,
+    found,
     gather,
     joined,
     scatter,
+    taken_apart,
     transpose,
     transposes,
     update,
@@ -35,8 +37,9 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
             return call if call is None or not _is_scaled(op, members) else _scaled(call)
     if any(op.op_type in HEADS and not op.domain for op in members):
         return None
-    if len(members) > 1 and all(op.op_type == "Transpose" for op in members):
-        return transposes(members, graph)
+    alike = len(members) > 1 and len({op.op_type for op in members}) == 1
+    if alike and members[0].op_type in TOGETHER:
+        return TOGETHER[members[0].op_type](members, graph)
     fused = _fused_family(members)
     last = members[-1]
     if fused is not None:
@@ -229,7 +232,13 @@ def _whole_image(o: Operands, family: str) -> KernelCall | None:
 
 DOMAINS = ("", "com.microsoft")
 _Rule = Callable[[Operands, str], KernelCall | None]
-MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, scatter, update, _compared})
+MOVERS: frozenset[_Rule] = frozenset({joined, copied, transpose, gather, found, scatter, update, _compared})
+TOGETHER: Mapping[str, Callable[[Sequence[Op], Graph], KernelCall]] = {
+    "Gather": taken_apart,
+    "Slice": taken_apart,
+    "Transpose": transposes,
+}
+"""Ops of one type that several of are one kernel."""
 HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "FusedMatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
@@ -258,6 +267,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "Gelu": ("gelu", _each_element),
     "GlobalAveragePool": ("relu", _whole_image),
     "GlobalMaxPool": ("relu", _whole_image),
+    "NonZero": ("non_zero", found),
     "Pow": ("pow", _two_sided),
     "ScatterElements": ("scatter", scatter),
     "SkipLayerNormalization": ("skip_layer_normalization", _rowwise),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.caches import LOOKUPS, streamed_weights
@@ -12,6 +12,7 @@ from hetpart.cost_model.call_seconds import (
     call_seconds,
     constants_seconds,
     lost_share,
+    pushed_out,
     start_seconds,
 )
 from hetpart.cost_model.einsum_calls import einsum_seconds
@@ -112,6 +113,7 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
     lost = lost_share(whole, rates)
     began: dict[int, int] = {}
     ended: dict[str, int] = {}
+    read: dict[Hashable, int] = {}
     passed = 0
     found: list[Surroundings] = []
     for kernel, nbytes in zip(kernels, touched, strict=True):
@@ -121,7 +123,10 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
             distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
         spared = sum([made.nbytes for made in kernel.makes if made.value in over])
         since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
-        found.append(Surroundings(distance, nbytes, weights, since, spared, constants, lost))
+        anew = sum([pushed_out(passed - read.get(each, passed - whole), rates) for each in constants])
+        operands = max(0, len({*kernel.reads}) + len(kernel.makes) - USUAL_OPERANDS)
+        found.append(Surroundings(distance, nbytes, weights, since, spared, operands, anew, lost))
+        read.update(dict.fromkeys(constants, passed))
         began.update((made.value, passed) for made in kernel.makes)
         passed += nbytes
         if kind in COPIERS:
@@ -147,11 +152,20 @@ def _touched(kernel: Kernel, graph: Graph, put_in: Mapping[int, int]) -> int:
     return flowing + sum([graph.values[v].nbytes for v in weights]) + sum([made.nbytes for made in kernel.makes])
 
 
-def _constants(kernel: Kernel, graph: Graph) -> int:
-    """How many a kernel reads, but for weights of products, and tables that rows are looked up in."""
+def _constants(kernel: Kernel, graph: Graph) -> dict[Hashable, None]:
+    """Those that a kernel reads, but for weights of products, and tables that rows are looked up in.
+
+    Numbers of a formula that several ops write out are the fused kernel's own. Equal ones of a few elements are one in
+    a session.
+    """
     ops = [graph.ops[op] for op in kernel.ops if graph.ops[op].op_type not in HEAVY]
     tables = {op.inputs[0] for op in ops if op.op_type in LOOKUPS}
-    return len({value for op in ops for value in op.uses if graph.values[value].is_constant} - tables)
+    values = [graph.values[value] for op in ops for value in op.uses if value not in tables]
+    least = 2 if len(kernel.ops) > 1 else 0
+    read = [value for value in values if value.is_constant and value.numel >= least]
+    return dict.fromkeys(
+        [value.id if value.content is None else (value.dtype, value.shape, value.content) for value in read]
+    )
 
 
 def _looks_up_weights(op: Op, graph: Graph) -> bool:
@@ -192,7 +206,6 @@ def _kernel_seconds(
     if call.family in BY_ROWS:
         rows, *rest = call.sizes
         return call_seconds(replace(call, sizes=(max(1.0, rows * probability), *rest)), rates, around)
-    operands = max(0, len(kernel.reads) + len(kernel.makes) - USUAL_OPERANDS)
-    seconds = call_seconds(call, rates, around) + operands * rates.operand_seconds
+    seconds = call_seconds(call, rates, around) + around.operands * rates.operand_seconds
     start = min(seconds, rates.launch_seconds)
     return start + (seconds - start) * probability

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hetpart.cost_model.formulas.along_axes import is_strided
-from hetpart.cost_model.formulas.gathering import slice_elements
+from hetpart.cost_model.formulas.gathering import index_tuples, slice_elements
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.graph.ir import Graph, Op
 
@@ -49,7 +49,7 @@ def transpose(o: Operands, family: str) -> KernelCall | None:
     return _permuted(o, o.integers("perm"), family)
 
 
-def transposes(members: Sequence[Op], graph: Graph) -> KernelCall | None:
+def transposes(members: Sequence[Op], graph: Graph) -> KernelCall:
     """Several, one behind the other, run as the one that does what all of them do."""
     axes = range(len(graph.values[members[0].inputs[0] or 0].shape or ()))
     for op in members:
@@ -105,13 +105,27 @@ def joined(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (numel, run, max(FEWEST_PIECES, len(pieces))))
 
 
+def taken_apart(members: Sequence[Op], graph: Graph) -> KernelCall:
+    """Lookups, or slices, that take all of a value along one axis run as one Split."""
+    o = Operands.of(members[0], graph)
+    whole = o.shape(0)
+    if o.op.op_type == "Gather":
+        axis = o.integer("axis", 0) % max(1, len(whole))
+    else:
+        axis = next((a for a, sizes in enumerate(zip(whole, o.output_shape(), strict=False)) if len({*sizes}) > 1), 0)
+    copies, numel = max(1, prod(whole[:axis]) * len(members)), max(1.0, o.numel(0) * words(o))
+    return KernelCall("concat", (numel, max(1.0, min(LONGEST_PIECE, numel / copies)), len(members)))
+
+
 def copied(o: Operands, family: str) -> KernelCall | None:
     """Elements move in runs that lie together in what is read and in what is made.
 
-    What goes one by one, or index by index, no family speaks of.
+    What goes one by one no family speaks of.
     """
-    if is_strided(o) or (o.op.op_type == "GatherND" and slice_elements(o) < FEWEST_GATHERED):
+    if is_strided(o):
         return None
+    if o.op.op_type == "GatherND" and slice_elements(o) < FEWEST_GATHERED:
+        return KernelCall("index_tuples", (max(1, index_tuples(o)), slice_elements(o) * words(o)))
     run = words(o)
     for size, made in zip(reversed(o.shape(0)), reversed(o.output_shape()), strict=False):
         run *= max(1, min(size, made))
@@ -119,6 +133,11 @@ def copied(o: Operands, family: str) -> KernelCall | None:
             break
     run = max(1.0, min(run, LONGEST_RUN))
     return KernelCall(family, (max(1.0, o.output_numel() * words(o)), run, FEWEST_PIECES))
+
+
+def found(o: Operands, family: str) -> KernelCall:
+    """Every element is looked at, and where it lies written down where it is not zero."""
+    return KernelCall(family, (max(1, o.numel(0)),))
 
 
 def scatter(o: Operands, family: str) -> KernelCall | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hetpart.calibration.families import FAMILIES
-from hetpart.calibration.probes import LONG, MIXED, TWIN
+from hetpart.calibration.probes import FEW, LONG, MANY, MIXED, TWIN
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.samples import Samples, Taken, named
 from hetpart.calibration.timing import Times
@@ -30,6 +30,12 @@ def test_what_cold_code_takes_is_told_from_what_cold_nodes_take():
     assert samples.cold_start_seconds == pytest.approx(1.0)
     warm = {key: replace(taken, far=taken.warm) for key, taken in probes.items()}
     assert replace(samples, probes=warm).cold_node_seconds == 0.0
+
+
+def test_what_cold_operands_take_is_what_many_take_longer_than_few() -> None:
+    """32 more of them, whose code and whose session are as cold."""
+    probes = {named(key): Taken(0.0, 0.0, warm, far) for key, warm, far in ((FEW, 2.0, 20.0), (MANY, 5.0, 39.0))}
+    assert Samples(1, probes, {}, 0.0, 1.0).cold_operand_seconds == pytest.approx(0.5)
 
 
 def test_the_least_lookup_takes_what_starting_a_kernel_does():
