@@ -16,7 +16,9 @@ Runtime's profile, each from its begin to that of the next, less what the profil
 that a Reshape takes in it. The profile cuts off all but whole microseconds, and half of a small model's kernels take
 less than one; but each run begins at another part of one, so that means over the quietest runs tell them apart.
 ``rank_correlation_of_told`` is that of kernels of three microseconds and more;
-``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both. Where
+``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both.
+``rank_correlation_of_kinds`` is that of the median of all kernels of the same ops and shapes behind the same ops, known
+from the profile itself: a prediction by these is no nearer. Where
 what takes part in a run depends on its inputs, each set of them is measured by itself, and their mean counts.
 ``paired_share`` is the part of the profiled time that these kernels took.
 """
@@ -50,6 +52,7 @@ from benchmarks.paired_kernels import (
     Pairing,
     Profiled,
     Run,
+    kinds_correlation,
     paired,
     profile_into,
     profiled_nodes,
@@ -62,7 +65,9 @@ from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.measured import UNMEASURED, TimedKernel, measured_kernels
 from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import HOST
+from hetpart.graph.ir import Graph
 from hetpart.plan.cut_models import cut_models
 from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
@@ -78,6 +83,7 @@ COLUMNS = {
     "to least run": figure("error_to_least_run", "{:+.1%}"),
     "ranks": figure("rank_correlation", "{:.3f}"),
     "of itself": figure("rank_correlation_of_rounds", "{:.3f}"),
+    "of kinds": figure("rank_correlation_of_kinds", "{:.3f}"),
     "of 3 us": figure("rank_correlation_of_told", "{:.3f}"),
     "paired": figure("paired_share", "{:.1%}"),
 }
@@ -374,11 +380,21 @@ def _ranks(model: PartitionedModel, nodes: Sequence[Node], rounds: Sequence[Sequ
     return {
         "rank_correlation": rank_correlation(predicted, measured),
         "rank_correlation_of_told": rank_correlation([predicted[i] for i in told], [measured[i] for i in told]),
+        "rank_correlation_of_kinds": kinds_correlation(_kinds(named, graph, ran), measured),
         "rank_correlation_of_rounds": _least_correlation(alone),
         "told_kernels": len(told),
         "paired_share": round(pairing.paired_share, 4),
         "ranked_kernels": len(ran),
     }
+
+
+def _kinds(kernels: Sequence[Kernel], graph: Graph, places: Sequence[int]) -> list[tuple[object, ...]]:
+    """What kernels are told apart by at best: ops, shapes of what they make, and ops of the kernel before."""
+    types = [tuple([graph.ops[op].op_type for op in kernel.ops]) for kernel in kernels]
+    shapes = [
+        tuple([graph.values[v].shape for op in kernel.ops[-1:] for v in graph.ops[op].results]) for kernel in kernels
+    ]
+    return [(types[place], shapes[place], types[place - 1] if place else ()) for place in places]
 
 
 def _net_seconds(pairing: Pairing, places: Sequence[int]) -> list[float]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from hetpart.cost_model.session.reuse import Kernel
@@ -285,3 +285,12 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> f
     if len(measured) < FEWEST_RANKED or any(len(set(side)) == 1 for side in (predicted, measured)):
         return None
     return round(float(spearmanr(predicted, measured).statistic), 4)
+
+
+def kinds_correlation(kinds: Sequence[Hashable], measured: Sequence[float]) -> float | None:
+    """The same of the median of every kind, which nobody knows before the run: what kinds alone tell at most."""
+    by_kind: dict[Hashable, list[float]] = {}
+    for kind, seconds in zip(kinds, measured, strict=True):
+        by_kind.setdefault(kind, []).append(seconds)
+    medians = {kind: median(seconds) for kind, seconds in by_kind.items()}
+    return rank_correlation([medians[kind] for kind in kinds], measured)

@@ -116,9 +116,9 @@ def _seconds(place: Place, content: bytes, end: float) -> float:
 
 
 def _bound(memory: Memory, arg: Any, bind: Callable[..., None], rows: int) -> object:
-    """Memory for ``arg``, bound: zeros, or numbers of rows to look up."""
+    """Memory for ``arg``, bound: ones, as the results of a NonZero have its size, or numbers of rows to look up."""
     dtype = DTYPES[arg.type]
-    content = np.zeros(arg.shape, dtype)
+    content = np.ones(arg.shape, dtype)
     if arg.name.startswith(ROWS):
         content[:] = np.random.default_rng(0).integers(0, rows, arg.shape)
     block = memory.allocate(content.nbytes)

@@ -18,6 +18,7 @@ from benchmarks.paired_kernels import (
     Node,
     Pairing,
     begin_to_begin,
+    kinds_correlation,
     paired,
     profile_into,
     profiled_nodes,
@@ -158,6 +159,14 @@ def test_ranks_are_spearmans_and_equal_ones_share_theirs() -> None:
     assert rank_correlation(apart, [1e-6, 1e-6, 1e-6, 8e-6]) == pytest.approx(3 / 15**0.5, abs=1e-4)
     assert rank_correlation([1e-6, 2e-6], [1e-6, 2e-6]) is None
     assert rank_correlation(apart, [1e-6] * len(apart)) is None
+
+
+def test_kinds_tell_the_order_of_kernels_as_far_as_those_of_a_kind_take_as_long() -> None:
+    taken = [1e-6, 2e-6, 5e-6, 6e-6]
+    assert kinds_correlation("abcd", taken) == 1.0
+    # Ranks 1.5 1.5 3.5 3.5 against 1 2 3 4.
+    assert kinds_correlation("aabb", taken) == pytest.approx(4 / 20**0.5, abs=1e-4)
+    assert kinds_correlation("aaaa", taken) is None
 
 
 TRUE = {"short": 0.3, "longer": 0.7, "long": 50.2}
