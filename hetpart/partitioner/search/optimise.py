@@ -24,6 +24,7 @@ from hetpart.partitioner.search.explore import Outlook, explore, limit_of
 from hetpart.partitioner.search.halves import Halves
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.search.numbers import Numbers
+from hetpart.partitioner.search.passages import Passages
 from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
 from hetpart.partitioner.search.refine import Effort, improve
@@ -192,13 +193,16 @@ class _Search:
             search = search_price(branch.problem, CutNetwork.of(branch.problem))
             if search.bound >= best.cost * (1 - AIM):
                 return best, search.bound, False
+        passages = Passages(self.scorer, self.settled, best)
+        passed, best = passages.bounded(branch.problem, search, clock.expired), passages.best
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
-        if relaxation is None:
-            return best, search.bound, False
-        if least > relaxation.bound and relaxation.program.groups > SMALL_GROUPS:
+        if passages.settled or relaxation is None:
+            return best, passed, passed > search.bound
+        least = max(least, passages.tells)
+        if least > relaxation.bound and (relaxation.program.groups > SMALL_GROUPS or passed > search.bound):
             relaxation.relaxed(self.scorer.score)
             if relaxation.bound < least:
-                return best, relaxation.bound, True
+                return best, max(passed, relaxation.bound), True
         best = Halves(self.scorer, self.promising, self.trimmed, self.settled).proven(relaxation, branch.stages, best)
         met = relaxation.tighten(best, self.scorer.score)
         found = self.nearest([best, *met, *(self.trimmed(candidate) for candidate in met[-1:])])
@@ -207,7 +211,7 @@ class _Search:
                 met += relaxation.fitted(relaxation.program.budget - met[-1].excess, self.scorer.score)
             found = self.nearest([found, *(self.settled(candidate) for candidate in self.promising(met))])
         met = relaxation.in_parts(branch.parts, found, self.scorer.score)
-        return self.nearest([found, *met]), relaxation.bound, True
+        return self.nearest([found, *met]), max(passed, relaxation.bound), True
 
     def promising(self, known: list[Scored]) -> list[Scored]:
         """The best of ``known`` that are not nearly the same."""

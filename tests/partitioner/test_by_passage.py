@@ -1,0 +1,199 @@
+"""Passages through narrow problems, against the cuts and the costs of every placement of small ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hetpart.partitioner.bounds import by_passage as searched
+from hetpart.partitioner.bounds import passage
+from hetpart.partitioner.bounds.by_passage import MANY, ByPassage, Told, by_passage, is_passable
+from hetpart.partitioner.bounds.certain import Sweep
+from hetpart.partitioner.bounds.constrained import Cheapest, cheapest
+from hetpart.partitioner.bounds.in_order import InOrder
+from hetpart.partitioner.bounds.passage import Layers, Room
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.scores.cut import both_cuts, cut
+from hetpart.partitioner.scores.liveness import Usage, usage
+from hetpart.partitioner.search.solve import solve
+from tests.partitioner.problems import chain, placements, random_problem, with_calls
+from tests.partitioner.test_apart import ACCELERATOR, fitting, woven
+
+ROUNDING = 1e-9
+AMPLE = 1e9
+
+
+def passable(seed: int, ops: int = 7) -> PlacementProblem:
+    """A chain with values read again further on, or anything without what the caller keeps."""
+    if seed % 3 == 0:
+        return replace(woven(seed, ops), apart=None)
+    problem = replace(random_problem(seed, most_ops=ops), value_kept=None)
+    problem = replace(problem, weight_bytes=problem.weight_bytes // (8 if seed % 2 else 1))
+    total = int(problem.value_bytes.sum() + problem.weight_bytes.sum())
+    return replace(problem, budgets=np.array([NO_BUDGET, int((0.15, 0.3, 0.5)[seed // 3 % 3] * total)]))
+
+
+def never() -> bool:
+    return False
+
+
+def nothing(_: Placement) -> Told:
+    """A placement that says nothing of what is enough."""
+    return Told(np.inf, 0)
+
+
+def best_of(problem: PlacementProblem) -> float:
+    return min(map(problem.cost, fitting(problem)), default=np.inf)
+
+
+def held(problem: PlacementProblem, placement: Placement) -> Usage:
+    return usage(problem, placement, cut(problem, placement))
+
+
+def only(problem: PlacementProblem, placement: Placement) -> PlacementProblem:
+    """The problem of that placement alone, with any budget."""
+    seconds = problem.seconds.copy()
+    seconds[1 - placement, np.arange(problem.ops)] = np.inf
+    return replace(problem, seconds=seconds, budgets=np.array([NO_BUDGET, 10**6]))
+
+
+@pytest.mark.parametrize("sweep", [Sweep.EITHER, Sweep.ALONG, Sweep.AGAINST])
+@pytest.mark.parametrize("start", range(0, 120, 40))
+def test_the_bound_is_below_the_best_of_all_placements_and_mostly_equal(start: int, sweep: Sweep) -> None:
+    equal = checked = 0
+    for seed in range(start, start + 40):
+        problem = passable(seed)
+        best = min(map(problem.cost, fitting(problem, sweep)), default=np.inf)
+        search = ByPassage.of(problem, sweep)
+        if search is None:
+            assert best == np.inf, seed
+            continue
+        found = search.raised(0.05, min(best * 1.5, AMPLE), nothing, never)
+        assert found <= best * (1 + ROUNDING) + ROUNDING, seed
+        assert search.raised(0.05, min(best * 0.9, AMPLE), nothing, never) <= best * 0.9 + AMPLE * (best == np.inf)
+        checked += 1
+        equal += found == pytest.approx(best) or best == np.inf
+    assert equal > 0.7 * checked > 15, (equal, checked)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_of_ops_that_all_lead_to_the_next_the_bound_is_the_best(seed: int) -> None:
+    problem = passable(seed, 8)
+    assert all(InOrder.of(problem).waist)
+    best, search = best_of(problem), ByPassage.of(problem)
+    assert search is not None
+    assert search.raised(0.05, 2 * best, nothing, never) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_every_placement_has_a_passage_that_costs_and_holds_no_more(start: int) -> None:
+    checked = 0
+    for seed in range(start, start + 20):
+        problem = passable(seed, 6)
+        problem = replace(problem, session_bytes=np.array([0, 7 * (seed % 2)]))
+        for placement in placements(problem):
+            used, layers = held(problem, placement), Layers.of(only(problem, placement))
+            assert layers is not None
+            weights = used.weights + used.sessions
+            room = Room(*(np.array([one[ACCELERATOR] + 0.5]) for one in (used.buffers, used.inside, weights)))
+            found = cheapest(layers, np.zeros(1), room, AMPLE, MANY)
+            assert found.placement is not None
+            assert (found.placement == placement).all()
+            assert found.bound <= problem.cost(placement) + ROUNDING, (seed, placement)
+            checked += 1
+    assert checked > 200
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_linked_ops_and_whole_stretches_between_waists_share_a_partition_in_either_sweep(seed: int) -> None:
+    problem = passable(seed)
+    ops = InOrder.of(problem)
+    waists = np.flatnonzero(ops.waist).tolist()
+    for placement in placements(problem):
+        for made in both_cuts(problem, placement):
+            for op in np.flatnonzero(ops.linked).tolist():
+                alike = placement[op] == placement[op - 1]
+                assert (made.partition[op] == made.partition[op - 1]) == alike
+            for one, other in pairwise(waists):
+                whole = bool((placement[one : other + 1] == placement[one]).all())
+                assert (made.partition[one] == made.partition[other]) == whole
+
+
+def test_weights_come_in_whole_pieces() -> None:
+    """A price of a byte says that two thirds of a weight would do: followed one by one, placements are too dear."""
+    problem = chain([(9.0, 1.0)] * 5, [30] * 5, budget=100)
+    search = ByPassage.of(problem)
+    assert search is not None
+    assert search.raised(0.1, 40.0, nothing, never) == pytest.approx(3 * 1.0 + 2 * 9.0)
+    room = Room(np.array([0.0]), np.array([0.0]), np.array([100.0]))
+    found = cheapest(search.layers, np.array([0.2, 0.3]), room, 40.0, MANY)
+    assert found.placement is not None
+    assert (found.bound, found.whole) == (pytest.approx(21.0), True)
+    assert found.placement.sum() == 3
+    none = cheapest(search.layers, np.array([0.2, 0.3]), room, 20.9, MANY)
+    assert (none.bound, none.placement, none.whole) == (20.9, None, True)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(0, 60, 6))
+def test_what_is_not_followed_is_in_the_bound(seed: int, most: int) -> None:
+    problem = passable(seed, 8)
+    best, search = best_of(problem), ByPassage.of(problem)
+    assert search is not None
+    budget = float(problem.budgets[ACCELERATOR])
+    room = Room(np.array([budget]), np.array([budget]), np.array([budget]))
+    found = cheapest(search.layers, np.array([0.05]), room, 2 * best, most)
+    assert found.bound <= best * (1 + ROUNDING)
+    if found.placement is not None:
+        assert problem.cost(found.placement) >= found.bound * (1 - ROUNDING)
+
+
+def side_by_side(branches: int) -> PlacementProblem:
+    """Ops that all read one value, and one that reads what they all make."""
+    problem = chain([(9.0, 1.0)] * (branches + 2), [10] * (branches + 2), copy=0.1, nbytes=10, budget=10 * branches)
+    rows = [[(op, False) for op in range(1, branches + 1)], *[[(branches + 1, False)]] * branches, []]
+    return replace(problem, value_uses=Uses.from_rows(rows))
+
+
+def test_wide_problems_are_left_to_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ByPassage.of(side_by_side(3)) is not None
+    assert not by_passage(side_by_side(3))
+    monkeypatch.setattr(passage, "MOST_STATES", 20)
+    assert ByPassage.of(side_by_side(3)) is None
+
+
+def test_what_is_kept_or_runs_apart_is_left_to_programs() -> None:
+    problem = passable(0)
+    assert is_passable(problem)
+    assert not is_passable(replace(problem, budgets=np.array([NO_BUDGET, NO_BUDGET])))
+    assert not is_passable(replace(problem, value_kept=np.ones(problem.values, np.int8)))
+    assert not is_passable(replace(problem, apart=np.ones(problem.ops, np.bool_)))
+    assert not is_passable(with_calls(problem, 1))
+
+
+def test_what_cannot_be_followed_keeps_the_bound_of_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain([(9.0, 1.0)] * 6, [30, 31, 32, 33, 34, 35], budget=100)
+    search = ByPassage.of(problem)
+    assert search is not None
+    best = best_of(problem)
+    assert search.raised(0.1, 2 * best, nothing, never) == pytest.approx(best)
+
+    def lost(*_: object) -> Cheapest:
+        return Cheapest(0.0, None, whole=False, labels=1)
+
+    monkeypatch.setattr(searched, "cheapest", lost)
+    assert 0.8 * best < search.raised(0.1, 2 * best, nothing, never) < best
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_plans_of_narrow_problems_are_the_best_to_within_their_gap(start: int) -> None:
+    """Through all of the search: where ops lead to each other the gap is what is asked for."""
+    for seed in range(start, start + 20):
+        problem = passable(3 * seed, 8)
+        best, found = best_of(problem), solve(problem)
+        assert found.lower_bound <= best * (1 + ROUNDING), seed
+        assert found.cost <= best * 1.0081, seed
+        assert found.gap <= 0.0081, seed
