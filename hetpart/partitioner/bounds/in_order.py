@@ -97,7 +97,7 @@ class InOrder:
             there, here = read[op].get(value, (False, False))
             read[op][value] = (there or not host, here or host)
         before, legal, group = _before(problem, read), problem.legal(), of_op.tolist()
-        linked = _linked(before, sweep)
+        linked = _linked(problem, read, before, sweep)
         values = _values(problem, read, linked)
         last = [0] * len(names)
         for op, one in enumerate(group):
@@ -171,17 +171,16 @@ def _waists(before: list[int]) -> list[bool]:
     return waist
 
 
-def _linked(before: list[int], sweep: Sweep) -> list[bool]:
-    behind = [0] * len(before)
-    for op, earlier in enumerate(before):
-        while earlier:
-            lowest = earlier & -earlier
-            behind[lowest.bit_length() - 1] |= 1 << op
-            earlier ^= lowest
+def _linked(problem: PlacementProblem, read: list[Reads], before: list[int], sweep: Sweep) -> list[bool]:
+    behind, makers = [0] * len(before), list[int](problem.value_producer.tolist())
+    for op in reversed(range(len(before))):
+        for value in read[op]:
+            if makers[value] >= 0:
+                behind[makers[value]] |= behind[op] | 1 << op
     linked = [False] * len(before)
-    for op, last in zip(range(1, len(before)), (1 << op for op in range(len(before))), strict=False):
-        along = before[op] == before[op - 1] | last
-        against = behind[op - 1] == behind[op] | last << 1
+    for op in range(1, len(before)):
+        along = before[op] == before[op - 1] | 1 << op - 1
+        against = behind[op - 1] == behind[op] | 1 << op
         linked[op] = {Sweep.ALONG: along, Sweep.AGAINST: against}.get(sweep, along and against)
     return linked
 
