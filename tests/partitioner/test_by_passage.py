@@ -124,11 +124,11 @@ def test_linked_ops_and_whole_stretches_between_waists_share_a_partition_in_eith
 
 def test_weights_come_in_whole_pieces() -> None:
     """A price of a byte says that two thirds of a weight would do: followed one by one, placements are too dear."""
-    problem = chain([(9.0, 1.0)] * 5, [30] * 5, budget=100)
+    problem = chain([(9.0, 1.0)] * 5, [30] * 5, nbytes=1, budget=102)
     search = ByPassage.of(problem)
     assert search is not None
     assert search.raised(0.1, 40.0, nothing, never) == pytest.approx(3 * 1.0 + 2 * 9.0)
-    room = Room(np.array([0.0]), np.array([0.0]), np.array([100.0]))
+    room = Room(np.array([2.0]), np.array([2.0]), np.array([100.0]))
     found = cheapest(search.layers, np.array([0.2, 0.3]), room, 40.0, MANY)
     assert found.placement is not None
     assert (found.bound, found.whole) == (pytest.approx(21.0), True)
@@ -172,10 +172,12 @@ def test_what_is_kept_or_runs_apart_is_left_to_programs() -> None:
     assert not is_passable(replace(problem, value_kept=np.ones(problem.values, np.int8)))
     assert not is_passable(replace(problem, apart=np.ones(problem.ops, np.bool_)))
     assert not is_passable(with_calls(problem, 1))
+    weights_alone = replace(problem, value_bytes=np.zeros(problem.values, np.int64))
+    assert not is_passable(replace(weights_alone, scratch_bytes=np.zeros(problem.ops, np.int64)))
 
 
 def test_what_cannot_be_followed_keeps_the_bound_of_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = chain([(9.0, 1.0)] * 6, [30, 31, 32, 33, 34, 35], budget=100)
+    problem = chain([(9.0, 1.0)] * 6, [30, 31, 32, 33, 34, 35], nbytes=1, budget=100)
     search = ByPassage.of(problem)
     assert search is not None
     best = best_of(problem)

@@ -67,7 +67,9 @@ class Told:
 
 
 def is_passable(problem: PlacementProblem) -> bool:
-    """Whether nothing is kept on an accelerator, or streams, or runs apart: of all else a passage knows."""
+    """Whether ops hold more than weights, and nothing is kept on an accelerator, streams or runs apart."""
+    if not problem.value_bytes.any() and not problem.scratch_bytes.any():
+        return False
     plain = problem.streamed is None and problem.stands_for_weight is None and problem.apart is None
     stateless = problem.states is None or bool((problem.states.keeper == NO_OP).all())
     theirs = bool((problem.kept != 0).any())

@@ -43,7 +43,7 @@ class Passages:
         for each in found:
             least = min(least, each.raised(price, min(least, self.enough), self._met, expired))
         self.tells = least * BEHIND if found else -np.inf
-        self.settled = least >= self.enough or any(each.exact for each in found)
+        self.settled = bool(found) and (least >= self.enough or any(each.exact for each in found))
         return max(search.bound, least)
 
     @property
