@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +14,7 @@ from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from hetpart.frontend.conditions import Concerned
+from hetpart.frontend.conditions import Concerned, always
 from hetpart.frontend.parts import OWN
 from hetpart.frontend.wrong import DIVIDED, KEPT
 
@@ -36,9 +36,17 @@ def parts_of(program: torch.export.ExportedProgram) -> dict[OpOverload, Callable
     """How the operators in ``program`` are taken apart that go wrong whole; with what lies in their parts."""
     if not any(_concerns(DIVIDED, node) for node in _calls(program)):
         return {}
-    others = torch.export.default_decompositions()
-    known = {**others, **decomposition_table, **OWN}
-    return {target: known[target] for target in DIVIDED}
+    return _parts_of(DIVIDED)
+
+
+def parts_of_all() -> dict[OpOverload, Callable[..., Any]]:
+    """How the operators are taken apart that go wrong whole whatever they are given."""
+    return _parts_of(target for target, concerned in DIVIDED.items() if concerned is always)
+
+
+def _parts_of(targets: Iterable[OpOverload]) -> dict[OpOverload, Callable[..., Any]]:
+    known = {**torch.export.default_decompositions(), **decomposition_table, **OWN}
+    return {target: known[target] for target in targets}
 
 
 @contextmanager

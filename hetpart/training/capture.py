@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
+from hetpart.frontend.kept import parts_of_all
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
 from hetpart.training.held import Assigned, require_unwritten
@@ -209,7 +210,8 @@ def _joint(
             inputs.append(Input(SEED, InputKind.USER_INPUT, first.graph.find_nodes(op="placeholder")[-1], None))
             given.append(torch.zeros(2, dtype=torch.int64))
         pure: Any = torch.func.functionalize(Interpreter(first).run, remove="mutations")
-        return make_fx(lambda *values: pure(*values), tracing_mode="fake")(*given), lookups
+        # What would be taken apart later is here: to find one such operator then, PyTorch traces all of the step again.
+        return make_fx(lambda *values: pure(*values), parts_of_all(), tracing_mode="fake")(*given), lookups
 
 
 def _given(part: Input, half: torch.dtype | None) -> Any:
