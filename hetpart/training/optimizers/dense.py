@@ -110,7 +110,7 @@ class Momentum(Elementwise):
     state_names: ClassVar[tuple[str, ...]] = ("momentum",)
 
     def apply_(self, parameter: Tensor, gradient: Tensor, state: State, moment: Moment) -> None:
-        _sgd_(self, [parameter], [gradient], [state["momentum"]], moment)
+        _sgd_(self, [parameter], [gradient], [state["momentum"]] if self.momentum else [], moment)
 
 
 def _sgd_(

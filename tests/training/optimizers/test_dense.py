@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -199,3 +200,13 @@ def test_a_leaf_that_records_gradients_is_updated() -> None:
     rule.update_(leaf, leaf.grad, state, 1, rule.lr)
     assert not torch.equal(leaf, weights((3, 3)))
     assert not any(tensor.requires_grad for tensor in state.values())
+
+
+def test_momentum_of_nothing_is_pytorchs() -> None:
+    weight, gradient = torch.linspace(-1, 1, 5), torch.linspace(2, 3, 5)
+    eager = torch.nn.Parameter(weight.clone())
+    eager.grad = gradient.clone()
+    torch.optim.SGD([eager], 0.1, momentum=0.0, weight_decay=0.01, fused=True).step()
+    rule = Momentum(0.1, momentum=0.0, weight_decay=0.01)
+    rule.update_(weight, gradient, rule.init(weight), 1, rule.lr)
+    assert torch.equal(weight, eager.detach())
