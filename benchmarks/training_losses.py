@@ -27,7 +27,7 @@ from torch import nn
 
 from benchmarks.measure import emit, machine_facts, rows_before, say
 from benchmarks.models.recommenders import clicked
-from benchmarks.models.trained import CASES, Batch, ByTorch, Case, Eager
+from benchmarks.models.trained import CASES, DRAWN, Batch, ByTorch, Case, Eager
 from benchmarks.table import figure, print_table
 from benchmarks.training_models import WIDE_AND_DEEP, wide_and_deep_batches
 from hetpart.training import Step
@@ -168,6 +168,7 @@ def cases() -> dict[str, Case]:
     in_float32 = Case(
         lambda: WIDE_AND_DEEP.model(Path()), clicked, wide_and_deep_batches(STEPS, rows=1000), WIDE_AND_DEEP.optimizer,
         lambda model, _: WIDE_AND_DEEP.by_hand(model),
+        placements={where: DRAWN[where] for where in ("all on the host", "by chance, 1")},
     )  # fmt: skip
     in_float64 = replace(
         in_float32, model=lambda: in_float32.model().double(), data=[_doubled(batch) for batch in in_float32.data]
