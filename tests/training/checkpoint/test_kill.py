@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -58,21 +59,26 @@ def writers() -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-def killed_writer(writers: subprocess.Popen[str], folder: Path, parts: int, step: int, seconds: float) -> int:
-    """The last step that a writer had saved when it was killed after some time; ``step`` where it came to none."""
+def killed_writer(
+    writers: subprocess.Popen[str], folder: Path, parts: int, step: int, *, steps: int, seconds: float
+) -> int:
+    """The last step that a writer had saved when it was killed; ``step`` where it came to none.
+
+    It is killed some ``seconds`` after it has saved so many ``steps``: how long those take is the machine's.
+    """
     assert writers.stdin is not None
     assert writers.stdout is not None
     writers.stdin.write(f"{folder} {parts} {step}\n")
     writers.stdin.flush()
-    for line in iter(writers.stdout.readline, "dead\n"):
-        match line.split():
-            case ["writer", child]:
-                time.sleep(seconds)
-                os.kill(int(child), signal.SIGKILL)
-            case [number]:
-                step = int(number)
-            case _:
-                raise AssertionError(line)
+    writer = int(writers.stdout.readline().removeprefix("writer "))
+    for saved in itertools.count():
+        if saved == steps:
+            time.sleep(seconds)
+            os.kill(writer, signal.SIGKILL)
+        line = writers.stdout.readline()
+        if line == "dead\n":
+            break
+        step = int(line)
     return step
 
 
@@ -83,7 +89,9 @@ def test_a_kill_at_any_moment_leaves_the_last_good_checkpoint(
     """Steps take turns on three names, so that whole checkpoints are replaced and removed while the kill comes."""
     random, done, torn = Random(parts), 0, 0
     for _ in range(KILLS):
-        done = killed_writer(writers, tmp_path, parts, done, random.uniform(0.0, 0.05))
+        done = killed_writer(
+            writers, tmp_path, parts, done, steps=random.randrange(3), seconds=random.uniform(0.0, 0.05)
+        )
         torn += bool(list(tmp_path.glob("*.incomplete")) or list(tmp_path.glob("*.replaced")))
         if not done and not list(tmp_path.glob("step-????????")):
             continue
