@@ -9,18 +9,25 @@ trace before a call; at those of its decompositions and of its exporter to ONNX 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.printers import PythonPrinter
+
+
+def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
+    return reduce(choice, sizes)
+
 
 _traced: WeakKeyDictionary[ShapeEnv, int] = WeakKeyDictionary()
 """How many guards were there when hetpart first saw a program: translating it adds others."""
@@ -33,7 +40,10 @@ _SQUEEZES = frozenset(
     for called in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_)
     for kind in ("default", "dim", "dims")
 )
-_CHOICES = frozenset({"max", "min"})
+_CHOICES: dict[str, Any] = {"max": partial(_chosen, torch.sym_max), "min": partial(_chosen, torch.sym_min)}
+"""In guards. Python's own ask which of two sizes is the larger, which PyTorch notes as a guard of its own."""
+_known: dict[str, Any] = symbolic_shapes.SYMPY_INTERP
+_known.update(_CHOICES)  # PyTorch runs a program's guards whenever it takes the program apart
 _OPERATORS = (ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 _PLAIN = (ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Subscript, *_OPERATORS)
 
@@ -123,7 +133,7 @@ def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
     given = _arguments(program)
     for code in getattr(program, "_guards_code", None) or ():
         with suppress(Exception):  # what is read from a file has its guards as code alone: asking notes them again
-            bool(eval(code, {_GIVEN: given}))
+            bool(eval(code, {_GIVEN: given, **_CHOICES}))
     found: dict[Any, None] = {}
     for env in _environments(program):
         found |= {_settled(guard, env): None for guard in env.guards}

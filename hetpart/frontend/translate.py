@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 """From an exported program to ONNX operators: the second half of the one road, around what is known to go wrong there.
 
 PyTorch's exporter runs with ``optimize=False``: its optimiser takes additions of constants up to 1e-8 for additions of
@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
 from torch.fx import traceback
+from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.errors import HetpartError, InvalidModelError
@@ -89,7 +90,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             PyTorch cannot run it.
     """
     try:
-        with unwound():
+        with unwound(), symbolic_config.patch(backed_size_oblivious=True):
             return _translated(program, name)
     except HetpartError:
         raise

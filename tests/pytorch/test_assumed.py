@@ -186,3 +186,39 @@ def test_any_size_may_be_0(sizes: dict[str, Any]) -> None:
     given = torch.ones(sizes.get("batch", 4), 0 if "rows" in sizes else 5, 3)
     with torch.no_grad():
         assert_equal(planned.to_module(emulate=True)(given), model(given))
+
+
+class Attending(nn.Module):
+    """As an encoder of text has it: positions out of a table, and a mask over what is attended to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(9, 8)
+        self.register_buffer("places", torch.arange(9)[None], persistent=False)
+        self.mixed = nn.Linear(8, 24)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.positions(self.places[:, : x.shape[1]])
+        query, key, value = (part.view(*x.shape[:2], 2, 4).transpose(1, 2) for part in self.mixed(x).split(8, dim=-1))
+        made = functional.scaled_dot_product_attention(query, key, value, mask[:, None, None].bool())
+        return made.transpose(1, 2).reshape(x.shape)
+
+
+def test_attention_of_open_sizes_runs_for_one_row_and_for_all_positions_there_are() -> None:
+    """Neither what attention is taken apart in nor how often PyTorch asks the guards makes conditions."""
+    module, sizes = Attending().eval(), {0: "b", 1: "l"}
+
+    def called(batch: int, length: int) -> tuple[Tensor, Tensor]:
+        mask = torch.ones(batch, length, dtype=torch.int64)
+        mask[-1, length // 2 + 1 :] = 0
+        return torch.linspace(-1, 1, batch * length * 8).sin().reshape(batch, length, 8), mask
+
+    planned = hetpart.partition(
+        module, args=called(2, 7), dynamic_shapes=(sizes, sizes), shape="b=?,l=?", hardware=EMULATED,
+        placement="random:1",
+    )  # fmt: skip
+    run = planned.to_module(emulate=True)
+    with torch.no_grad():
+        for batch, length in ((2, 7), (1, 7), (3, 9), (1, 9), (1, 2), (4, 2)):
+            example = called(batch, length)
+            assert_equal(run(*example), module(*example))
