@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportPrivateUsage=false, reportAttributeAccessIssue=false
 """Whether a call in a program is one that goes wrong: by its arguments, and what the trace knows of its tensors."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
+from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true
 
 aten = torch.ops.aten
@@ -140,13 +141,20 @@ def empties(node: Node) -> bool:
     return any(isinstance(value, torch.Tensor) and may_be_empty(value) for value in values)
 
 
+def asking() -> Any:
+    """Within it a choice by size is that of the example, and is noted, also while PyTorch takes programs apart."""
+    return symbolic_config.patch(backed_size_oblivious=False)
+
+
 def may_be_empty(tensor: torch.Tensor) -> bool:
     """Whether it has no element; what nothing in the trace tells of a size may be so."""
-    return any(guard_or_true(size == 0) for size in tensor.shape)
+    with asking():
+        return any(guard_or_true(size == 0) for size in tensor.shape)
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
-    return any(guard_or_false(size == 0) for size in tensor.shape)
+    with asking():
+        return any(guard_or_false(size == 0) for size in tensor.shape)
 
 
 def _takes(dtypes: frozenset[torch.dtype]) -> Concerned:
@@ -268,7 +276,8 @@ def _spread(given: Any, axes: int, default: int) -> list[int]:
 def _drops_last(size: Any, kernel: int, stride: int, pad: int, dilation: int) -> bool:
     """Whether the last window that rounding up gives starts at ``size`` or behind; what no guard tells of, may."""
     last = (size + 2 * pad - dilation * (kernel - 1) - 1 + stride - 1) // stride
-    return guard_or_true(last * stride >= size + pad)
+    with asking():
+        return guard_or_true(last * stride >= size + pad)
 
 
 def searches_open(node: Node) -> bool:

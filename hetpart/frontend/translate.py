@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 """From an exported program to ONNX operators: the second half of the one road, around what is known to go wrong there.
 
 PyTorch's exporter runs with ``optimize=False``: its optimiser takes additions of constants up to 1e-8 for additions of
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
-from torch.fx import traceback
-from torch.fx.experimental import _config as symbolic_config
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.errors import HetpartError, InvalidModelError
@@ -29,7 +27,7 @@ from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_
 from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
-from hetpart.frontend.said import quiet, reason_of
+from hetpart.frontend.said import reason_of
 from hetpart.frontend.settled import settle_axes, settle_indices, settle_names, settle_signs, settle_types
 from hetpart.frontend.tracers import unwound
 from hetpart.frontend.translations import TRANSLATIONS
@@ -42,7 +40,7 @@ from hetpart.frontend.untranslated import (
     own_operators,
     tell_calls,
 )
-from hetpart.frontend.viewed import freely_viewed, lies_otherwise
+from hetpart.frontend.viewed import freely_viewed, lies_otherwise, taking_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,7 +88,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             PyTorch cannot run it.
     """
     try:
-        with unwound(), symbolic_config.patch(backed_size_oblivious=True):
+        with unwound():
             return _translated(program, name)
     except HetpartError:
         raise
@@ -112,7 +110,7 @@ def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     changes = _decomposed(made).graph_signature
     _require_pure(changes, name)
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):
-        with quiet(), traceback.preserve_node_meta():
+        with taking_apart():
             called = called.run_decompositions({})  # only then does its signature say what it changes
         called = _without_wrong(called, name)
         given = with_all_returned(called)
@@ -156,7 +154,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
-            with quiet(), traceback.preserve_node_meta(), torch.no_grad(), complex_too(left), numbers():
+            with taking_apart(), torch.no_grad(), complex_too(left), numbers():
                 made = torch.onnx.export(
                     program,
                     dynamo=True,
@@ -223,7 +221,7 @@ def _in_parts(program: torch.export.ExportedProgram, name: str) -> torch.export.
         return program
     before = own_names(program)
     _forget_pending(program)
-    with quiet(), traceback.preserve_node_meta(), apart(program):
+    with taking_apart(), apart(program):
         try:
             made = program.run_decompositions(parts)
         except GuardOnDataDependentSymNode as error:

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 """Views of what lies otherwise in memory once the operator that makes it is in parts."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 from torch.fx import traceback
+from torch.fx.experimental import _config as symbolic_config
 
 from hetpart.frontend.kept import graphs_of
 from hetpart.frontend.said import quiet
@@ -15,6 +16,13 @@ from hetpart.frontend.said import quiet
 _VIEW = torch.ops.aten.view.default
 _FREE = torch.ops.aten.reshape.default
 _REFUSED = "Cannot view a tensor"
+
+
+@contextmanager
+def taking_apart() -> Generator[None]:
+    """Within it PyTorch takes programs apart: it says nothing, and asks no size for the sake of how memory lies."""
+    with quiet(), traceback.preserve_node_meta(), symbolic_config.patch(backed_size_oblivious=True):
+        yield
 
 
 def lies_otherwise(error: ValueError) -> bool:
@@ -29,7 +37,7 @@ def freely_viewed(program: torch.export.ExportedProgram) -> Generator[torch.expo
     The trace has no copy where ``contiguous`` found the tensor so already, as what attention makes is when it is
     transposed: the kernel lays it out as the query, and its parts do not.
     """
-    with quiet(), traceback.preserve_node_meta():
+    with taking_apart():
         program = program.run_decompositions({})
     views = [node for module in graphs_of(program) for node in module.graph.nodes if node.target is _VIEW]
     for node in views:
