@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
+from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
@@ -109,7 +110,9 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
     held, example = without_storage(module, told_apart(example))
-    program = _program(held, example, name)
+    with watched(held) as changes:
+        program = _program(held, example, name)
+    notes += tuple(notes_of_changes(changes, program, name))
     _require_dense_results(program, name)
     return Captured(program, name, module, tied_names(module), notes=notes, asked=asked_dimensions(held, example))
 

@@ -1,0 +1,96 @@
+# pyright: reportUnknownMemberType=false, reportPrivateUsage=false
+"""What a module changes of itself when it is called, and PyTorch's tracer does not say: it is left as it was.
+
+The tracer follows what the outermost module assigns to its buffers, and nothing else that is assigned: a plan would
+compute with the buffers and numbers of the first call in every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from hetpart.errors import InvalidModelError
+
+_WRITTEN = "write to a buffer where it lies, self.mean.lerp_(x, 0.1), and take it as an argument of the module"
+Numbers = Mapping[str, int | float]
+
+
+@dataclass(slots=True, eq=False)
+class Changes:
+    """What a call of a module changed."""
+
+    buffers: list[str] = field(default_factory=list[str])
+    """Names of those that others were put in the place of; not of the outermost module, of which PyTorch tells."""
+    numbers: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """By name what each was, and is."""
+
+
+@contextmanager
+def watched(module: nn.Module) -> Generator[Changes]:
+    """What calls of ``module`` within change: PyTorch puts all back behind a trace."""
+    found, before = Changes(), dict[str, tuple[Mapping[str, Any], Numbers]]()
+
+    def begin(called: nn.Module, _: Any) -> None:
+        if torch.compiler.is_dynamo_compiling():  # it refuses what assigns, or follows it
+            return
+        before.update((path, (dict(owner._buffers), _numbers(owner))) for path, owner in _parts(called))
+
+    def end(called: nn.Module, _: Any, __: Any) -> None:
+        if torch.compiler.is_dynamo_compiling():
+            return
+        for path, owner in _parts(called):
+            buffers, numbers = before.get(path, ({}, {}))
+            there = cast("dict[str, Any]", owner._buffers)
+            found.buffers += [
+                f"{path}.{name}" for name, held in buffers.items() if path and there.get(name) is not held
+            ]
+            for name, number in _numbers(owner).items():
+                if numbers.get(name, number) != number:
+                    found.numbers[f"{path}.{name}".removeprefix(".")] = numbers[name], number
+
+    handles = module.register_forward_pre_hook(begin), module.register_forward_hook(end)
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    return list(cast("Iterator[tuple[str, nn.Module]]", module.named_modules()))
+
+
+def _numbers(owner: nn.Module) -> Numbers:
+    return {name: value for name, value in vars(owner).items() if type(value) in (int, float)}
+
+
+def notes_of_changes(found: Changes, program: torch.export.ExportedProgram, name: str) -> Iterator[str]:
+    """What to tell of ``program``, in the trace of which that changed.
+
+    Raises:
+        InvalidModelError: the module computes with a buffer and assigns another one, or changes a fraction.
+    """
+    read = {spec.target for spec in program.graph_signature.input_specs if _is_read(program, spec)}
+    for buffer in found.buffers:
+        if buffer in read:
+            raise InvalidModelError(
+                f"{name} assigns the buffer {buffer!r} when it is called, which a plan would not do", hint=_WRITTEN
+            )
+    for number, (first, then) in found.numbers.items():
+        if isinstance(first, float):
+            raise InvalidModelError(
+                f"{name} changes the number {number!r} from {first} to {then} when it is called, which a plan would not"
+                " do",
+                hint="take it as an argument of the module",
+            )
+        yield f"{name} changes the number {number!r} from {first} to {then} when it is called; the plan does not"
+
+
+def _is_read(program: torch.export.ExportedProgram, spec: Any) -> bool:
+    return any(node.name == spec.arg.name and node.users for node in program.graph.find_nodes(op="placeholder"))
