@@ -29,32 +29,30 @@ class Changes:
     """Names of those that others were put in the place of; not of the outermost module, of which PyTorch tells."""
     numbers: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """By name what each was, and is."""
+    before: dict[str, tuple[Mapping[str, Any], Numbers]] = field(default_factory=dict[str, Any])
+    """What the parts held when the call began, by path."""
+
+    def begin(self, module: nn.Module, _: Any) -> None:
+        """Look at ``module`` before a call. Dynamo, which reads this too, refuses what assigns or follows it."""
+        if not torch.compiler.is_dynamo_compiling():
+            self.before = {path: (dict(owner._buffers), _numbers(owner)) for path, owner in _parts(module)}
+
+    def end(self, module: nn.Module, _: Any, __: Any) -> None:
+        """Look at it behind the call."""
+        for path, owner in () if torch.compiler.is_dynamo_compiling() else _parts(module):
+            buffers, numbers = self.before.get(path, ({}, {}))
+            there = cast("dict[str, Any]", owner._buffers)
+            self.buffers += [f"{path}.{name}" for name, held in buffers.items() if path and there.get(name) is not held]
+            for name, number in _numbers(owner).items():
+                if numbers.get(name, number) != number:
+                    self.numbers[f"{path}.{name}".removeprefix(".")] = numbers[name], number
 
 
 @contextmanager
 def watched(module: nn.Module) -> Generator[Changes]:
     """What calls of ``module`` within change: PyTorch puts all back behind a trace."""
-    found, before = Changes(), dict[str, tuple[Mapping[str, Any], Numbers]]()
-
-    def begin(called: nn.Module, _: Any) -> None:
-        if torch.compiler.is_dynamo_compiling():  # it refuses what assigns, or follows it
-            return
-        before.update((path, (dict(owner._buffers), _numbers(owner))) for path, owner in _parts(called))
-
-    def end(called: nn.Module, _: Any, __: Any) -> None:
-        if torch.compiler.is_dynamo_compiling():
-            return
-        for path, owner in _parts(called):
-            buffers, numbers = before.get(path, ({}, {}))
-            there = cast("dict[str, Any]", owner._buffers)
-            found.buffers += [
-                f"{path}.{name}" for name, held in buffers.items() if path and there.get(name) is not held
-            ]
-            for name, number in _numbers(owner).items():
-                if numbers.get(name, number) != number:
-                    found.numbers[f"{path}.{name}".removeprefix(".")] = numbers[name], number
-
-    handles = module.register_forward_pre_hook(begin), module.register_forward_hook(end)
+    found = Changes()
+    handles = module.register_forward_pre_hook(found.begin), module.register_forward_hook(found.end)
     try:
         yield found
     finally:
