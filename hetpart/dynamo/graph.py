@@ -56,7 +56,7 @@ class CompiledGraph:
             args[place] = args[place].to(dtype)
         weights = [args[place] for place in self._traced.weights]
         given = {name: args[place] for name, place in zip(self._inputs, self._traced.fed, strict=True)}
-        sizes = {name: args[self._traced.fed[value]].shape[axis] for name, (value, axis) in self._axes.items()}
+        sizes = {name: _size(args[self._traced.fed[value]], axis) for name, (value, axis) in self._axes.items()}
         made = _made(self._sets.of(weights, sizes).session(weights, sizes), given)
         tensors = [laid_out(*pair) for pair in zip(made, self._halves.made, strict=True)]
         return self._halves.tail(*(args[place] for place in self._halves.kept), *tensors)
@@ -86,11 +86,23 @@ def _scalars(traced: GraphProgram) -> dict[int, torch.dtype]:
     return {place: value.dtype for place, value in tensors.items() if not value.dim()}
 
 
-def _open_axes(exported: ExportedModel) -> dict[str, tuple[int, int]]:
-    """Where the sizes stand that differ from call to call, by their names: the place of an input, and the axis."""
+def _open_axes(exported: ExportedModel) -> dict[str, tuple[int, int | None]]:
+    """Where the sizes stand that differ from call to call, by their names: the place of an input, and the axis.
+
+    One that no axis is by itself is a number among the inputs: there is no axis.
+    """
+    nodes = {node.name: node for node in exported.original.graph.find_nodes(op="placeholder")}
     places = {name: place for place, name in enumerate(_inputs(exported.original))}
+    numbers = {str(nodes[name].meta["val"]): place for name, place in places.items()}
     parts = {name: name.rpartition("_dim") for name in open_symbols(exported.loaded.proto)}
-    return {name: (places[value], int(axis)) for name, (value, _, axis) in parts.items()}
+    return {
+        name: (places[value], int(axis)) if value in places else (numbers[name], None)
+        for name, (value, _, axis) in parts.items()
+    }
+
+
+def _size(given: Any, axis: int | None) -> int:
+    return int(given) if axis is None else given.shape[axis]
 
 
 def _made(session: Session, given: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -86,3 +86,14 @@ def test_a_split_that_only_open_sizes_leave_a_sequence_is_run_where_one_can_be()
         for length in (5, 4, 7, 9):
             x = torch.randn(2, length, 6)
             assert_equal(compiled(x), attended(x))
+
+
+def test_a_size_that_no_axis_is_by_itself_is_the_number_it_comes_of() -> None:
+    def rows(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        return (x * 2 + torch.arange(2 * number + 1)).cumsum(-1), x.sum() + number
+
+    compiled = torch.compile(rows, backend=backend, dynamic=True, options=COMPILED)
+    with torch.no_grad():
+        for number in (3, 5, 2):
+            x = torch.linspace(-1, 1, 4 * (2 * number + 1)).reshape(4, -1)
+            assert_equal(compiled(x, number), rows(x, number))
