@@ -125,7 +125,7 @@ def sample(progress: Progress | None = None) -> Sampled:
         taken = tuple(bench.samples(*found) for bench, *found in zip(benches, shares, hops, strict=True))
     say("measuring copies")
     bandwidth, latency = _copies()
-    found = Sampled(VERSION, processor.name, processor.cores, runtime_version(), taken, bandwidth, latency)
+    found = Sampled(VERSION, processor.kind, processor.cores, runtime_version(), taken, bandwidth, latency)
     place = _cuda_place()
     if place is None:
         return found

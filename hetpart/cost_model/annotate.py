@@ -17,7 +17,7 @@ from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import UNMEASURED, Taken, measured_seconds
 from hetpart.cost_model.packing import packing_seconds
-from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
+from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate, visit_seconds
 from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
@@ -192,10 +192,10 @@ def _guess(op: Op, graph: Graph) -> str:
 
 def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device, measured: Taken) -> Estimate:
     """What bounds the op on ``device``; the seconds are those that were measured there, as far as any were."""
-    visit = 0.0 if device.provider in fusions.absorbed[op.id] else VISIT_SECONDS
+    visited = device.provider not in fusions.absorbed[op.id]
     left = fused_work(work, op, graph, fusions, device.provider)
     dtype = compute_dtype(op, graph, fusions, device.provider)
-    found = estimate(left, device, dtype, visit, called=op.domain == CALL_DOMAIN)
+    found = estimate(left, device, dtype, visited=visited, called=op.domain == CALL_DOMAIN)
     packing = packing_seconds(op, graph, device)
     if measured is UNMEASURED and not packing:
         return found
@@ -273,7 +273,7 @@ def _reason(machine: Machine, estimates: tuple[Estimate, ...], missing: tuple[st
 
 
 def _nature(device: Device, best: Estimate) -> str:
-    if best.seconds <= VISIT_SECONDS:
+    if best.seconds <= visit_seconds(device):
         return f"next to no work on {device.name}"
     if best.bound is Bound.LAUNCH:
         return f"launch-bound on {device.name}"

@@ -114,7 +114,7 @@ def folder() -> Path:
 
 def path_of(processor: Processor, runtime: str) -> Path:
     """The file of a calibration."""
-    stem = f"{processor.name or 'unnamed'}-{processor.cores}-cores-onnxruntime-{runtime}"
+    stem = f"{processor.kind}-{processor.cores}-cores-onnxruntime-{runtime}"
     return folder() / f"{_SAFE.sub('-', stem.lower()).strip('-')}.json"
 
 

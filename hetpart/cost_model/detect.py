@@ -30,8 +30,15 @@ class Processor:
     avx512: bool = False
     """Whether it computes on 512 bits at once, which doubles its rate of arithmetic."""
     family: str = ""
-    """Its maker and the maker's number of its kind, as ``AuthenticAMD family 26``: a virtual machine's name may tell
-    nothing."""
+    """Its maker and the maker's numbers of its kind, as ``AuthenticAMD family 26 model 2``.
+
+    A virtual machine's name may tell nothing.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What tells it from processors that compute at other rates: its name and its family."""
+        return f"{self.name or 'unnamed'} {self.family}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ def this_processor() -> Processor:
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
         avx512="avx512f" in _field(cpuinfo, "flags").split(),
-        family=f"{_field(cpuinfo, 'vendor_id')} family {_field(cpuinfo, 'cpu family')}",
+        family=_family(cpuinfo),
     )
 
 
@@ -82,6 +89,12 @@ def parse_driver_answer(text: str) -> tuple[DriverGpu, ...]:
     """GPUs in what ``nvidia-smi`` printed: one line of name, total MiB and free MiB each. Other lines are left out."""
     rows = (re.fullmatch(r"\s*(.+?)\s*,\s*(\d+)\s*,\s*(\d+)\s*", line) for line in text.splitlines())
     return tuple(DriverGpu(row[1], int(row[2]) * MIB, int(row[3]) * MIB) for row in rows if row)
+
+
+def _family(cpuinfo: str) -> str:
+    """Of the first processor that ``/proc/cpuinfo`` lists; ``""`` where it names no maker, as on Arm."""
+    numbers = [_field(cpuinfo, name) for name in ("vendor_id", "cpu family", "model")]
+    return "{} family {} model {}".format(*numbers) if all(numbers) else ""
 
 
 def _field(text: str, name: str) -> str:

@@ -65,7 +65,10 @@ def at_work(processor: Profile, threads: int) -> Profile:
 
 
 def _on_cores(profile: Profile, cores: int) -> Profile:
-    """A processor's profile with ``cores`` cores: arithmetic in proportion, memory up to its own limit."""
+    """A processor's profile with ``cores`` cores: all in proportion, but streams up to the memory's own limit.
+
+    Lookups of single rows wait for memory and fill its channels less than streams do, so each core adds its own.
+    """
     figures = profile.figures
     share = cores / figures["cores"]
     bandwidth = min(figures["bandwidth"], cores * figures["core_bandwidth"])
@@ -73,7 +76,7 @@ def _on_cores(profile: Profile, cores: int) -> Profile:
         "cores": float(cores),
         "bandwidth": bandwidth,
         **{key: figures[key] * share for key in ("cache_bandwidth",) if key in figures},
-        "random_bandwidth": figures["random_bandwidth"] * bandwidth / figures["bandwidth"],
+        "random_bandwidth": min(figures["random_bandwidth"] * share, bandwidth),
     }
     sources = {key: f"{profile.sources.get(key, '')}; scaled to {cores} cores" for key in scaled}
     return profile.with_figures(scaled, sources)

@@ -51,15 +51,20 @@ def stream_rate(device: Device) -> float:
     return device.bandwidth * device.bandwidth_efficiency
 
 
+def visit_seconds(device: Device) -> float:
+    """Of a node that computes nothing: as measured, or no more than what a kernel's start takes."""
+    return device.rates.visit_seconds if device.rates else min(VISIT_SECONDS, device.launch_seconds)
+
+
 def _one_by_one(work: Work, device: Device) -> float:
     """Seconds of what a processor computes element by element."""
     return (work.serial_cycles + work.spread_cycles / device.cores) / device.clock if device.clock else 0.0
 
 
-def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECONDS, *, called: bool = False) -> Estimate:
+def estimate(work: Work, device: Device, dtype: str, *, visited: bool = True, called: bool = False) -> Estimate:
     """Seconds ``work`` takes on ``device``, and which roof it meets.
 
-    An op without launches costs a ``visit``; one that PyTorch runs is ``called`` first.
+    An op without launches is ``visited``, if it is a node of its own; one that PyTorch runs is ``called`` first.
     """
     computing, streaming = flops_rate(device, dtype), stream_rate(device)
     arithmetic = max(work.flops / computing, _one_by_one(work, device))
@@ -67,7 +72,9 @@ def estimate(work: Work, device: Device, dtype: str, visit: float = VISIT_SECOND
     streamed = max(0, moved - work.bytes_scattered) / streaming
     scattered = work.bytes_scattered / device.random_bandwidth
     memory = streamed + scattered
-    overhead = (work.launches * device.launch_seconds or visit) + (CALL_SECONDS if called else 0.0)
+    overhead = (work.launches * device.launch_seconds or visited * visit_seconds(device)) + (
+        CALL_SECONDS if called else 0.0
+    )
     roof = max(arithmetic, memory)
     slower = Bound.COMPUTE if arithmetic >= memory else Bound.MEMORY
     return Estimate(

@@ -99,7 +99,7 @@ def test_plans_use_it_where_the_driver_names_that_gpu(measured, tmp_path, monkey
     monkeypatch.setattr(machines, "driver_gpus", lambda: (GPU,))
     processor = this_processor()
     own = Calibration(
-        SCHEMA, VERSION, processor.name, processor.cores, calibrated.runtime_version(), {}, 1e10, 1e-6, measured
+        SCHEMA, VERSION, processor.kind, processor.cores, calibrated.runtime_version(), {}, 1e10, 1e-6, measured
     )
     calibrated.save(own)
     assert calibrated.load() == own
@@ -133,7 +133,7 @@ def test_cuda_is_measured_where_it_is(models):
 def test_a_calibration_of_another_version_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path))
     processor = this_processor()
-    own = Calibration(SCHEMA, VERSION, processor.name, processor.cores, calibrated.runtime_version(), {}, 1e10, 1e-6)
+    own = Calibration(SCHEMA, VERSION, processor.kind, processor.cores, calibrated.runtime_version(), {}, 1e10, 1e-6)
     path = calibrated.save(own)
     path.write_text(json.dumps({"schema": SCHEMA, "version": VERSION - 1, "peaks": {}}), encoding="utf-8")
     with pytest.raises(

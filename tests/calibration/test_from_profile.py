@@ -62,7 +62,7 @@ def made_up_rates() -> KernelRates:
 def made_up_calibration() -> Calibration:
     processor = this_processor()
     rates = {"1": made_up_rates(), "2": made_up_rates()}
-    return Calibration(SCHEMA, VERSION, processor.name, processor.cores, runtime_version(), rates, 1e10, 1e-6)
+    return Calibration(SCHEMA, VERSION, processor.kind, processor.cores, runtime_version(), rates, 1e10, 1e-6)
 
 
 @pytest.fixture

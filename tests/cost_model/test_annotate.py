@@ -55,7 +55,7 @@ def test_an_embedding_lookup_is_bound_by_scattered_rows(machine):
     (cost,) = annotate(single("Gather", inputs, (65536, 26, 64)), machine).ops
     assert cost.reason.startswith("bound by scattered rows")
     table_seconds = 10**8 * 64 * 4 / machine.host.bandwidth
-    assert cost.seconds[0] < table_seconds / 10
+    assert cost.seconds[0] < table_seconds / 5
 
 
 def test_an_op_without_a_kernel_cannot_run_there_and_says_why(machine):

@@ -7,6 +7,7 @@ import pytest
 from hetpart.cost_model import machines, processors
 from hetpart.cost_model.detect import DriverGpu, Processor, parse_driver_answer
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
+from hetpart.cost_model.profiles import load_profile
 from hetpart.devices import Provider
 from hetpart.errors import InvalidOptionError
 
@@ -106,7 +107,7 @@ def test_threads_take_their_share_of_the_processor():
     full, few = load_machine("l4+epyc").host, load_machine("l4+epyc", threads=4).host
     assert few.threads == 4
     assert few.peak_flops["float32"] == pytest.approx(full.peak_flops["float32"] * 4 / 96)
-    assert few.bandwidth == 4 * 25e9
+    assert few.bandwidth == 4 * load_profile("epyc-genoa").figures["core_bandwidth"]
     assert full.threads == 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hetpart.cost_model import calibrated
+from hetpart.cost_model import calibrated, detect
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.machines import load_machine
 from tests.calibration.test_from_profile import made_up_calibration
@@ -29,3 +31,28 @@ def test_a_number_of_threads_that_was_not_calibrated_is_said():
     machine = load_machine("l4", threads=3)
     assert machine.devices[0].rates is None
     assert "calibrated for 1 and 2 threads, not for 3" in machine.origin
+
+
+@pytest.mark.usefixtures("calibration")
+def test_a_calibration_is_of_one_kind_of_processor(monkeypatch):
+    """Virtual machines on processors of two generations have one name: ``AMD EPYC``."""
+    assert calibrated.load() is not None
+    other = replace(this_processor(), family="AuthenticAMD family 25 model 17 of another")
+    monkeypatch.setattr(calibrated, "this_processor", lambda: other)
+    assert calibrated.load() is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "family"),
+    [
+        ("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n", "AuthenticAMD family 25 model 17"),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", ""),
+    ],
+)
+def test_a_processors_family_is_its_makers_numbers(tmp_path, monkeypatch, lines, family):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\n{lines}model name\t: AMD EPYC\n")
+    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
+    found = this_processor.__wrapped__()
+    assert (found.name, found.family) == ("AMD EPYC", family)
+    assert found.kind == f"AMD EPYC {family}".strip()

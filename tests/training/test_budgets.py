@@ -78,7 +78,7 @@ def test_updates_on_the_host_are_certified_where_sessions_are_cut(share: float) 
         classified,
         optimizer=AdamW(),
         example_batch=batch,
-        hardware=HARDWARE,
+        hardware="l4+xeon",
         budget=int(share * 1.65e9),
         time_limit=600.0,
     )

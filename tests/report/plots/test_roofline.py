@@ -105,8 +105,8 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
 def test_a_graph_without_arithmetic_is_drawn_too(tmp_path: Path) -> None:
     b = Builder()
     b.op("Transpose", [b.value((4, 4))], (4, 4))
-    plot_roofline(annotate(b.graph(), load_machine("l4+epyc")), tmp_path / "r.svg")
-    assert "cpu float32 7.37 TFLOP/s" in texts(tmp_path / "r.svg")
+    plot_roofline(annotate(b.graph(), load_machine("l4+xeon")), tmp_path / "r.svg")
+    assert "cpu float32 7.17 TFLOP/s" in texts(tmp_path / "r.svg")
 
 
 @pytest.mark.parametrize("name", ["roofline", "roofline.pdf", ".svg"])
