@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from hetpart import __version__
+from hetpart.cost_model.detect import this_processor
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA_PREFIX = "hetpart.benchmark."
@@ -45,7 +46,7 @@ class Spread:
 def machine_facts() -> dict[str, Any]:
     """The processor, the software and how busy the machine is now; nothing that names the machine."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": this_processor().kind,
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
@@ -54,12 +55,6 @@ def machine_facts() -> dict[str, Any]:
         "commit": _commit(),
         "load_average_before": [round(load, 2) for load in os.getloadavg()],
     }
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _version(package: str) -> str:
