@@ -99,6 +99,13 @@ def test_a_lookup_fills_the_buffer_it_is_given(dtype: torch.dtype) -> None:
     assert torch.equal(lookup(weights(), ids), buffer)
 
 
+@pytest.mark.parametrize("table", [weights()[:, :1], weights()[:, :1].contiguous(), weights()[:, :0]], ids=len)
+@pytest.mark.parametrize("shape", [(BATCH, SLOTS), (5,), (0, SLOTS)], ids=str)
+def test_rows_of_one_number_and_of_none_are_looked_up_as_others_are(table: Tensor, shape: tuple[int, ...]) -> None:
+    ids = torch.randint(0, VOCABULARY, shape, generator=generator())
+    assert torch.equal(lookup(table, ids), table[ids])
+
+
 def ragged() -> Bags:
     lengths = torch.tensor([3, 0, 1, 12, 5, 0, 2, 2, 30, 1, 0])
     count = int(lengths.sum())
