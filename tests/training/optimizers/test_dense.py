@@ -31,6 +31,11 @@ PAIRS: list[tuple[Optimizer, Callable[..., torch.optim.Optimizer], dict[str, str
         {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"},
     ),
     (
+        Adam(1e-2, 0.9, 0.0),
+        lambda p: torch.optim.Adam(p, lr=1e-2, betas=(0.9, 0.0), fused=True),
+        {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"},
+    ),
+    (
         AdamW(1e-2, 0.8, 0.95, 1e-6, 0.1),
         lambda p: torch.optim.AdamW(p, lr=1e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1, fused=True),
         {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"},
@@ -92,7 +97,7 @@ def ftrl_reference(rule: FTRL, weight: Tensor, slopes: list[Tensor]) -> tuple[Te
 @pytest.mark.parametrize("rule", [FTRL(0.1), FTRL(0.05, 0.0, 1e-3, 1e-3, 1.0), FTRL(0.5, 1.0, 3.0, 0.1)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_ftrl_follows_the_paper(rule: FTRL, dtype: torch.dtype) -> None:
-    start, slopes = weights((41, 3)), gradients((41, 3))
+    start, slopes = weights((41, 3)), gradients((41, 3), 100)
     parameter = start.to(dtype, copy=True)
     state = rule.init(parameter)
     for step, slope in enumerate(slopes, start=1):
@@ -103,6 +108,27 @@ def test_ftrl_follows_the_paper(rule: FTRL, dtype: torch.dtype) -> None:
         torch.testing.assert_close(found.double(), expected[name], rtol=relative, atol=relative, msg=name)
     if rule.l1 == 3.0:
         assert 0 < int((parameter == 0).sum()) < parameter.numel()
+
+
+BY_KERAS = {
+    FTRL(0.25, 1.0, 0.75, 0.125, 0.5): (
+        -0.02892445379633705, 0.0, 0.02325728217201807, 0.015353034750869101, 0.10544169766060758, 0.3381121214489062
+    ),
+    FTRL(0.25, 0.0, 0.0, 0.0, 0.5): (
+        -0.35388404704634335, -0.1594629682221465, 0.0659845474746446, 0.1673509883721174, 0.37314188215658795,
+        0.8114943629184851,
+    ),
+}  # fmt: skip
+"""After 100 updates by ``keras.optimizers.Ftrl`` of Keras 3.15.1 in float64, with half of our ``l2``."""
+
+
+@pytest.mark.parametrize("rule", BY_KERAS, ids=str)
+def test_ftrl_is_that_of_keras(rule: FTRL) -> None:
+    parameter, places = torch.linspace(-1, 1, 6, dtype=torch.float64), torch.arange(6, dtype=torch.float64)
+    state = rule.init(parameter)
+    for step in range(1, 101):
+        rule.update_(parameter, torch.sin(places * step + step) + 0.01 * (places - 3), state, step, rule.lr)
+    torch.testing.assert_close(parameter, torch.tensor(BY_KERAS[rule], dtype=torch.float64), rtol=1e-12, atol=0)
 
 
 def test_ftrl_leaves_a_weight_without_gradients_at_0() -> None:
