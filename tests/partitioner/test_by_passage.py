@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from hetpart.partitioner.bounds import by_passage as searched
 from hetpart.partitioner.bounds import passage
-from hetpart.partitioner.bounds.by_passage import MANY, ByPassage, Told, by_passage, is_passable
+from hetpart.partitioner.bounds.by_passage import MANY, ByPassage, Met, Told, by_passage, is_passable
 from hetpart.partitioner.bounds.certain import Sweep
-from hetpart.partitioner.bounds.constrained import Cheapest, cheapest
+from hetpart.partitioner.bounds.constrained import Cheapest, cheapest, listed
 from hetpart.partitioner.bounds.in_order import InOrder
 from hetpart.partitioner.bounds.passage import Layers, Room
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
-from hetpart.partitioner.scores.cut import both_cuts, cut
-from hetpart.partitioner.scores.liveness import Usage, usage
+from hetpart.partitioner.scores.cut import Cut, both_cuts, cut
+from hetpart.partitioner.scores.liveness import Packed, Usage, usage
+from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import solve
 from tests.partitioner.problems import chain, placements, random_problem, with_calls
 from tests.partitioner.test_apart import ACCELERATOR, fitting, woven
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetpart.partitioner.scores.scoring import Packing
 
 ROUNDING = 1e-9
 AMPLE = 1e9
@@ -40,9 +47,12 @@ def never() -> bool:
     return False
 
 
-def nothing(_: Placement) -> Told:
-    """A placement that says nothing of what is enough."""
+def asked(_: Placement) -> Told:
+    """A placement that fits and says nothing of what is enough."""
     return Told(np.inf, 0)
+
+
+nothing = Met(asked, asked)
 
 
 def best_of(problem: PlacementProblem) -> float:
@@ -149,6 +159,78 @@ def test_what_is_not_followed_is_in_the_bound(seed: int, most: int) -> None:
     assert found.bound <= best * (1 + ROUNDING)
     if found.placement is not None:
         assert problem.cost(found.placement) >= found.bound * (1 - ROUNDING)
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_all_that_fit_and_are_cheap_enough_are_listed_once(start: int) -> None:
+    checked = 0
+    for seed in range(start, start + 20):
+        problem, most = passable(seed, 7), 0
+        search = ByPassage.of(problem)
+        budget = float(problem.budgets[ACCELERATOR])
+        if search is None:
+            continue
+        enough = 1.5 * best_of(problem) if np.isfinite(best_of(problem)) else AMPLE
+        room = Room(*(np.array([budget]) for _ in range(3)))
+        found = listed(search.layers, np.array([0.05]), room, enough, MANY)
+        assert found is not None
+        costs = dict(zip(map(bytes, found.placements), found.costs.tolist(), strict=True))
+        assert len(costs) == len(found.placements), seed
+        assert (np.diff(found.costs) >= 0.0).all()
+        for placement in fitting(problem):
+            if problem.cost(placement) < enough * (1 - ROUNDING):
+                assert costs[placement.tobytes()] <= problem.cost(placement) + ROUNDING, seed
+                most = max(most, len(costs))
+                checked += 1
+        if most > 1:
+            assert listed(search.layers, np.array([0.05]), room, enough, 1) is None
+    assert checked > 50, checked
+
+
+def roomy(problem: PlacementProblem, seed: int) -> Packing:
+    """Sessions that take more inside than is alive there, some of them much more."""
+
+    def packed(placement: Placement, found: Cut, _: NDArray[np.bool_] | None) -> Packed:
+        used = usage(problem, placement, found)
+        ops = [np.flatnonzero(found.partition == number) for number in range(found.partitions)]
+        more = [int(one.sum() + seed) % 5 * int(one[0]) for one in ops]
+        return Packed(used.inside_partition + np.array(more, np.int64), used.buffers)
+
+    return packed
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_what_does_not_fit_as_sessions_take_it_is_not_in_the_bound(start: int) -> None:
+    """The best of all that fit so is proven, though a passage knows only what is alive."""
+    apart = 0
+    for seed in range(start, start + 20):
+        problem = replace(passable(3 * seed, 7), session_bytes=np.array([0, 5 * (seed % 2)]))
+        scorer = Scorer.of(problem, roomy(problem, seed))
+        best = min((found.cost for found in map(scorer.score, placements(problem)) if found.fits), default=np.inf)
+        if best == np.inf:
+            continue
+
+        def told(placement: Placement, scorer: Scorer = scorer) -> Told:
+            return Told(np.inf, scorer.score(placement).excess)
+
+        search = ByPassage.of(problem)
+        assert search is not None
+        assert search.raised(0.05, 1.5 * best, Met(told, told), never) == pytest.approx(best), seed
+        apart += best_of(problem) < best * (1 - ROUNDING)
+    assert apart > 2, apart
+
+
+@pytest.mark.parametrize("start", range(0, 20, 10))
+def test_plans_beside_what_sessions_hold_and_take_are_the_best_to_within_their_gap(start: int) -> None:
+    for seed in range(start, start + 10):
+        problem = replace(passable(3 * seed, 7), session_bytes=np.array([0, 5]))
+        scorer = Scorer.of(problem, roomy(problem, seed))
+        best = min((found.cost for found in map(scorer.score, placements(problem)) if found.fits), default=np.inf)
+        if best < np.inf:
+            found = solve(problem, packing=scorer.packing)
+            assert found.lower_bound <= best * (1 + ROUNDING), seed
+            assert found.cost <= best * 1.0081, seed
+            assert found.gap <= 0.0081, seed
 
 
 def side_by_side(branches: int) -> PlacementProblem:

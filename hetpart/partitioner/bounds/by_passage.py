@@ -3,7 +3,8 @@
 Both leave the rest of the budget to weights. Placements are told apart by ranges of the two: no step takes more than
 the ends of a range, and weights have what its beginnings leave. Weights have a price; the cheapest passage at a price
 bounds a range, and ranges are halved where the bound is least. What is left open in a small one is followed placement
-by placement.
+by placement; where the cheapest does not fit, for a reason that this knows nothing of, each of those that are cheaper
+than what is asked for is tried.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.certain import Sweep
-from hetpart.partitioner.bounds.constrained import cheapest
+from hetpart.partitioner.bounds.constrained import cheapest, listed
 from hetpart.partitioner.bounds.in_order import InOrder
 from hetpart.partitioner.bounds.passage import Layers, Room
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP
@@ -52,6 +53,8 @@ BESIDE = (-0.6, -0.2, 0.0, 0.2, 0.6)
 """Prices, as powers of e times that of the range, at which what is to come is bounded."""
 
 
+LISTED_SOON, LISTED, TRIED = 2000, 20_000, 15_000
+"""Placements listed at once, and steps that could be priced in the time that it takes to try one."""
 NEARLY, MOST_FITTED = 0.05, 6
 """Of the budget: what exceeds it by more is not looked for with less room; how often that is done."""
 
@@ -64,6 +67,16 @@ class Told:
     """Seconds; a bound that is no longer asked to be raised."""
     excess: int
     """Bytes that it takes too much."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Met:
+    """What is told of placements that are met, which need not fit."""
+
+    fitted: Callable[[Placement], Told]
+    """Of the cheapest of a range: one is made of it that fits."""
+    tried: Callable[[Placement], Told]
+    """Of any: only whether it fits is asked."""
 
 
 def is_passable(problem: PlacementProblem) -> bool:
@@ -130,15 +143,13 @@ class ByPassage:
     def steps(self) -> int:
         return sum(len(layer.before) for layer in self.layers.each)
 
-    def raised(
-        self, price: float, enough: float, meet: Callable[[Placement], Told], expired: Callable[[], bool]
-    ) -> float:
+    def raised(self, price: float, enough: float, met: Met, expired: Callable[[], bool]) -> float:
         """The bound on all placements, raised until it is enough or much has been priced.
 
         Args:
             price: A guess, of a byte.
             enough: Seconds.
-            meet: Told of the cheapest placements of ranges, which need not fit.
+            met: Told of the placements that are met on the way.
             expired: Whether time is up.
         """
         between, inside = self.levels
@@ -147,27 +158,53 @@ class ByPassage:
         while open_ and open_[0].bound < least and self.left > 0 and not expired():
             halves = list[Range]()
             while open_ and open_[0].bound < least and len(halves) < AT_ONCE and self.left > 0:
-                part = heappop(open_)
-                followed, met = self._followed(part, least, 0)
-                least = least if met is None else min(least, self._fitted(part, least, met, meet))
-                if followed.exact:
-                    least = min(least, followed.bound)
+                part, least = self._told(heappop(open_), least, met)
+                if part.exact:
+                    least = min(least, part.bound)
                 else:
-                    halves += self._halves(followed)
+                    halves += self._halves(part)
             for part in self._bounded(halves, NEARER) if halves else ():
                 heappush(open_, part)
         return min([least, *(one.bound for one in open_[:1])])
 
-    def _fitted(self, part: Range, enough: float, met: Placement, meet: Callable[[Placement], Told]) -> float:
-        """What is enough after ``met`` is told of, and if that does not fit, one that has as much less room."""
-        told, less = meet(met), 0
-        while self.tries and 0 < told.excess <= NEARLY * self.budget:
-            self.tries, less = self.tries - 1, less + max(told.excess, int(LEAST * self.budget))
-            _, within = self._followed(part, told.enough, less)
-            if within is None:
+    def _told(self, part: Range, enough: float, met: Met) -> tuple[Range, float]:
+        """``part`` with what following its placements tells of it, and what is enough then."""
+        followed, found = self._followed(part, enough, 0)
+        if found is None:
+            return followed, enough
+        told = self._fitted(part, found, met)
+        enough = min(enough, told.enough)
+        return self._listed(followed, enough, met) if told.excess else (followed, enough)
+
+    def _fitted(self, part: Range, found: Placement, met: Met) -> Told:
+        """What is told of a placement, and enough once those were met that have as much less room as it exceeds."""
+        told, less = met.fitted(found), 0
+        within = told
+        while self.tries and 0 < within.excess <= NEARLY * self.budget:
+            self.tries, less = self.tries - 1, less + max(within.excess, int(LEAST * self.budget))
+            _, smaller = self._followed(part, within.enough, less)
+            if smaller is None:
                 break
-            told = meet(within)
-        return min(enough, told.enough)
+            within = met.fitted(smaller)
+        return replace(told, enough=min(told.enough, within.enough))
+
+    def _listed(self, part: Range, enough: float, met: Met) -> tuple[Range, float]:
+        """As ``_told``, by each of a range's placements; as it was where those are too many."""
+        most = LISTED if part.exact else LISTED_SOON
+        found = listed(self.layers, self._prices(part), self._rooms(part, 0), enough, most)
+        self.left -= FOLLOWED * self.steps
+        if found is None:
+            return part, enough
+        self.left -= LABEL * found.labels
+        bound = enough
+        for placement, cost in zip(found.placements, found.costs.tolist(), strict=True):
+            if cost >= bound:
+                break
+            self.left -= TRIED
+            told = met.tried(placement)
+            enough = min(enough, told.enough)
+            bound = bound if told.excess else cost
+        return replace(part, bound=max(part.bound, bound), exact=True), enough
 
     def _followed(self, part: Range, enough: float, less: int) -> tuple[Range, Placement | None]:
         """``part`` with a higher bound, as its placements are followed one by one, and the cheapest that was met.
@@ -177,13 +214,18 @@ class ByPassage:
         width = max(part.widths) / max(1, self.budget)
         if width > SMALL:
             return part, None
-        room = Room(*(np.array([one]) for one in (part.between[1], part.inside[1], self._room(part) - less)))
         most = FEW if less or part.bound < enough * (1 - FAR) else MANY
-        found = cheapest(self.layers, np.exp(part.price + np.array(BESIDE)), room, enough, most)
+        found = cheapest(self.layers, self._prices(part), self._rooms(part, less), enough, most)
         self.left -= FOLLOWED * self.steps + LABEL * found.labels
         part = replace(part, bound=max(part.bound, found.bound))
         settled = width <= LEAST or (found.whole and found.placement is None)
         return replace(part, exact=settled), found.placement
+
+    def _prices(self, part: Range) -> NDArray[np.float64]:
+        return np.exp(part.price + np.array(BESIDE))
+
+    def _rooms(self, part: Range, less: int) -> Room:
+        return Room(*(np.array([one]) for one in (part.between[1], part.inside[1], self._room(part) - less)))
 
     def _room(self, part: Range) -> float:
         return self.budget - part.between[0] - part.inside[0]

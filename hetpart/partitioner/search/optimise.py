@@ -9,8 +9,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
-from hetpart.partitioner.bounds.by_borders import bound_by_borders
-from hetpart.partitioner.bounds.exact import AIM, MOST_GROUPS, Clock, Relaxation
+from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, MOST_GROUPS, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET
@@ -24,6 +23,7 @@ from hetpart.partitioner.search.explore import Outlook, explore, limit_of
 from hetpart.partitioner.search.halves import Halves
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.search.numbers import Numbers
+from hetpart.partitioner.search.optimum import Optimum, by_borders
 from hetpart.partitioner.search.passages import Passages
 from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
@@ -223,17 +223,6 @@ class _Search:
         return taken[: self._affordable(MOST_SETTLED)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Optimum:
-    """What was found, and how good anything can be."""
-
-    found: Scored
-    bound: float
-    """No placement that fits has a lower cost."""
-    by_moments: bool
-    """Whether what is alive together at every op entered the bound."""
-
-
 def optimise(
     scorer: Scorer,
     search: PriceSearch,
@@ -274,16 +263,19 @@ def optimise(
     best = best if programmed else run.finished(best, search.bound)
     if gap(best.cost, search.bound) <= AIM:
         return Optimum(best, search.bound, by_moments=False)
-    return _by_borders(run.proven(within, search, best), within, search, clock)
+    found = run.proven(within, search, best)
+    found = _passed(run, found, within, search) if problem.session_bytes[ACCELERATOR] else found
+    return by_borders(found, within, search, clock)
 
 
-def _by_borders(found: Optimum, within: PlacementProblem, search: PriceSearch, clock: Clock) -> Optimum:
-    """``found`` with the bound by numbers of partitions and what lies between them, where that is higher."""
-    if within.stands_for_weight is not None or gap(found.found.cost, found.bound) <= AIM:
+def _passed(run: _Search, found: Optimum, within: PlacementProblem, search: PriceSearch) -> Optimum:
+    """``found`` with what passages tell of any number of sessions, where it is not yet near to its bound."""
+    if gap(found.found.cost, found.bound) <= AIM_WITH_MOMENTS:
         return found
-    enough = found.found.cost * (1 - AIM)
-    bound = min(host_seconds(within), bound_by_borders(within, search.met, enough, clock.expired))
-    return replace(found, bound=bound, by_moments=True) if bound > found.bound else found
+    passages = Passages(run.scorer, run.settled, found.found, beside_sessions=True)
+    bound = max(found.bound, passages.bounded(within, search, run.clock.expired))
+    best = found.found if passages.best is found.found else run.finished(passages.best, bound)
+    return Optimum(best, bound, by_moments=True)
 
 
 def _least(scorer: Scorer, fallback: Scored, baselines: dict[str, Scored]) -> Scored:

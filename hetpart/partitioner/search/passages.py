@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.by_passage import NEARLY, Told, by_passage
+from hetpart.partitioner.bounds.by_passage import NEARLY, Met, Told, by_passage
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 
@@ -30,18 +30,20 @@ class Passages:
     """What comes of a placement that nearly fits."""
     best: Scored
     """So far."""
+    beside_sessions: bool = False
+    """Whether problems are passed through whose sessions hold bytes: of most, programs tell more, and sooner."""
     settled: bool = False
     """Whether no program would tell more."""
     tells: float = -np.inf
     """Seconds; a program that says less with parts of groups allowed is not worth its time."""
 
     def bounded(self, problem: PlacementProblem, search: PriceSearch, expired: Callable[[], bool]) -> float:
-        """A bound on what fits: that of ``search`` where sessions hold bytes, or the problem is wide."""
-        found = () if problem.session_bytes[ACCELERATOR] else by_passage(problem)
+        """A bound on what fits: that of ``search`` where it is not passed through."""
+        found = by_passage(problem) if self.beside_sessions or not problem.session_bytes[ACCELERATOR] else ()
         price = search.price or self.best.cost / max(1, int(problem.budgets[ACCELERATOR]))
         least = np.inf if found else search.bound
         for each in found:
-            least = min(least, each.raised(price, min(least, self.enough), self._met, expired))
+            least = min(least, each.raised(price, min(least, self.enough), Met(self._met, self._tried), expired))
         self.tells = least * BEHIND if found else -np.inf
         self.settled = bool(found) and (least >= self.enough or any(each.exact for each in found))
         return max(search.bound, least)
@@ -55,4 +57,9 @@ class Passages:
         found = self.scorer.score(placement)
         if found.cost < self.best.cost and found.excess <= NEARLY * self.scorer.problem.budgets[ACCELERATOR]:
             self.best = min(self.best, self.made_fit(found), key=lambda one: one.fit_rank)
+        return Told(self.enough, found.excess)
+
+    def _tried(self, placement: Placement) -> Told:
+        found = self.scorer.score(placement)
+        self.best = min(self.best, found, key=lambda one: one.fit_rank)
         return Told(self.enough, found.excess)

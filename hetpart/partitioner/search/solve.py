@@ -19,7 +19,8 @@ from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.partitioner.search.chance import fitted, random_placement
-from hetpart.partitioner.search.optimise import Optimum, optimise
+from hetpart.partitioner.search.optimise import optimise
+from hetpart.partitioner.search.optimum import Optimum
 from hetpart.partitioner.search.squeeze import squeezed
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.streamed import StreamScored, StreamScorer
 from hetpart.partitioner.search.baselines import BASELINES
-from hetpart.partitioner.search.optimise import Optimum, optimise
+from hetpart.partitioner.search.optimise import optimise
+from hetpart.partitioner.search.optimum import Optimum
 from hetpart.partitioner.search.solve import (
     MOST_DEVICES,
     OPTIMAL,
