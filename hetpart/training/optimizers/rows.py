@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hetpart.training.optimizers.blocks import BLOCK_ELEMENTS
+from hetpart.training.optimizers.blocks import BLOCK_ELEMENTS, as_vector
 from hetpart.training.optimizers.dense import SGD, Adagrad, Adam, Elementwise, Moment, filled_like
 from hetpart.training.optimizers.ftrl import FTRL
 from hetpart.training.optimizers.protocol import Optimizer, RowOptimizer, State
@@ -41,9 +41,9 @@ class Rowwise(ABC):
         self, table: Tensor, rows: Tensor, gradient: Tensor, state: State, step: int, lr: float, scale: float = 1.0
     ) -> None:
         rule, moment = self.at(step), Moment(step, lr, scale)
-        homes = [table, *(state[name] for name in self.state_names)]
+        homes = [as_vector(home) for home in (table, *(state[name] for name in self.state_names))]
         length = max(1, BLOCK_ELEMENTS // max(1, table[:1].numel()))
-        for some, slopes in zip(rows.split(length), gradient.split(length), strict=True):
+        for some, slopes in zip(rows.split(length), as_vector(gradient).split(length), strict=True):
             weight, *parts = taken = [home.index_select(0, some) for home in homes]
             named = dict(zip(self.state_names, parts, strict=True))
             rule.apply_(weight, slopes.to(weight.dtype).contiguous(), named, moment)

@@ -105,6 +105,18 @@ EVERY = [LazyAdam(), SparseFTRL(0.1, initial_accumulator=0.1), SparseAdagrad(), 
 
 
 @pytest.mark.parametrize("rule", EVERY, ids=lambda rule: type(rule).__name__)
+def test_rows_of_one_number_are_updated_as_a_column_of_wider_ones(rule: RowOptimizer) -> None:
+    weight, state = run(rule)
+    column = table()[:, :1].contiguous()
+    own = rule.init(column)
+    for step, (rows, gradient) in enumerate(batches(), start=1):
+        rule.update_rows_(column, rows, gradient[:, :1], own, step, rule.lr)
+    torch.testing.assert_close(column, weight[:, :1])
+    for name in rule.state_names:
+        torch.testing.assert_close(own[name], state[name][:, :1])
+
+
+@pytest.mark.parametrize("rule", EVERY, ids=lambda rule: type(rule).__name__)
 def test_a_row_that_no_batch_touched_keeps_its_bits(rule: RowOptimizer) -> None:
     assert isinstance(rule, RowOptimizer)
     assert not isinstance(rule, Optimizer)
