@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
@@ -25,6 +25,7 @@ from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
+from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
 from hetpart.frontend.pins import CUSTOM_KEY
 from hetpart.frontend.said import quiet, reason_of, without_graphs
@@ -183,16 +184,24 @@ def _program(module: torch.nn.Module, example: Example, name: str) -> torch.expo
         raise _refusal(module, name, example, error) from error
 
 
-def _traced(module: torch.nn.Module, example: Example, tracer: Tracer) -> torch.export.ExportedProgram:
+def _traced(
+    module: torch.nn.Module, example: Example, tracer: Tracer, *, asks_sharing: bool = False
+) -> torch.export.ExportedProgram:
     arguments = _combine_args(module, example.args, example.kwargs)
     shapes = with_open_numbers(arguments, export_dimensions(example.dynamic_shapes, example.openness))
     # With it a dimension that is 0 or 1 in the example may still be another one in a run.
     known = nullcontext() if tracer is by_dynamo else Traceable()
+    sharing = nullcontext([]) if tracer is by_dynamo or asks_sharing else sharing_unasked()
     know_forms()
     settings = symbolic_config.patch(backed_size_oblivious=True)
-    silent = (quiet(logging.CRITICAL), without_graphs(), unwound())
-    with settings, silent[0], silent[1], silent[2], torch.no_grad(), traceback.preserve_node_meta(), known:
+    silent = (quiet(logging.CRITICAL), without_graphs(), unwound(), layouts_unasked())
+    with ExitStack() as entered:
+        for one in (settings, *silent, torch.no_grad(), traceback.preserve_node_meta(), known):
+            entered.enter_context(one)
+        unasked = entered.enter_context(sharing)
         program = tracer(module, example.args, dict(example.kwargs), shapes)
+    if unasked and writes(program):
+        return _traced(module, example, tracer, asks_sharing=True)
     _forget_others(program)
     return program
 
