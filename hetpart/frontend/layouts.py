@@ -139,6 +139,19 @@ def _einsum(equation: str, operands: Sequence[torch.Tensor], **_: Any) -> bool:
     return True
 
 
+def _matmul(left: torch.Tensor, right: torch.Tensor, **_: Any) -> bool:
+    """Matrices, whose rows and columns meet, and of which the batches are compared as those of an equation."""
+    if min(left.dim(), right.dim()) < 2 or not bool(left.shape[-1] == right.shape[-2]):
+        return False
+    batches = zip(reversed(left.shape[:-2]), reversed(right.shape[:-2]), strict=False)
+    return all(_goes_with(*pair) for pair in batches)
+
+
+def _goes_with(one: Any, other: Any) -> bool:
+    """Whether the sizes are equal or either is 1, as PyTorch asks it."""
+    return _is_known_1(one) or _is_known_1(other) or bool(one == other) or bool(one == 1) or bool(other == 1)
+
+
 def _is_known_1(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
@@ -147,6 +160,10 @@ def _whatever(*_: Any, **__: Any) -> bool:
     return True
 
 
-_NEW: dict[Any, Asked] = {aten.linear.default: _linear, aten.einsum.default: _einsum}
+_NEW: dict[Any, Asked] = {
+    aten.linear.default: _linear,
+    aten.matmul.default: _matmul,
+    aten.einsum.default: _einsum,
+}
 """Operators whose results are new tensors."""
 _SHARED: dict[Any, Asked] = {aten.contiguous.default: _whatever}

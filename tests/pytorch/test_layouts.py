@@ -59,7 +59,17 @@ class Summed(nn.Module):
         return torch.einsum("bnij,bjnd->ibnd", scores, key).contiguous().view(x.shape[1], x.shape[0], WIDTH)
 
 
+class ByHand(nn.Module):
+    """Attention as it is written in steps; those of a decoder's one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.view(*x.shape[:2], 2, 4).transpose(1, 2)
+        scores = (heads @ heads.exp().transpose(2, 3)).softmax(-1)
+        return (scores @ heads).transpose(1, 2).contiguous().view(x.shape) + x.sin() @ x.transpose(1, 2) @ x
+
+
 MODELS = {
+    "attention by hand": ByHand(),
     "linear": Turned(),
     "convolution": ChannelsLast(),
     "attention, batches first": Attending(batch_first=True),
