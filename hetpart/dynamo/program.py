@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.dynamo.names import Names
 
+_PLAIN = torch.nn.Module()
 _WHOLE = "graph"
 """The class of the module that the rest lies in: what Dynamo hands over has none."""
 
@@ -69,7 +70,8 @@ def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int
     for _, node in arguments:
         if not node.users:
             graph.erase_node(node)
-    held = {node: names[place] for place, node in used if place in weights}
+    registered = _registered(names)
+    held = {node: registered[place] for place, node in used if place in weights}
     for place, node in used:
         _rename(graph, node, f"w_{place}" if place in weights else _identifier(names[place]))
     signature = ExportGraphSignature(
@@ -82,6 +84,18 @@ def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int
     program = torch.export.ExportedProgram(head, graph, signature, state, {}, calls, constants=dict(constants))
     weighted = [place for place, node in used if node in held]
     return GraphProgram(program, fed, weighted, list(held.values()), dict(constants), modules)
+
+
+def _registered(names: Sequence[str]) -> list[str]:
+    """Names under which a module can hold what is called ``names``: tables may have keys as ``cpu``, its own method."""
+    made: list[str] = []
+    for name in names:
+        parts = (f"{part}_" if not part or hasattr(_PLAIN, part) else part for part in name.split("."))
+        found = ".".join(parts)
+        while found in made or (found != name and found in names):
+            found += "_"
+        made.append(found)
+    return made
 
 
 def _returned(graph: Graph) -> list[str]:
