@@ -94,9 +94,15 @@ def cut_by(sweep: Sweep, problem: PlacementProblem, placement: Placement) -> Cut
 
 
 def fitting(problem: PlacementProblem, sweep: Sweep = Sweep.EITHER) -> Iterator[Placement]:
-    for placement in placements(problem):
+    """All placements that fit, the cheapest first."""
+    for placement in sorted(placements(problem), key=problem.cost):
         if usage(problem, placement, cut_by(sweep, problem, placement)).fits(problem):
             yield placement
+
+
+def best_of(problem: PlacementProblem, sweep: Sweep = Sweep.EITHER) -> float:
+    """The least cost of all that fit."""
+    return next(map(problem.cost, fitting(problem, sweep)), np.inf)
 
 
 @pytest.mark.parametrize("sweep", Sweep)
@@ -123,10 +129,10 @@ def test_the_bound_is_below_the_best_and_nearer_than_what_is_alive_alone(start: 
         alive = bound(program, moments(program))
         found = {sweep: bound(program, rows_of(sweep, program)) for sweep in Sweep}
         for sweep, value in found.items():
-            best = min(map(problem.cost, fitting(problem, sweep)), default=np.inf)
+            best = best_of(problem, sweep)
             assert alive - 1e-6 <= value <= best * (1 + 1e-9) + 1e-6, (seed, sweep)
             near += sweep is Sweep.ALONG and (value == best or value == pytest.approx(best, abs=1e-3))
-        best = min(map(problem.cost, fitting(problem)), default=np.inf)
+        best = best_of(problem)
         both = min(found[Sweep.ALONG], found[Sweep.AGAINST])
         assert both <= best * (1 + 1e-9) + 1e-6, seed
         alone += alive == best or alive == pytest.approx(best, abs=1e-3)
@@ -234,7 +240,7 @@ def test_what_crosses_a_border_and_what_is_inside_are_both_counted() -> None:
     problem = chain([(9.0, 1.0)] * 6, [10] * 6, copy=0.5, nbytes=40)
     sizes = np.array([100, 100, 40, 40, 60, 40])
     problem = replace(problem, value_bytes=sizes, budgets=np.array([-1, 285]))
-    best = min(map(problem.cost, fitting(problem)))
+    best = best_of(problem)
     program = Program.of(problem)
     alone, both = bound(program, moments(program)), bound(program, between_and_inside(program))
     assert alone < best - 1.0
@@ -249,7 +255,7 @@ def test_what_waits_inside_a_partition_for_another_branch_is_counted() -> None:
     problem = chain([(9.0, 1.0)] * 5, [0] * 5, copy=0.5, nbytes=100, budget=250)
     uses = Uses.from_rows([[(1, False), (3, False)], [(2, False)], [(4, False)], [(4, False)], []])
     problem = replace(problem, value_uses=uses)
-    best = min(map(problem.cost, fitting(problem)))
+    best = best_of(problem)
     program = Program.of(problem)
     found = between_and_inside(program)
     assert not usage(problem, np.ones(5, np.int8), cut(problem, np.ones(5, np.int8))).fits(problem)
@@ -290,7 +296,7 @@ def test_bounds_by_sweep_are_below_the_best_of_all_placements(start: int, monkey
     monkeypatch.setattr(exact.Relaxation, "in_parts", counted)
     for seed in range(start, start + 40):
         problem = activations_bind(seed, 7)
-        best = min(map(problem.cost, fitting(problem)), default=np.inf)
+        best = best_of(problem)
         if best < np.inf:
             assert solve(problem).lower_bound <= best * (1 + 1e-9), seed
     assert raised, start

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from hetpart.partitioner.scores.liveness import Packed, Usage, usage
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import solve
 from tests.partitioner.problems import chain, placements, random_problem, with_calls
-from tests.partitioner.test_apart import ACCELERATOR, fitting, woven
+from tests.partitioner.test_apart import ACCELERATOR, best_of, fitting, woven
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,8 +56,10 @@ def asked(_: Placement) -> Told:
 nothing = Met(asked, asked)
 
 
-def best_of(problem: PlacementProblem) -> float:
-    return min(map(problem.cost, fitting(problem)), default=np.inf)
+def best_so(problem: PlacementProblem, scorer: Scorer) -> float:
+    """The least cost of all that fit as sessions take memory."""
+    found = map(scorer.score, sorted(placements(problem), key=problem.cost))
+    return next((one.cost for one in found if one.fits), np.inf)
 
 
 def held(problem: PlacementProblem, placement: Placement) -> Usage:
@@ -76,7 +79,7 @@ def test_the_bound_is_below_the_best_of_all_placements_and_mostly_equal(start: i
     equal = checked = 0
     for seed in range(start, start + 40):
         problem = passable(seed)
-        best = min(map(problem.cost, fitting(problem, sweep)), default=np.inf)
+        best = best_of(problem, sweep)
         search = ByPassage.of(problem, sweep)
         if search is None:
             assert best == np.inf, seed
@@ -161,6 +164,10 @@ def test_what_is_not_followed_is_in_the_bound(seed: int, most: int) -> None:
         assert problem.cost(found.placement) >= found.bound * (1 - ROUNDING)
 
 
+def cheaper(problem: PlacementProblem, enough: float, placement: Placement) -> bool:
+    return problem.cost(placement) < enough
+
+
 @pytest.mark.parametrize("start", range(0, 60, 20))
 def test_all_that_fit_and_are_cheap_enough_are_listed_once(start: int) -> None:
     checked = 0
@@ -170,18 +177,17 @@ def test_all_that_fit_and_are_cheap_enough_are_listed_once(start: int) -> None:
         budget = float(problem.budgets[ACCELERATOR])
         if search is None:
             continue
-        enough = 1.5 * best_of(problem) if np.isfinite(best_of(problem)) else AMPLE
+        enough = min(1.5 * best_of(problem), AMPLE)
         room = Room(*(np.array([budget]) for _ in range(3)))
         found = listed(search.layers, np.array([0.05]), room, enough, MANY)
         assert found is not None
         costs = dict(zip(map(bytes, found.placements), found.costs.tolist(), strict=True))
         assert len(costs) == len(found.placements), seed
         assert (np.diff(found.costs) >= 0.0).all()
-        for placement in fitting(problem):
-            if problem.cost(placement) < enough * (1 - ROUNDING):
-                assert costs[placement.tobytes()] <= problem.cost(placement) + ROUNDING, seed
-                most = max(most, len(costs))
-                checked += 1
+        for placement in takewhile(partial(cheaper, problem, enough * (1 - ROUNDING)), fitting(problem)):
+            assert costs[placement.tobytes()] <= problem.cost(placement) + ROUNDING, seed
+            most = max(most, len(costs))
+            checked += 1
         if most > 1:
             assert listed(search.layers, np.array([0.05]), room, enough, 1) is None
     assert checked > 50, checked
@@ -206,7 +212,7 @@ def test_what_does_not_fit_as_sessions_take_it_is_not_in_the_bound(start: int) -
     for seed in range(start, start + 20):
         problem = replace(passable(3 * seed, 7), session_bytes=np.array([0, 5 * (seed % 2)]))
         scorer = Scorer.of(problem, roomy(problem, seed))
-        best = min((found.cost for found in map(scorer.score, placements(problem)) if found.fits), default=np.inf)
+        best = best_so(problem, scorer)
         if best == np.inf:
             continue
 
@@ -225,7 +231,7 @@ def test_plans_beside_what_sessions_hold_and_take_are_the_best_to_within_their_g
     for seed in range(start, start + 10):
         problem = replace(passable(3 * seed, 7), session_bytes=np.array([0, 5]))
         scorer = Scorer.of(problem, roomy(problem, seed))
-        best = min((found.cost for found in map(scorer.score, placements(problem)) if found.fits), default=np.inf)
+        best = best_so(problem, scorer)
         if best < np.inf:
             found = solve(problem, packing=scorer.packing)
             assert found.lower_bound <= best * (1 + ROUNDING), seed
