@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from hetpart.partitioner.bounds import exact
+from hetpart.partitioner.bounds import branches, exact
 from hetpart.partitioner.bounds.apart import Builder, between_and_inside
 from hetpart.partitioner.bounds.by_sweep import by_sweep
 from hetpart.partitioner.bounds.certain import Case, Certain, Sweep
@@ -21,7 +21,6 @@ from hetpart.partitioner.bounds.program import NOBODY, Program
 from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
 from hetpart.partitioner.scores.cut import Cut, both_cuts, cut, dependencies
 from hetpart.partitioner.scores.liveness import buffers, crossing_values, usage
-from hetpart.partitioner.search import passages
 from hetpart.partitioner.search.solve import solve
 from tests.partitioner.problems import chain, placements, random_problem, with_calls
 
@@ -282,7 +281,7 @@ def test_the_gate_of_an_op_is_where_its_branches_part() -> None:
 def test_bounds_by_sweep_are_below_the_best_of_all_placements(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However far a plan is from its bound, and with no passage through it, both sweeps are asked for theirs."""
     monkeypatch.setattr(exact, "NEAR_IN_PARTS", 1.0)
-    monkeypatch.setattr(passages, "by_passage", lambda _: ())
+    monkeypatch.setattr(branches, "by_passage", branches.no_passage)
     raised = 0
     in_parts = exact.Relaxation.in_parts
 

@@ -15,6 +15,7 @@ import numpy as np
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.apart import between_and_inside
 from hetpart.partitioner.bounds.by_number import by_number
+from hetpart.partitioner.bounds.by_passage import by_one_session, by_passage
 from hetpart.partitioner.bounds.by_sweep import by_sweep
 from hetpart.partitioner.bounds.certain import Sweep
 from hetpart.partitioner.bounds.moments import moments
@@ -30,6 +31,7 @@ from hetpart.partitioner.scores.sessions import most_others
 from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, least_sessions
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.by_passage import ByPassage
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
 
 MOST_APART = 2000
 """Ops up to which what lies between partitions is told from what is inside them: a dozen rows for each."""
+
+
+def no_passage(_: PlacementProblem) -> tuple[ByPassage, ...]:
+    """Of no problem."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +60,8 @@ class Branch:
     """Rows that tell more, each of some of the placements, all together of all."""
     stages: Callable[[Program], Moments] | None = None
     """The same rows with stages of ops that a program can be halved by, where there are such."""
+    passages: Callable[[PlacementProblem], tuple[ByPassage, ...]] = no_passage
+    """Through narrow problems, each of some of the placements, all together of all; none of others."""
 
 
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
@@ -67,17 +76,20 @@ def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
     any_number = between_and_inside if problem.ops <= MOST_APART else moments
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:
         if problem.ops > MOST_APART or may_be_cut_finer(problem):
-            return (Branch(problem, any_number),)
-        return (Branch(problem, any_number, parts=(by_sweep(Sweep.ALONG), by_sweep(Sweep.AGAINST))),)
+            return (Branch(problem, any_number, passages=by_passage),)
+        parts = by_sweep(Sweep.ALONG), by_sweep(Sweep.AGAINST)
+        return (Branch(problem, any_number, parts=parts, passages=by_passage),)
     called = most_others(problem) > 0
     one = staged(1)
     left = (
-        (_without_sessions(problem) if called else None, any_number, False, None),
-        (_less(problem, session), one if called else single, False, one),
-        (_less(problem, 2 * session), several(session), True, None),
+        (_without_sessions(problem) if called else None, any_number, False, None, no_passage),
+        (_less(problem, session), one if called else single, False, one, by_one_session),
+        (_less(problem, 2 * session), several(session), True, None, no_passage),
     )
     return tuple(
-        Branch(within, rows, counted, stages=stages) for within, rows, counted, stages in left if within is not None
+        Branch(within, rows, counted, stages=stages, passages=passages)
+        for within, rows, counted, stages, passages in left
+        if within is not None
     )
 
 

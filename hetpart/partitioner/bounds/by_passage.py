@@ -20,6 +20,7 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.certain import Sweep
 from hetpart.partitioner.bounds.constrained import cheapest, listed
 from hetpart.partitioner.bounds.in_order import InOrder
+from hetpart.partitioner.bounds.one_session import one_session
 from hetpart.partitioner.bounds.passage import Layers, Room
 from hetpart.partitioner.problem import NO_BUDGET, NO_OP
 from hetpart.partitioner.scores.finer import may_be_cut_finer
@@ -42,6 +43,8 @@ AT_ONCE = 32
 FAR, FEW, MANY = 0.02, 2000, 4000
 """How far what is asked for is from a bound, relative, where few placements of a range are followed at once, and how
 many are then, and nearer by: what is far is not proven, but shows what is nearer."""
+MANY_PIECES = 40_000
+"""The same where buffers count as weights do, so that little else tells placements apart."""
 PRICES = 5
 """Tried for a range at once."""
 REACHES, NEARER = (4.0, 1.5, 0.6), (0.6,)
@@ -101,6 +104,14 @@ def by_passage(problem: PlacementProblem) -> tuple[ByPassage, ...]:
     return () if against is None else (along, against)
 
 
+def by_one_session(problem: PlacementProblem) -> tuple[ByPassage, ...]:
+    """Of placements that have one session at most, whose bytes are off the budget; none where they are too wide."""
+    layers = one_session(problem) if is_passable(problem) else None
+    if layers is None:
+        return ()
+    return (ByPassage(layers, int(problem.budgets[ACCELERATOR]), layers.levels(), exact=False, most=MANY_PIECES),)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
     """Some placements. Both ends are inclusive."""
@@ -129,6 +140,7 @@ class ByPassage:
     exact: bool
     """Whether it knows all that placements hold: programs tell no more."""
     left: int = STEPS
+    most: int = MANY
     tries: int = MOST_FITTED
 
     @classmethod
@@ -214,7 +226,7 @@ class ByPassage:
         width = max(part.widths) / max(1, self.budget)
         if width > SMALL:
             return part, None
-        most = FEW if less or part.bound < enough * (1 - FAR) else MANY
+        most = FEW if less or part.bound < enough * (1 - FAR) else self.most
         found = cheapest(self.layers, self._prices(part), self._rooms(part, less), enough, most)
         self.left -= FOLLOWED * self.steps + LABEL * found.labels
         part = replace(part, bound=max(part.bound, found.bound))

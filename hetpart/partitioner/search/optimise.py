@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
+from hetpart.partitioner.bounds.by_passage import by_passage
 from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, MOST_GROUPS, Clock, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
@@ -194,7 +195,7 @@ class _Search:
             if search.bound >= best.cost * (1 - AIM):
                 return best, search.bound, False
         passages = Passages(self.scorer, self.settled, best)
-        passed, best = passages.bounded(branch.problem, search, clock.expired), passages.best
+        passed, best = passages.bounded(branch.passages(branch.problem), search, clock.expired), passages.best
         relaxation = Relaxation.of(branch.problem, search.price, search.bound, clock, branch.rows)
         if passages.settled or relaxation is None:
             return best, passed, passed > search.bound
@@ -272,8 +273,8 @@ def _passed(run: _Search, found: Optimum, within: PlacementProblem, search: Pric
     """``found`` with what passages tell of any number of sessions, where it is not yet near to its bound."""
     if gap(found.found.cost, found.bound) <= AIM_WITH_MOMENTS:
         return found
-    passages = Passages(run.scorer, run.settled, found.found, beside_sessions=True)
-    bound = max(found.bound, passages.bounded(within, search, run.clock.expired))
+    passages = Passages(run.scorer, run.settled, found.found)
+    bound = max(found.bound, passages.bounded(by_passage(within), search, run.clock.expired))
     best = found.found if passages.best is found.found else run.finished(passages.best, bound)
     return Optimum(best, bound, by_moments=True)
 

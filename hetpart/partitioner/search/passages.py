@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.by_passage import NEARLY, Met, Told, by_passage
+from hetpart.partitioner.bounds.by_passage import NEARLY, Met, Told
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.by_passage import ByPassage
     from hetpart.partitioner.bounds.price import PriceSearch
-    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.problem import Placement
 
 BEHIND = 0.99
 """Of a passage's bound: what programs close of one that they begin lower."""
@@ -30,17 +31,14 @@ class Passages:
     """What comes of a placement that nearly fits."""
     best: Scored
     """So far."""
-    beside_sessions: bool = False
-    """Whether problems are passed through whose sessions hold bytes: of most, programs tell more, and sooner."""
     settled: bool = False
     """Whether no program would tell more."""
     tells: float = -np.inf
     """Seconds; a program that says less with parts of groups allowed is not worth its time."""
 
-    def bounded(self, problem: PlacementProblem, search: PriceSearch, expired: Callable[[], bool]) -> float:
-        """A bound on what fits: that of ``search`` where it is not passed through."""
-        found = by_passage(problem) if self.beside_sessions or not problem.session_bytes[ACCELERATOR] else ()
-        price = search.price or self.best.cost / max(1, int(problem.budgets[ACCELERATOR]))
+    def bounded(self, found: tuple[ByPassage, ...], search: PriceSearch, expired: Callable[[], bool]) -> float:
+        """A bound on what fits, of all ``found`` together: that of ``search`` where there are none."""
+        price = search.price or self.best.cost / max(1, int(self.scorer.problem.budgets[ACCELERATOR]))
         least = np.inf if found else search.bound
         for each in found:
             least = min(least, each.raised(price, min(least, self.enough), Met(self._met, self._tried), expired))
