@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from hetpart.partitioner.bounds import one_session as passed
-from hetpart.partitioner.bounds.by_passage import MANY, by_one_session
+from hetpart.partitioner.bounds.by_passage import MANY, by_one_session, by_passage, is_passable
 from hetpart.partitioner.bounds.constrained import cheapest
 from hetpart.partitioner.bounds.one_session import one_session
 from hetpart.partitioner.bounds.passage import Room
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
 from hetpart.partitioner.scores.cut import cut
-from tests.partitioner.problems import placements
+from tests.partitioner.problems import chain, placements
 from tests.partitioner.test_apart import ACCELERATOR
 from tests.partitioner.test_by_passage import AMPLE, ROUNDING, held, never, nothing, only, passable, side_by_side
 
@@ -74,3 +74,22 @@ def test_wide_problems_are_left_to_programs(monkeypatch: pytest.MonkeyPatch) -> 
     assert by_one_session(side_by_side(4))
     monkeypatch.setattr(passed, "MOST_STATES", 8)
     assert not by_one_session(side_by_side(4))
+
+
+@pytest.mark.parametrize(("made", "narrow"), [(3, True), (40, False)])
+def test_an_op_that_makes_many_values_is_left_to_programs(made: int, narrow: bool) -> None:
+    """Where it was not, planning a table of 26 features went through every set of them."""
+    problem = chain([(9.0, 1.0)] * 2, [10] * 2, copy=0.1, nbytes=10, budget=1000)
+    rows = [[(1, False)]] * made
+    split = replace(
+        problem,
+        value_producer=np.zeros(made, np.int32),
+        value_left_on_host=np.zeros(made, np.bool_),
+        value_returned=np.zeros(made, np.bool_),
+        value_bytes=np.full(made, 10),
+        copy_seconds=np.repeat(problem.copy_seconds[..., :1], made, axis=-1),
+        value_uses=Uses.from_rows(rows),
+    )
+    assert is_passable(split) is narrow
+    assert bool(by_passage(split)) is narrow
+    assert bool(by_one_session(split)) is narrow

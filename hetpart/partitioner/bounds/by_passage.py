@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_OPS = 2000
 """Of problems that are looked at."""
+MOST_MADE = 8
+"""Values that one of their ops makes: each may be copied or not, so that there are as many steps as sets of them."""
 WAISTS = 0.5
 """Of their ops, at least: of others too little is certain."""
 STEPS = 250_000_000
@@ -90,7 +92,8 @@ def is_passable(problem: PlacementProblem) -> bool:
     stateless = problem.states is None or bool((problem.states.keeper == NO_OP).all())
     theirs = bool((problem.kept != 0).any())
     limited = problem.budgets[ACCELERATOR] != NO_BUDGET and problem.ops <= MOST_OPS
-    return bool(plain and stateless and not theirs and limited and not may_be_cut_finer(problem))
+    narrow = np.bincount(problem.value_producer[problem.made], minlength=1).max() <= MOST_MADE
+    return bool(narrow and plain and stateless and not theirs and limited and not may_be_cut_finer(problem))
 
 
 def by_passage(problem: PlacementProblem) -> tuple[ByPassage, ...]:

@@ -119,7 +119,10 @@ class Layers:
             behind: dict[State, int] = {}
             steps: list[tuple[int, int, Step]] = []
             for state, number in states.items():
-                for found, step in _through(passage, group, state, budget):
+                through = _through(passage, group, state, budget)
+                if through is None:
+                    return None
+                for found, step in through:
                     steps.append((behind.setdefault(found, len(behind)), number, step))
                 if count + len(steps) > MOST_STEPS or len(behind) > MOST_STATES:
                     return None
@@ -156,11 +159,13 @@ class Layers:
         return np.unique(between), np.unique(inside)
 
 
-def _through(passage: Passage, ops: list[int], state: State, budget: int) -> list[tuple[State, Step]]:
-    """All that may follow at some ops, one after another, as far as it fits the budget."""
+def _through(passage: Passage, ops: list[int], state: State, budget: int) -> list[tuple[State, Step]] | None:
+    """All that may follow at some ops, one after another, as far as it fits the budget; None of too much."""
     reached = [(state, NO_STEP)]
     for op in ops:
         behind = [(found, so_far.then(step)) for one, so_far in reached for found, step in passage.steps(op, one)]
         held = [step.most_between(state.held) + step.inside + step.nbytes for _, step in behind]
         reached = [found for found, nbytes in zip(behind, held, strict=True) if nbytes <= budget]
+        if len(reached) > MOST_STATES:
+            return None
     return reached
