@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
-from hetpart.cost_model.refusals import BODY_NEEDS, CUDA_REFUSES, REFUSES, refused
+from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, REFUSES, refused
 from hetpart.devices import Provider
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
@@ -123,6 +123,9 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     if refusal:
         return f"ONNX Runtime {_facts()['onnxruntime']} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
+        refusal = refused(CPU_REFUSES, op)
+        if refusal:
+            return f"the CPU kernel for {facts.name} refuses {refusal}"
         return _missing(cpu_kernels(facts, op.op_type, op.attributes), "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
 

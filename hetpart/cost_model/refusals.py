@@ -39,6 +39,11 @@ def _has(name: str) -> Callable[[Op], bool]:
     return lambda op: name in op.attributes
 
 
+def _packed(op: Op) -> bool:
+    """Whether the values of MultiHeadAttention lie in its key or query."""
+    return len(op.inputs) < 3 or op.inputs[2] is None
+
+
 _ANY_RECURRENT: tuple[Refusal, ...] = (
     *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
     (_other_activations, "activations other than the usual ones"),
@@ -57,6 +62,8 @@ CUDA_REFUSES: Refusals = {
     "RNN": _ANY_RECURRENT,
 }
 """What ONNX Runtime's CUDA provider leaves to the CPU."""
+CPU_REFUSES: Refusals = {"MultiHeadAttention": ((_packed, "packed query, key and value"),)}
+"""What ONNX Runtime's CPU provider takes, and refuses in the run."""
 _BATCHWISE: Refusal = (_differs("layout", 0), "layout = 1, batches first")
 REFUSES: Refusals = {
     "Attention": tuple((_has(name), name) for name in ("left_window_size", "right_window_size")),

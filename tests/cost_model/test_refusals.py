@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from hetpart.cost_model.kernels import missing_kernel
 from hetpart.devices import Provider
+from hetpart.graph.ir import Shape
 from tests.cost_model.build import single
 
 X, RESET = "float[2,2,3] x", "linear_before_reset = 1"
@@ -55,6 +59,31 @@ def test_what_onnx_runtime_refuses_has_no_kernel_anywhere(
         assert _is_taken(model) == (option == plain)
         assert (found is None) == (option == plain)
         assert found is None or option.split()[0] in found
+
+
+@pytest.mark.parametrize(
+    ("shapes", "runs"),
+    [(((2, 32, 32),) * 3, True), (((2, 32, 4, 3, 8),), False), (((2, 32, 32), (2, 64, 4, 2, 8)), False)],
+)
+def test_attention_with_packed_operands_has_no_kernel_on_the_cpu(
+    shapes: tuple[tuple[int, ...], ...], runs: bool
+) -> None:
+    """ONNX Runtime makes a session of it, and refuses the run."""
+    names, made = ["q", "k", "v"][: len(shapes)], (2, 32, 32)
+    given = dict(zip(names, shapes, strict=True))
+    typed = ", ".join(f"float{list(shape)} {name}" for name, shape in given.items())
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> g ({typed}) => (float{list(made)} y)'
+        f"{{ y = com.microsoft.MultiHeadAttention <num_heads = 4> ({', '.join(names)}) }}"
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
+    with nullcontext() if runs else pytest.raises(RuntimeException, match="not implemented for CPU"):
+        session.run(None, feeds)
+    inputs: list[tuple[Shape | None, str] | None] = [(shape, "float32") for shape in shapes]
+    graph = single("MultiHeadAttention", inputs, made, domain="com.microsoft", version=1, num_heads=4)
+    assert (missing_kernel(Provider.CPU, graph.ops[0], graph) is None) == runs
+    assert missing_kernel(Provider.CUDA, graph.ops[0], graph) is None
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh", None])
