@@ -1,12 +1,15 @@
 # pyright: reportUnknownMemberType=false
-"""Criteo's click logs: lines of a label, 13 counts and 26 hashed categories, parted by tabs, any of them missing."""
+"""Criteo's click logs: lines of a label, 13 counts and 26 hashed categories, parted by tabs.
+
+Any count or category may be missing.
+"""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
@@ -22,7 +25,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Integers: TypeAlias = NDArray[np.int64]
 
 COUNTS, CATEGORIES = 13, 26
-COLUMNS = 1 + COUNTS + CATEGORIES
+HASHES, COLUMNS = 1 + COUNTS, 1 + COUNTS + CATEGORIES
 KAGGLE_CARDINALITIES = (
     1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
     27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
@@ -30,6 +33,8 @@ KAGGLE_CARDINALITIES = (
 """Distinct categories of the Kaggle set, a column each, as facebookresearch/dlrm counts them."""
 _CHUNK = 1 << 24
 _TAB, _NEWLINE, _MINUS, _ZERO = b"\t\n-0"
+_SHOWN = 20
+_HINT = "a line is a label, 0 or 1, 13 numbers and 26 hashes, parted by tabs; all but the label may be missing"
 _HEX = np.full(256, -1, np.int64)
 _HEX[list(b"0123456789abcdef")] = range(16)
 _HEX[list(b"ABCDEF")] = range(10, 16)
@@ -70,7 +75,7 @@ class Criteo:
             yield self._batch(rest)
 
     def _batch(self, rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
-        hashes, counts = rows[:, 1 + COUNTS :], rows[:, 1 : 1 + COUNTS]
+        hashes, counts = rows[:, HASHES:], rows[:, 1:HASHES]
         ids = np.where(hashes < 0, 0, 1 + hashes % (np.array(self.cardinalities) - 1))
         dense = np.log1p(np.maximum(counts, 0)).astype(np.float32)
         return torch.from_numpy(ids), torch.from_numpy(dense), torch.from_numpy(rows[:, 0].astype(np.float32))
@@ -96,51 +101,85 @@ def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
         end = text.rfind(b"\n") + 1
         rest = text[end:]
         if end:
-            rows = parse(text[:end], f"{path} from line {line}")
+            rows = parse(text[:end], path, line)
             yield rows
             line += len(rows)
     if rest:
-        yield parse(rest + b"\n", f"{path}, line {line}")
+        yield parse(rest + b"\n", path, line)
 
 
-def parse(text: bytes, where: str) -> Integers:
+def parse(text: bytes, path: Path, line: int) -> Integers:
     """Whole lines as int64 [lines, 40]: numbers and hashes, −1 where there is none.
 
+    Lines end as Unix or Windows ends them. ``line`` is the number of the first one in ``path``.
+
     Raises:
-        HetpartError: a line does not have 40 columns, or a column holds something else; it names ``where``.
+        HetpartError: a line does not have 40 columns, a label is neither 0 nor 1, or a column holds something else.
     """
+    text = text.replace(b"\r\n", b"\n")
     raw = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero((raw == _TAB) | (raw == _NEWLINE))
     lines = np.count_nonzero(raw == _NEWLINE)
     if len(ends) != lines * COLUMNS or not np.all(raw[ends[COLUMNS - 1 :: COLUMNS]] == _NEWLINE):
-        found = next(count for row in text.split(b"\n") if (count := row.count(b"\t") + 1) != COLUMNS)
-        raise HetpartError(
-            f"{where}: a line does not have {COLUMNS} columns, but {found}",
-            hint="a label, 13 numbers and 26 hashes, parted by tabs",
-        )
+        rows = enumerate(text.split(b"\n"), line)
+        odd, found = next((at, count) for at, row in rows if (count := row.count(b"\t") + 1) != COLUMNS)
+        raise HetpartError(f"{path}, line {odd}: it does not have {COLUMNS} columns, but {found}", hint=_HINT)
     starts = np.concatenate(([0], ends[:-1] + 1)).reshape(lines, COLUMNS)
-    lengths = ends.reshape(lines, COLUMNS) - starts
-    numbers = _numbers(raw, starts[:, : 1 + COUNTS], lengths[:, : 1 + COUNTS], where)
-    hashes = _digits(raw, starts[:, 1 + COUNTS :], lengths[:, 1 + COUNTS :], 16, where)
-    return np.concatenate((numbers, hashes), axis=1)
+    fields = _Fields(raw, starts, ends.reshape(lines, COLUMNS) - starts, path, line)
+    return np.concatenate((_numbers(fields.part(0, HASHES)), _digits(fields.part(HASHES, COLUMNS), 16)), axis=1)
 
 
-def _numbers(raw: Bytes, starts: Integers, lengths: Integers, where: str) -> Integers:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fields:
+    """Where some columns of all lines lie in their text."""
+
+    raw: Bytes
+    starts: Integers
+    lengths: Integers
+    path: Path
+    line: int
+    """The number of the first line in ``path``."""
+    column: int = 0
+
+    def part(self, begin: int, end: int) -> _Fields:
+        """These columns alone."""
+        starts, lengths = self.starts[:, begin:end], self.lengths[:, begin:end]
+        return replace(self, starts=starts, lengths=lengths, column=begin)
+
+    def refuse(self, wrong: NDArray[np.bool_], why: str) -> None:
+        """Raise an error that shows the first field which is ``wrong``, if any is."""
+        if not wrong.any():
+            return
+        row, column = (int(at) for at in np.argwhere(wrong)[0])
+        start, length = int(self.starts[row, column]), int(self.lengths[row, column])
+        held = self.raw[start : start + min(length, _SHOWN)].tobytes().decode("ascii", "backslashreplace")
+        raise HetpartError(
+            f"{self.path}, line {self.line + row}: column {self.column + column + 1} holds {held!r}, {why}", hint=_HINT
+        )
+
+
+def _numbers(fields: _Fields) -> Integers:
+    """A label, 0 or 1, and counts. A minus alone would be the 1 that negates a missing one."""
+    raw, starts, lengths = fields.raw, fields.starts, fields.lengths
     negative = (lengths > 0) & (raw[starts] == _MINUS)
-    values = _digits(raw, starts + negative, lengths - negative, 10, where)
-    return np.where(negative, -values, values)
+    fields.refuse(negative & (lengths == 1), "which is no number of base 10")
+    values = _digits(fields, 10, skipped=negative)
+    values = np.where(negative, -values, values)
+    label = values[:, :1]
+    fields.refuse((label != 0) & (label != 1), "which is no label, 0 or 1")
+    return values
 
 
-def _digits(raw: Bytes, starts: Integers, lengths: Integers, base: int, where: str) -> Integers:
+def _digits(fields: _Fields, base: int, skipped: NDArray[np.bool_] | None = None) -> Integers:
     """Numbers of up to eight hexadecimal or ten decimal digits, digit by digit over all fields at once."""
+    places = 8 if base == 16 else 10
+    skip = np.zeros((), np.bool_) if skipped is None else skipped
+    starts, lengths = fields.starts + skip, fields.lengths - skip
+    fields.refuse(lengths > places, f"more than {places} digits")
     values = np.where(lengths > 0, 0, -1)
-    most = int(lengths.max(initial=0))
-    if most > (8 if base == 16 else 10):
-        raise HetpartError(f"{where}: a column of {most} characters", hint="is it a file of Criteo's?")
-    for place in range(most):
+    for place in range(int(lengths.max(initial=0))):
         inside = place < lengths
-        digits = _HEX[raw[np.where(inside, starts + place, 0)]]
-        if np.any(inside & ((digits < 0) | (digits >= base))):
-            raise HetpartError(f"{where}: a column holds no number of base {base}", hint="is it a file of Criteo's?")
+        digits = _HEX[fields.raw[np.where(inside, starts + place, 0)]]
+        fields.refuse(inside & ((digits < 0) | (digits >= base)), f"which is no number of base {base}")
         values = np.where(inside, values * base + digits, values)
     return values

@@ -27,13 +27,15 @@ _CIFAR = {
     100: {"train": ["train.bin"], "test": ["test.bin"]},
 }
 _PIXELS = 3 * 32 * 32
+_DIGITS = 10
 
 
 def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
     """Images float32 [N, 1, 28, 28] from 0 to 1, and labels int64 [N], from ``train-images-idx3-ubyte`` or its ``.gz``.
 
     Raises:
-        HetpartError: a file is not there, is no IDX file of bytes, or holds other than images with a label each.
+        HetpartError: a file is not there, is no IDX file of bytes, holds other than images with a label each, or
+            has a label that is no digit.
         InvalidOptionError: there is no such split.
     """
     begin = _one_of(_MNIST, "split", split)
@@ -44,6 +46,7 @@ def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
             f"{files[0]} holds {list(images.shape)} bytes and {files[1]} {list(labels.shape)}",
             hint="the first holds images, the second a label for each",
         )
+    _require_classes(files[1], labels, _DIGITS, "take MNIST's own labels, of ten digits")
     return torch.from_numpy(images).unsqueeze(1) / 255, torch.from_numpy(labels).long()
 
 
@@ -78,14 +81,22 @@ def cifar(folder: Path | str, split: Split = "train", classes: Literal[10, 100] 
         InvalidOptionError: there is no such split, or no such number of classes.
     """
     names, head = _one_of(_one_of(_CIFAR, "classes", classes), "split", split), 1 if classes == 10 else 2
-    records = np.concatenate([_records(Path(folder) / name, head + _PIXELS) for name in names])
-    if (records[:, head - 1] >= classes).any():
-        raise HetpartError(
-            f"{folder} has the label {records[:, head - 1].max()}, and CIFAR-{classes} has {classes}",
-            hint="take the binary version of the set that classes= names",
-        )
+    parts = {Path(folder) / name: _records(Path(folder) / name, head + _PIXELS) for name in names}
+    for path, part in parts.items():
+        hint = "take the binary version of the set that classes= names"
+        _require_classes(path, part[:, head - 1], classes, hint)
+    records = np.concatenate([*parts.values()])
     images = torch.from_numpy(records[:, head:].reshape(-1, 3, 32, 32))
     return images / 255, torch.from_numpy(records[:, head - 1].astype(np.int64))
+
+
+def _require_classes(path: Path, labels: NDArray[np.uint8], classes: int, hint: str) -> None:
+    odd = np.flatnonzero(labels >= classes)
+    if len(odd):
+        label, at = labels[odd[0]], odd[0] + 1
+        raise HetpartError(
+            f"{path} has the label {label} for its image {at}, and there are {classes} classes", hint=hint
+        )
 
 
 def _records(path: Path, nbytes: int) -> NDArray[np.uint8]:

@@ -60,17 +60,58 @@ def test_criteos_lines_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"1\t2\n", "line 1: a line does not have 40 columns, but 2"),
+        (b"1\t2\n", "file, line 1: it does not have 40 columns, but 2"),
         (b"\t".join([b"0"] * 41) + b"\n", "does not have 40 columns"),
-        (b"\t".join([b"x"] * 40) + b"\n", "holds no number of base 10"),
-        (b"\t".join([b"0"] * 39 + [b"0123456g"]) + b"\n", "holds no number of base 16"),
-        (b"\t".join([b"0"] * 39 + [b"123456789"]) + b"\n", "a column of 9 characters"),
+        (b"\t".join([b"x"] * 40) + b"\n", "line 1: column 1 holds 'x', which is no number of base 10"),
+        (b"\t".join([b"0"] * 39 + [b"0123456g"]) + b"\n", "column 40 holds '0123456g', which is no number of base 16"),
+        (b"\t".join([b"0"] * 39 + [b"123456789"]) + b"\n", "holds '123456789', more than 8 digits"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: bytes, message: str) -> None:
     (tmp_path / "file").write_bytes(text)
     with pytest.raises(HetpartError, match=message):
         list(Criteo(tmp_path / "file", 1, CARDINALITIES))
+
+
+@pytest.mark.parametrize("chunk", [1 << 24, 1000], ids=str)
+@pytest.mark.parametrize(
+    ("column", "held", "why"),
+    [
+        (0, "", "no label"),
+        (0, "7", "no label"),
+        (0, "-1", "no label"),
+        (3, "-", "no number"),
+        (3, "1-", "no number"),
+        (13, "12345678901", "more than 10 digits"),
+        (14, "-1", "no number"),
+    ],
+)
+def test_a_field_that_cannot_be_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, column: int, held: str, why: str
+) -> None:
+    monkeypatch.setattr(criteo, "_CHUNK", chunk)
+    rows = lines(9)
+    rows[6][column] = held
+    (tmp_path / "file").write_bytes(text_of(rows))
+    with pytest.raises(HetpartError, match=f"file, line 7: column {column + 1} holds '{held}', .*{why}"):
+        list(Criteo(tmp_path / "file", 1, CARDINALITIES))
+
+
+@pytest.mark.parametrize("chunk", [1 << 24, 211], ids=str)
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_lines_may_end_as_windows_ends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, cut: int
+) -> None:
+    monkeypatch.setattr(criteo, "_CHUNK", chunk)
+    rows = lines(9)
+    rows[-1][-1] = ""
+    text = text_of(rows).replace(b"\n", b"\r\n")
+    (tmp_path / "file").write_bytes(text[: len(text) - cut])
+    [(ids, dense, label)] = list(Criteo(tmp_path / "file", 9, CARDINALITIES))
+    wanted = [expected(row) for row in rows]
+    assert ids.tolist() == [one[0] for one in wanted]
+    torch.testing.assert_close(dense, torch.tensor([one[1] for one in wanted]))
+    assert label.tolist() == [one[2] for one in wanted]
 
 
 def test_two_broken_lines_do_not_make_two_whole_ones(tmp_path: Path) -> None:
@@ -130,6 +171,15 @@ def test_images_without_their_labels_are_refused(tmp_path: Path) -> None:
         mnist(tmp_path)
 
 
+def test_a_label_that_is_no_digit_is_refused(tmp_path: Path) -> None:
+    images, labels = np.zeros((4, 2, 2), np.uint8), np.array([9, 0, 77, 10], np.uint8)
+    for name, content in {"train-images-idx3-ubyte": images, "train-labels-idx1-ubyte": labels}.items():
+        raw = struct.pack(f">HBB{content.ndim}I", 0, 8, content.ndim, *content.shape) + content.tobytes()
+        (tmp_path / name).write_bytes(raw)
+    with pytest.raises(HetpartError, match=r"train-labels-idx1-ubyte has the label 77 for its image 3, .* 10 classes"):
+        mnist(tmp_path)
+
+
 @pytest.mark.parametrize("raw", [b"", b"\0\0\x08", b"\0\0\x0d\x01\0\0\0\x01a", b"\0\0\x08\x01\0\0\0\x02a"])
 def test_other_idx_files_are_refused(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "train-images-idx3-ubyte").write_bytes(raw)
@@ -154,7 +204,7 @@ def test_cifar_is_read(tmp_path: Path, classes: int) -> None:
     with pytest.raises(InvalidOptionError, match="classes cannot be 11"):
         cifar(tmp_path, "train", 11)  # pyright: ignore[reportArgumentType]
     (tmp_path / names[0]).write_bytes(bytes([classes]) * (3072 + (2 if classes == 100 else 1)))
-    with pytest.raises(HetpartError, match=f"has the label {classes}, and CIFAR-{classes} has {classes}"):
+    with pytest.raises(HetpartError, match=f"{names[0]} has the label {classes} for its image 1, "):
         cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
     (tmp_path / names[0]).write_bytes(b"cut off")
     with pytest.raises(HetpartError, match="holds 7 bytes, which is no number of images"):
