@@ -102,13 +102,20 @@ def _slices(o: Operands) -> int | None:
     return next((shape[0] for shape in shapes if shape[0] is not None), None)
 
 
+BATCHED_BEFORE = 9
+"""Opset before which a Scan ran for each sequence of a batch: its inputs are [batch, length, …], and name no axes."""
+
+
 def _scan_trips(o: Operands) -> int | None:
-    """The length of a scanned input along its scan axis."""
+    """The length of a scanned input along its scan axis, once for each sequence where there is a batch of them."""
     scanned = max(1, o.integer("num_scan_inputs", 1))
     first = max(0, len(o.inputs) - scanned)
     axis = (o.integers("scan_input_axes") or (0,))[0]
     value = o.input(first)
     shape = (value.shape if value is not None else None) or ()
+    if o.op.version < BATCHED_BEFORE:
+        batch, length = (*shape, None, None)[:2]
+        return None if batch is None or length is None else batch * length
     return shape[axis] if -len(shape) <= axis < len(shape) else None
 
 
