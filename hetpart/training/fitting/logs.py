@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
@@ -33,21 +33,29 @@ class CSVLog(Callback):
     """
 
     def __init__(self, path: Path | str) -> None:
-        try:
-            self._file = Path(path).open("a", newline="", encoding="utf-8")  # noqa: SIM115 - closed by `Ended`
-        except OSError as error:
-            raise HetpartError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
-        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._path, self._file = path, _opened(path)
         if not self._file.tell():
-            self._writer.writerow(("step", "epoch", "name", "value"))
+            self._write([("step", "epoch", "name", "value")])
 
     def on(self, event: Event) -> None:
         if isinstance(event, Ended):
             self._file.close()
             return
-        self._writer.writerows((event.step, event.epoch, name, repr(number)) for name, number in scalars(event))
+        if self._file.closed:  # by the end of another training
+            self._file = _opened(self._path)
+        self._write((event.step, event.epoch, name, repr(number)) for name, number in scalars(event))
         if isinstance(event, Evaluated):
             self._file.flush()
+
+    def _write(self, rows: Iterable[tuple[object, ...]]) -> None:
+        csv.writer(self._file, lineterminator="\n").writerows(rows)
+
+
+def _opened(path: Path | str) -> TextIO:
+    try:
+        return Path(path).open("a", newline="", encoding="utf-8")
+    except OSError as error:
+        raise HetpartError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
 
 
 class _ScalarWriter(Protocol):
@@ -101,8 +109,9 @@ class Checkpoints(Callback):
                 due = step % self._every == 0
             case Ended(failed=failed):
                 due = not failed and self._made > self._saved
+                self._made = self._saved = 0  # another training may count from 1 again
             case Evaluated():
                 due = False
         if due:
             self._save()
-            self._saved = event.step
+            self._saved = self._made

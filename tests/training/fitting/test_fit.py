@@ -139,6 +139,24 @@ def test_numbers_are_written_as_lines_and_a_resumed_run_goes_on(tmp_path: Path) 
     assert [row["step"] for row in rows if row["name"] == "evaluation/accuracy"] == ["3", "6"]
 
 
+def test_callbacks_serve_one_training_after_another(tmp_path: Path) -> None:
+    saved, told = list[int](), Recorder()
+    log, checkpoints = CSVLog(tmp_path / "log.csv"), Checkpoints(lambda: saved.append(len(told.events)), 2)
+
+    def train(batches: list[float], listeners: list[Callback]) -> None:
+        fit(torch.tensor, batches, callbacks=[*listeners, log, checkpoints], progress=False)
+
+    train([1.0, 2.0, 3.0], [told])
+    with pytest.raises(InvalidOptionError, match="returns a list"):
+        fit(lambda _: [], [1.0], callbacks=[log, checkpoints], progress=False)
+    assert saved == [2, 4]
+    train([4.0], [told])  # counted from 1 again, as a function has no count
+    assert saved == [2, 4, 6]
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    losses = [(row["step"], float(row["value"])) for row in rows if row["name"] == "train/loss"]
+    assert losses == [("1", 1.0), ("2", 2.0), ("3", 3.0), ("1", 4.0)]
+
+
 def test_curves_go_to_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     class SummaryWriter:
         def __init__(self, folder: str) -> None:
