@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import torch
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Contents = dict[str, torch.Tensor]
 """Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
 _SAME = "compile the same model with the same optimizers"
+_SAMPLED = 1024
+"""Of a table in a file this reads a page each; what has fewer than twice as many elements is read whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +77,12 @@ class PlannedStep:
     """Whether the session notes what its runs do, and every call is logged."""
 
 
+def _sample(tensor: torch.Tensor) -> bytes:
+    """Elements at even distances, an odd one lest they all be of one column."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: len(flat) // _SAMPLED | 1].cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
 class Kept:
     """The states of a step. Those that are a parameter in half precision are not among them: their masters are."""
 
@@ -107,9 +116,14 @@ class Kept:
             held[lightest] += self._specs[name].nbytes
         return parts[part.index - 1]
 
-    def smallest(self, count: int) -> list[str]:
-        """The names of so many of the smallest."""
-        return sorted(self._specs, key=lambda name: (self._specs[name].nbytes, name))[:count]
+    def digest(self, others: Mapping[str, torch.Tensor]) -> int:
+        """Tells this content, and ``others``, from another run's: of a sample of every tensor, one after the other."""
+        found = 0
+        for name in sorted(self._given):
+            found = crc32(_sample(*self.views([name]).values()), found)
+        for name in sorted(others):
+            found = crc32(_sample(others[name]), found)
+        return found
 
     def copies(self) -> Contents:
         """All of them, on the host."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -38,8 +37,6 @@ _STOPPED = (
     "see what this batch holds, such as labels that are no class; updates that do not wait for it may have been made: "
     "go on from a checkpoint"
 )
-_TELLING = 8
-"""The smallest tensors, which tell one content from another: any update changes biases."""
 
 
 class Step:
@@ -223,8 +220,8 @@ class Step:
             places = self._kept.by_device()
             shares = {Part(number, len(places)): names for number, names in enumerate(places, 1)}
         told = self._progress() | self._rest.told
-        if part is not None or len(shares) > 1:
-            told["content"] = self._digest()
+        if part is not None or len(shares) > 1:  # a killed save may have left parts of this number of updates
+            told["content"] = self._kept.digest(self._rest.frozen)
         homes = [
             save(Path(folder), self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
             for one, names in shares.items()
@@ -236,11 +233,6 @@ class Step:
         held = self._kept.views(names)
         held.update(self._rest.frozen if part.index == 1 else {})
         return held | {name: held[own] for name, own in self._rest.tied.items() if own in held}
-
-    def _digest(self) -> int:
-        """Tells parts of this content from those of another at the same number of updates, as a killed save leaves."""
-        tensors = self._kept.views(self._kept.smallest(_TELLING))
-        return crc32(b"".join(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors.values()))
 
     def load_checkpoint(self, folder: str | PathLike[str], step: int | None = None) -> None:
         """Go on from a checkpoint in ``folder``: that of ``step``, or the newest.

@@ -153,6 +153,34 @@ def test_all_parts_of_a_save_that_was_killed_are_written_anew(tmp_path: Path) ->
     assert list(tmp_path.glob("step-*")) == [home]
 
 
+class Normed(nn.Sequential):
+    """So many counts of batches that they are its smallest states, and equal in every run."""
+
+    def __init__(self) -> None:
+        blocks = [part for _ in range(9) for part in (nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))]
+        super().__init__(*blocks, nn.Linear(WIDTH, 3))
+
+
+def normed(weights: int) -> Step:
+    """After one update."""
+    torch.manual_seed(weights)
+    model, batch = Normed(), (torch.randn(16, WIDTH), torch.arange(16) % 3)
+    made = capture(model, loss_of, optimizer=AdamW(lr=1e-2), example_batch=batch)
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    step(*batch)
+    return step
+
+
+def test_what_counts_alike_in_two_runs_does_not_mix_their_parts(tmp_path: Path) -> None:
+    killed, resumed = normed(1), normed(2)
+    killed.save_checkpoint(tmp_path, part=Part(1, 2))
+    resumed.save_checkpoint(tmp_path, part=Part(2, 2))
+    assert not list(tmp_path.glob("step-????????"))
+    resumed.save_checkpoint(tmp_path, part=Part(1, 2))
+    saved, kept = load(tmp_path), resumed.state_dict()["tensors"]
+    assert not [name for name, tensor in kept.items() if not torch.equal(saved.tensor(name), tensor)]
+
+
 def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
     step = placed()
     for integrated in (True, False, True, False):
