@@ -36,8 +36,11 @@ def auc(scores: Values, labels: Values) -> float:
 def accuracy(scores: Values, labels: Values, threshold: float = 0.5) -> float:
     """The part of samples that are told right: by the highest of scores [N, classes], else by score > ``threshold``.
 
+    Scores [N, 1] are one of each sample, which tells two classes apart.
     Of logits the threshold is 0: ``functools.partial(accuracy, threshold=0.0)``.
     """
+    if scores.ndim == labels.ndim + 1 and scores.shape[-1] == 1:
+        scores = scores[..., 0]
     told = scores.argmax(axis=-1) if scores.ndim > labels.ndim else (scores > threshold).astype(labels.dtype)
     if told.shape != labels.shape:
         raise InvalidFeedError(
