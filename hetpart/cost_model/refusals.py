@@ -44,6 +44,11 @@ def _packed(op: Op) -> bool:
     return len(op.inputs) < 3 or op.inputs[2] is None
 
 
+def _mixed_widths(op: Op) -> bool:
+    told = op.attributes.get("expert_weight_bits", 4)
+    return any(op.attributes.get(f"fc{layer}_expert_weight_bits", told) != told for layer in (1, 2, 3))
+
+
 _ANY_RECURRENT: tuple[Refusal, ...] = (
     *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
     (_other_activations, "activations other than the usual ones"),
@@ -62,7 +67,10 @@ CUDA_REFUSES: Refusals = {
     "RNN": _ANY_RECURRENT,
 }
 """What ONNX Runtime's CUDA provider leaves to the CPU."""
-CPU_REFUSES: Refusals = {"MultiHeadAttention": ((_packed, "packed query, key and value"),)}
+CPU_REFUSES: Refusals = {
+    "MultiHeadAttention": ((_packed, "packed query, key and value"),),
+    "QMoE": ((_mixed_widths, "a layer of other bits than expert_weight_bits"),),
+}
 """What ONNX Runtime's CPU provider takes, and refuses in the run."""
 _BATCHWISE: Refusal = (_differs("layout", 0), "layout = 1, batches first")
 REFUSES: Refusals = {

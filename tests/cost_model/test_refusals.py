@@ -11,13 +11,16 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from hetpart.cost_model.kernels import missing_kernel
 from hetpart.devices import Provider
 from hetpart.graph.ir import Shape
-from tests.cost_model.build import single
+from tests.cost_model.build import Builder, single
+from tests.cost_model.float_models import feeds_of
+from tests.cost_model.test_scratch import quantized_mixture
 
 X, RESET = "float[2,2,3] x", "linear_before_reset = 1"
 
@@ -84,6 +87,28 @@ def test_attention_with_packed_operands_has_no_kernel_on_the_cpu(
     graph = single("MultiHeadAttention", inputs, made, domain="com.microsoft", version=1, num_heads=4)
     assert (missing_kernel(Provider.CPU, graph.ops[0], graph) is None) == runs
     assert missing_kernel(Provider.CUDA, graph.ops[0], graph) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "layers", "runs"),
+    [(8, {}, True), (8, {1: 8, 2: 8}, True), (4, {1: 8, 2: 8}, False), (8, {3: 4}, False)],
+)
+def test_experts_of_mixed_widths_have_no_kernel_on_the_cpu(told: int, layers: dict[int, int], runs: bool) -> None:
+    """ONNX Runtime makes a session of it, and refuses the run."""
+    model = quantized_mixture(64, 32, 48, 4, 8)
+    (node,) = [node for node in model.graph.node if node.op_type == "QMoE"]
+    options = {"expert_weight_bits": told} | {f"fc{layer}_expert_weight_bits": bits for layer, bits in layers.items()}
+    kept = [attribute for attribute in node.attribute if attribute.name not in options]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(helper.make_attribute(*pair) for pair in options.items())])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with nullcontext() if runs else pytest.raises(NoKernel, match="not yet implemented on CPU"):
+        session.run(None, feeds_of(model))
+    b = Builder()
+    operands = [b.value((64, 32)), b.value((64, 4)), b.weight((4, 48, 32), "uint8"), b.weight((4, 48)), None]
+    operands += [b.weight((4, 32, 48), "uint8"), b.weight((4, 32))]
+    b.op("QMoE", operands, (64, 32), domain="com.microsoft", version=1, **options)
+    assert (missing_kernel(Provider.CPU, b.ops[0], b.graph()) is None) == runs
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh", None])

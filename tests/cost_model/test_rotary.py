@@ -1,4 +1,4 @@
-"""Bytes that rotary embeddings read of their tables, against what a Gather of the same rows reads."""
+"""Bytes that rotary embeddings read of their tables, against what a Gather of the same rows reads; flops by hand."""
 
 from __future__ import annotations
 
@@ -42,3 +42,21 @@ def test_attention_that_rotates_reads_a_row_of_its_tables_a_token() -> None:
         for inputs in ([*plain, table, table], plain)
     )
     assert rotating == without + 2 * 16 * 4
+
+
+@pytest.mark.parametrize(("domain", "version"), [("", 23), ("com.microsoft", 1)])
+@pytest.mark.parametrize(("turned", "part"), [(0, 16), (4, 4), (16, 16)])
+@pytest.mark.parametrize("by_head", [True, False])
+def test_only_the_elements_that_turn_are_counted(
+    domain: str, version: int, turned: int, part: int, *, by_head: bool
+) -> None:
+    """Each is a sum of two products."""
+    batch, heads, tokens, size = 2, 4, 8, 16
+    shape = (batch, heads, tokens, size) if by_head else (batch, tokens, heads * size)
+    graph = single(
+        "RotaryEmbedding", [(shape, F32)], shape, domain=domain, version=version,
+        rotary_embedding_dim=turned, num_heads=heads,
+    )  # fmt: skip
+    work = work_of(graph.ops[0], graph)
+    assert work is not None
+    assert work.flops == 3 * batch * heads * tokens * part

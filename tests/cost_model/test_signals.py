@@ -1,7 +1,8 @@
-"""What a Fourier transform pads is what ONNX Runtime's arena says."""
+"""What a Fourier transform pads is what ONNX Runtime's arena says; its flops are those of a fast one by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from hetpart.cost_model.formulas import work_of
 from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+from tests.cost_model.build import Builder
 from tests.cost_model.float_models import Sizes, Weights, feeds_of
 from tests.cost_model.test_scratch import REACH, between
 
@@ -43,3 +46,32 @@ def test_what_a_fourier_transform_takes_is_what_onnx_runtime_takes(name: str, tm
     model = CASES[name]
     measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
     assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
+FLOPS: dict[str, tuple[int, Sizes, Sizes, int | None, int | None, dict[str, int], float]] = {
+    "the shorter axis": (20, (1, 16, 1000, 2), (1, 16, 1000, 2), 1, None, {}, 1000 * 16 * 4),
+    "the shorter of an old opset": (17, (1, 16, 1000, 2), (1, 16, 1000, 2), None, None, {"axis": 1}, 1000 * 16 * 4),
+    "the default of an old opset": (17, (3, 16, 1000, 2), (3, 16, 1000, 2), None, None, {}, 3 * 1000 * 16 * 4),
+    "the last axis": (20, (1, 16, 1024, 1), (1, 16, 1024, 2), None, None, {}, 16 * 1024 * 10),
+    "one side": (20, (1, 16, 1024, 1), (1, 16, 513, 2), None, None, {"onesided": 1}, 16 * 1024 * 10 / 2),
+    "back from one side": (
+        20, (1, 16, 513, 2), (1, 16, 1024, 1), None, None, {"onesided": 1, "inverse": 1}, 16 * 1024 * 10 / 2
+    ),
+    "padded to a length": (20, (4, 600, 1), (4, 1024, 2), 1, 1024, {}, 4 * 1024 * 10),
+}  # fmt: skip
+"""Opset, shapes, axis and length by constants, attributes, and elements times levels."""
+
+
+@pytest.mark.parametrize("name", FLOPS)
+def test_flops_of_a_fourier_transform_are_those_along_its_axis(name: str) -> None:
+    opset, given, made, axis, length, options, levels = FLOPS[name]
+    b = Builder()
+    operands: list[int | None] = [b.value(given), None, None]
+    for position, told in ((1, length), (2, axis)):
+        if told is not None:
+            operands[position] = b.weight((), "int64")
+            b.values[-1] = replace(b.values[-1], content=(told,))
+    b.op("DFT", operands, made, version=opset, **options)
+    work = work_of(b.ops[0], b.graph())
+    assert work is not None
+    assert work.flops == pytest.approx(5 * levels)

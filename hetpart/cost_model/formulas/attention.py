@@ -40,8 +40,7 @@ WEIGHTS: dict[str, tuple[int, ...]] = {"QOrderedAttention": (5, 6, 7), "QOrdered
 LINEAR_FLOPS: dict[str, float] = {"linear": 4, "gated": 5, "delta": 8, "gated_delta": 9}
 """Per element of the state and token: its update and the read-out."""
 
-per_input_element({"RotaryEmbedding": 3})
-per_input_element({"RotaryEmbedding": 3, "GemmaRotaryEmbedding": 4, "MRotaryEmbedding": 3}, CONTRIB)
+per_input_element({"GemmaRotaryEmbedding": 4}, CONTRIB)
 per_output_element({"GatedRelativePositionBias": 8, "RelativePositionBias": 2}, CONTRIB)
 
 

@@ -11,6 +11,18 @@ SMALL: dict[str, tuple[int, ...]] = {"MoE": (0, 1), "QMoE": (0, 1)}
 """Inputs that belong to no expert."""
 
 
+BITS: dict[str, int] = {"fp4": 4, "fp8": 8, "nvfp4": 4, "wfp4afp8": 4}
+"""Of a weight, by the ``quant_type`` of QMoE; of integers its attributes tell."""
+
+
+def packed(o: Operands, layer: int) -> int:
+    """Weights that an element of the weights of an expert's first, second or third layer holds."""
+    if o.op.op_type != "QMoE":
+        return 1
+    told = o.integer(f"fc{layer}_expert_weight_bits", o.integer("expert_weight_bits", 4))
+    return max(1, 8 // max(1, BITS.get(str(o.attribute("quant_type", "int")), told)))
+
+
 def _tokens(o: Operands) -> int:
     shape = o.shape(0)
     return o.numel(0) // max(1, shape[-1] if shape else 1)
@@ -24,8 +36,8 @@ def _experts(o: Operands) -> int:
 @flops(*WEIGHTS, domain=CONTRIB)
 def _mixture(o: Operands) -> float:
     """Two flops for each weight of an expert and token sent to it; packed weights count as many as they hold."""
-    packed = 8 // max(1, o.integer("expert_weight_bits", 4)) if o.op.op_type == "QMoE" else 1
-    weights = sum(o.numel(position) for position in WEIGHTS[o.op.op_type]) * packed
+    layers = enumerate(WEIGHTS[o.op.op_type], start=1)
+    weights = sum(o.numel(position) * packed(o, layer) for layer, position in layers)
     return 2.0 * _tokens(o) * o.integer("k", 1) * weights / _experts(o)
 
 

@@ -14,6 +14,9 @@ PER_ELEMENT: dict[str, float] = {
 """A random number takes a round of Philox, a normal one Box-Muller's logarithm and cosine as well."""
 FFT_FLOPS = 5.0
 """Per complex element and level of a fast Fourier transform."""
+AXIS_IS_INPUT = 20
+"""Opset from which the axis is the third input of DFT; before, it was an attribute."""
+LENGTH_INPUT, AXIS_INPUT = 1, 2
 
 per_output_element(PER_ELEMENT)
 per_output_element({"Range": 1}, CONTRIB)
@@ -31,9 +34,32 @@ def _multinomial(o: Operands) -> float:
 
 @flops("DFT")
 def _fourier(o: Operands) -> float:
-    shape = o.output_shape()
-    length = max(shape[1:-1], default=2)
-    return FFT_FLOPS * o.output_numel() / 2 * log2(max(2, length))
+    """Half of it where one side is given or made: the other is its mirror image."""
+    length, axis = transformed_length(o), _axis(o)
+    shape = o.shape(0)
+    signals = o.numel(0) / max(1, (shape[axis] if _is_axis(axis, shape) else 1) * shape[-1]) if shape else 0.0
+    sides = 0.5 if o.integer("onesided", 0) else 1.0
+    return FFT_FLOPS * sides * signals * length * log2(max(2, length))
+
+
+def transformed_length(o: Operands) -> int:
+    """Elements that a DFT makes of, or from, each signal: one that comes back from one side is what it returns."""
+    back = o.integer("inverse", 0) and o.integer("onesided", 0)
+    shape, axis = o.output_shape() if back else o.shape(0), _axis(o)
+    return max(1, _constant(o, LENGTH_INPUT, shape[axis] if _is_axis(axis, shape) else 1))
+
+
+def _axis(o: Operands) -> int:
+    return _constant(o, AXIS_INPUT, -2) if o.op.version >= AXIS_IS_INPUT else o.integer("axis", 1)
+
+
+def _is_axis(axis: int, shape: tuple[int, ...]) -> bool:
+    return -len(shape) <= axis < len(shape)
+
+
+def _constant(o: Operands, position: int, default: int) -> int:
+    content = o.content(position)
+    return int(content[0]) if content else default
 
 
 @flops("STFT")

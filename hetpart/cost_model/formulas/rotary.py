@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import CONTRIB, ONNX, Key, bytes_read
+from hetpart.cost_model.formulas.table import CONTRIB, ONNX, Key, bytes_read, flops
 
 COSINES: dict[Key, int] = {
     (ONNX, "RotaryEmbedding"): 1,
@@ -20,6 +20,24 @@ COSINES: dict[Key, int] = {
     (CONTRIB, "PackedSparseAttentionIndexer"): 4,
 }
 """The input that holds the cosines; the next one holds the sines."""
+ROTATED_FLOPS = 3.0
+"""Per element that turns: a product with a cosine, one with a sine, and a sum."""
+
+
+@flops("RotaryEmbedding")
+@flops("RotaryEmbedding", "MRotaryEmbedding", domain=CONTRIB)
+def _rotation(o: Operands) -> float:
+    """Of the first elements of each head, or of all."""
+    head_size, turned = _head_size(o), o.integer("rotary_embedding_dim", 0)
+    return ROTATED_FLOPS * o.numel(0) * (turned / head_size if 0 < turned < head_size else 1.0)
+
+
+def _head_size(o: Operands) -> int:
+    """0 where nothing says how many heads [batch, tokens, hidden] holds."""
+    shape, heads = o.shape(0), o.integer("num_heads", 0)
+    if len(shape) == 4:
+        return shape[-1]
+    return shape[-1] // heads if shape and heads > 0 else 0
 
 
 def _tokens(o: Operands) -> int:

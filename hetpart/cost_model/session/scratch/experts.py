@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hetpart.cost_model.formulas.experts import packed
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.cost_model.memory import Scratch
 from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, at_once, scratch
@@ -50,7 +51,7 @@ def _quantized_mixture(o: Operands, threads: int) -> Scratch:
     hidden, experts = (max(1, (1, *o.shape(position))[-1]) for position in (0, 1))
     tokens, sent = o.numel(0) // hidden, o.integer("k", 1)
     before = (*o.shape(2), 1, 1)[1]
-    inner = (*o.shape(5), 1, 1, 1)[2] * 8 // max(1, o.integer("expert_weight_bits", 4))
+    inner = (*o.shape(5), 1, 1, 1)[2] * packed(o, 2)
     workers, rows = min(threads, experts), -(-tokens * sent // experts)
     way = (rows * hidden, rows * before, rows * inner, rows * hidden, before * hidden, hidden * inner)
     workspace = sum(-(-size // PADDED) * PADDED for size in way)
