@@ -187,19 +187,31 @@ def plan(  # noqa: PLR0913 - the options are what users type
     *,
     optimizer: Optimizer | Groups,
     example_batch: Sequence[Any],
+    schedule: Schedule | None = None,
     precision: str | None = None,
+    loss_scale: LossScale | float | None = None,
     accumulate: int = 1,
     clip_norm: float | None = None,
+    seed: int = 0,
+    emulate: bool = False,
+    emulate_link: str | float | None = None,
+    session_threads: int | None = None,
+    overlap: bool | None = None,
+    record: bool = False,
     **planning: Any,
 ) -> PartitionedModel:
     """The placement of a training step, with its report; nothing runs.
 
     ``model`` may be on the meta device, or of fake tensors: a model larger than memory is planned before it exists.
-    All else is as for ``compile``.
+    All else is as for ``compile``, so that one set of options serves both. ``schedule``, ``seed``, ``emulate``,
+    ``emulate_link``, ``session_threads`` and ``record`` say how a step runs, and leave its plan as it is.
     """
-    rules = Rules(precision, None, accumulate, clip_norm)
+    del emulate, emulate_link, session_threads, record
+    require_schedule(schedule)
+    require_seed(seed)
+    rules = Rules(precision, loss_scale, accumulate, clip_norm)
     captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
-    return planned_step(captured, **planning)
+    return planned_step(captured, overlap=bool(overlap), **planning)
 
 
 def planned_step(captured: CapturedStep, **planning: Any) -> PartitionedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from functools import cache
 from itertools import product
@@ -334,6 +335,33 @@ def test_a_step_is_planned_before_its_parameters_exist() -> None:
     with pytest.raises(InvalidModelError, match="has a form and no content") as refused:
         hetpart.training.compile(empty, task.loss, emulate=True, **given, **options)
     assert "hetpart.training.plan" in refused.value.hint
+
+
+def test_a_plan_takes_what_compile_does_and_is_that_of_the_step() -> None:
+    task = task_of("mlp")
+    signatures = [inspect.signature(taker).parameters for taker in (hetpart.training.plan, compile_step)]
+    assert signatures[0] == signatures[1]
+    given: dict[str, Any] = {"optimizer": AdamW(lr=1e-2), "example_batch": task.batches[0], "hardware": "emulated"}
+    running: dict[str, Any] = {
+        "schedule": lambda _: 1.0,
+        "seed": 3,
+        "emulate": True,
+        "session_threads": 1,
+        "record": True,
+    }
+    plain = hetpart.training.plan(task.model, task.loss, **given)
+    assert hetpart.training.plan(task.model, task.loss, **given, **running).plan == plain.plan
+    given |= {**running, "loss_scale": 128.0, "overlap": True}
+    planned = hetpart.training.plan(task.model, task.loss, **given)
+    assert planned.plan != plain.plan
+    step = compile_step(task.model, task.loss, **given)
+    assert planned.plan.decisions == step.plan.decisions
+    assert planned.plan.devices == step.plan.devices
+    assert planned.plan.inputs == step.plan.inputs
+    wrong: dict[str, Any] = {"schedule": 0.5, "seed": None, "loss_scale": -1.0}
+    for name, value in wrong.items():
+        with pytest.raises(InvalidOptionError, match=f"{name} cannot be"):
+            hetpart.training.plan(task.model, task.loss, **{**given, name: value})
 
 
 @pytest.mark.parametrize("pin", [None, "node:update/*=cpu"])
