@@ -63,6 +63,24 @@ def scanning(trips: int) -> Any:
     return turned(node, {"a": TURN, "rows": (trips, *TURN)}, {"last": TURN, "all": (trips, *TURN)})
 
 
+def batched(sequences: int, length: int) -> Any:
+    """A scan of opset 8, which has no ``Erf`` yet."""
+    model = scanning(length)
+    (node,) = [node for node in model.graph.node if node.op_type == "Scan"]
+    node.input.insert(0, "")
+    for other in (*model.graph.node, *next(each.g for each in node.attribute if each.name == "body").node):
+        other.op_type = "Sigmoid" if other.op_type == "Erf" else other.op_type
+    for value in (*model.graph.input, *model.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        sizes = [sequences, *(dim.dim_value for dim in dims)]
+        dims.add()
+        for dim, size in zip(dims, sizes, strict=True):
+            dim.dim_value = size
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", 8))
+    return model
+
+
 def branched() -> Any:
     """Both branches do the same."""
     nodes = [helper.make_node("Identity", ["a"], ["v"]), *turn(scanned=False)]
@@ -76,6 +94,10 @@ BODIES: dict[str, Any] = {
     **{f"a loop of {trips}": looped(trips, scanned=False) for trips in (1, 2, 7)},
     **{f"a loop of {trips} that is scanned": looped(trips, scanned=True) for trips in (1, 3, 9)},
     **{f"a scan of {trips}": scanning(trips) for trips in (1, 2, 3, 9)},
+    **{
+        f"a batch of {many} scans of {length}": batched(many, length)
+        for many, length in ((1, 1), (1, 9), (3, 1), (3, 9))
+    },
     "a branch": branched(),
 }
 

@@ -108,15 +108,22 @@ BATCHED_BEFORE = 9
 
 def _scan_trips(o: Operands) -> int | None:
     """The length of a scanned input along its scan axis, once for each sequence where there is a batch of them."""
-    scanned = max(1, o.integer("num_scan_inputs", 1))
-    first = max(0, len(o.inputs) - scanned)
-    axis = (o.integers("scan_input_axes") or (0,))[0]
-    value = o.input(first)
-    shape = (value.shape if value is not None else None) or ()
-    if o.op.version < BATCHED_BEFORE:
-        batch, length = (*shape, None, None)[:2]
-        return None if batch is None or length is None else batch * length
-    return shape[axis] if -len(shape) <= axis < len(shape) else None
+    shape = _scanned_shape(o)
+    axis = 1 if o.op.version < BATCHED_BEFORE else (o.integers("scan_input_axes") or (0,))[0]
+    length = shape[axis] if -len(shape) <= axis < len(shape) else None
+    sequences = sequences_of(o)
+    return None if length is None or sequences is None else length * sequences
+
+
+def sequences_of(o: Operands) -> int | None:
+    """How many sequences a Scan goes through one after the other, each from its own states; None where not known."""
+    return (*_scanned_shape(o), None)[0] if o.op.version < BATCHED_BEFORE else 1
+
+
+def _scanned_shape(o: Operands) -> tuple[int | None, ...]:
+    """Of the first input that is scanned."""
+    value = o.input(max(0, len(o.inputs) - max(1, o.integer("num_scan_inputs", 1))))
+    return (value.shape if value is not None else None) or ()
 
 
 LOOPS: Mapping[str, Callable[[Operands], int | None]] = {

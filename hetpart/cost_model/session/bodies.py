@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.epilogues import is_quantized
-from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, trips_of
+from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, sequences_of, trips_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
@@ -170,11 +170,11 @@ def _take_repeated(trips: int, nbytes: int, trace: Trace) -> list[int]:
 def _scan(o: Operands, runs: Sequence[_Body]) -> Scratch:
     """Two buffers for every state, copies of what is scanned along another axis than the first, and one trip."""
     body, trips, trace = runs[0], trips_of(o), Trace()
-    trips = UNKNOWN_TRIPS if trips is None else trips
+    length = UNKNOWN_TRIPS if trips is None else trips // max(1, sequences_of(o) or 1)
     scanned = o.integer("num_scan_inputs", 1)
     states = len(o.inputs) - scanned
     for position in range(states):
-        for _ in range(min(trips - 1, 2)):
+        for _ in range(min(length - 1, 2)):
             trace.take(o.nbytes(position))
     for number, axis in enumerate(o.integers("scan_input_axes")):
         trace.take(o.nbytes(states + number) if axis else 0)
