@@ -8,8 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, log, prod
 
+LEAST_SECONDS = 1e-7
+"""No kernel takes less: what remains after overheads were taken off may be noise around nothing. One that does next to
+nothing took 0.14 to 0.16 µs on a processor of 4.1 GHz."""
 LEAST_QUIET = 0.2
 """Of the time: where a processor was undisturbed for less, that did not suffice for every figure."""
+MOST_EXCESS = 1.5
+"""Of the probe of what sessions take beside their kernels: undisturbed it took 0.9 to 1.0 times the least run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +128,13 @@ class KernelRates:
     """Mean relative error on sizes that were measured and kept out of the tables."""
     cold_operand_seconds: float = 0.0
     """Of an operand beyond those that kernels usually have, whose notes in the session lie in no cache."""
+    overhead_excess: float = 1.0
+    """What the probe of sessions beside their kernels took, to the least run of all, which bounds it."""
 
     @property
     def was_disturbed(self) -> bool:
         """Whether other work slowed the processor for so long that some figures are too slow."""
-        return self.quiet_share < LEAST_QUIET
+        return self.quiet_share < LEAST_QUIET or self.overhead_excess > MOST_EXCESS
 
     def times(self, factor: float) -> KernelRates:
         """The rates of a device that is ``factor`` times as fast; sessions run on the host and take as long."""

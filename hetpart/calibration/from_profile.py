@@ -15,7 +15,6 @@ from typing import Annotated
 import msgspec
 
 from hetpart.calibration.families import FAMILIES
-from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import OVERHEADS, SHORT
 from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, Tensor, kernel_calls
 from hetpart.calibration.timing import Profiled
@@ -25,7 +24,7 @@ from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.kernel_calls import STREAMED
 from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InvalidOptionError
-from hetpart.rates import KernelRates
+from hetpart.rates import LEAST_SECONDS, KernelRates
 from hetpart.units import format_count
 
 LEAST_TOLD = 1e-5

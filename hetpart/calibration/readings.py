@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, prod
 
 from hetpart.calibration.families import CHECKS, FAMILIES, Family, Sizes, families
-from hetpart.calibration.fit import LEAST_SECONDS, scaled, table
+from hetpart.calibration.fit import scaled, table
 from hetpart.calibration.probes import (
     BEYOND,
     BEYOND_ELEMENTS,
@@ -33,7 +33,7 @@ from hetpart.calibration.probes import (
     Key,
 )
 from hetpart.cost_model.moving_calls import GATHER, GATHER_SHARED
-from hetpart.rates import RateTable
+from hetpart.rates import LEAST_SECONDS, RateTable
 
 LARGE = 20
 """Products of a twentieth of the largest's operations reach the best rate too."""
@@ -57,6 +57,12 @@ class Readings:
     """Seconds that the profile itself adds to a kernel."""
     whole: Mapping[str, RateTable] | None = None
     """Tables of one thread, where these probes are fewer."""
+    _least_run: float = field(init=False, repr=False)
+    """Of those that an overhead is taken off."""
+
+    def __post_init__(self) -> None:
+        taken_off = (seconds for (name, _), seconds in self.runs.items() if name in FAMILIES or name == OVER)
+        object.__setattr__(self, "_least_run", min(taken_off, default=inf))
 
     @property
     def launch(self) -> float:
@@ -68,8 +74,17 @@ class Readings:
 
     @property
     def beside(self) -> float:
-        """Seconds of a probe's run beside its kernel: what its session keeps is as cold as its operands."""
-        return self.runs[TWIN] - self.launch
+        """Seconds of a probe's run beside its kernel: what its session keeps is as cold as its operands.
+
+        Every run takes those and a kernel's start. Where other work disturbed the one probe that tells them, the least
+        run bounds them: else all that is shorter than a disturbed probe would seem to take nothing.
+        """
+        return min(self.runs[TWIN], self._least_run) - self.launch
+
+    @property
+    def overhead_excess(self) -> float:
+        """The probe that tells what runs take beside their kernels, to the least run."""
+        return self.runs[TWIN] / self._least_run
 
     @property
     def operand(self) -> float:

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from hetpart.calibration.families import TABLE_BYTES
-from hetpart.calibration.fit import LEAST_SECONDS
 from hetpart.calibration.probes import (
     FEW,
     FEW_OPERANDS,
+    FLUSHED,
     LONG,
     LONG_CHAIN,
     MANY,
@@ -31,7 +31,7 @@ from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREA
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
-from hetpart.rates import KernelRates, RateTable
+from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 
 SUFFIX = ".samples"
 
@@ -124,6 +124,7 @@ class Samples:
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
             cold_operand_seconds=self.cold_operand_seconds,
+            overhead_excess=max(cool.overhead_excess, warm.overhead_excess),
         )
 
     @property
@@ -163,6 +164,7 @@ class Samples:
         cool, warm = ({_key(name): getattr(of, state) for name, of in self.profiled.items()} for state in _PROFILED)
         noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
         runs = {state: {_key(name): getattr(of, state) for name, of in self.probes.items()} for state in _PROBED}
+        runs["far"] = {key: seconds for key, seconds in runs["far"].items() if key[0] in FLUSHED or key == SHORT}
         return _States(**{state: Readings(runs[state], warm if state == "warm" else cool, noting) for state in _PROBED})
 
 

@@ -12,14 +12,21 @@ from pathlib import Path
 import msgspec
 
 from hetpart.cost_model.detect import Processor, this_processor
+from hetpart.cost_model.kernel_calls import GROUPED, REORDER
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
-from hetpart.rates import KernelRates
+from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 
 SCHEMA = "hetpart.calibration"
 VERSION = 11
 RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 FOLDER_VARIABLE = "XDG_CONFIG_HOME"
+MOST_AT_FLOOR = 0.1
+"""Of a family's calls. Undisturbed, 0 to 6 % of any were measured so short."""
+_FLOOR = 1.001 * LEAST_SECONDS
+"""Tables of more threads are multiplied from those of one, and rounded."""
+_MAY_TAKE_NOTHING = frozenset({REORDER, *GROUPED})
+"""Reordering few elements is below what a profile notes; groups are a thread's part of a call."""
 _SAFE = re.compile(r"[^a-z0-9.]+")
 
 
@@ -94,6 +101,17 @@ class _Kind:
 
 
 _READ = _Kind(SCHEMA, VERSION)
+
+
+def too_fast(rates: KernelRates) -> tuple[str, ...]:
+    """Families whose calls seem to take less than any kernel does: more than all of it was taken off for overheads."""
+    tables = [*rates.tables.items(), *rates.warm_tables.items()]
+    found = {name for name, table in tables if _share_at_floor(table) > MOST_AT_FLOOR}
+    return tuple(sorted(found - _MAY_TAKE_NOTHING))
+
+
+def _share_at_floor(table: RateTable) -> float:
+    return sum(seconds < _FLOOR for seconds in table.seconds) / len(table.seconds)
 
 
 def runtime_version() -> str:

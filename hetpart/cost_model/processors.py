@@ -14,6 +14,8 @@ from hetpart.units import format_percent
 
 DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
 THIS_PROCESSOR = "host"
+NAMED = 4
+"""Families that a machine's words name."""
 
 
 def named_processor(name: str, threads: int) -> tuple[Profile, str]:
@@ -42,6 +44,11 @@ def _how_calibrated(name: str, found: Calibration, threads: int) -> str:
         return f"priced as {name}: calibrated for {' and '.join(found.threads)} threads, not for {threads}"
     off = f"off by {format_percent(rates.error)} between the sizes measured"
     how = f"calibrated with ONNX Runtime {found.runtime}, {off}"
+    impossible = calibrated.too_fast(rates)
+    if impossible:
+        few, more = ", ".join(impossible[:NAMED]), len(impossible) - NAMED
+        families = f"{few} and {more} more families" if more > 0 else few
+        return f"{how}; impossibly fast figures of {families}: calibrate --refine on a quieter machine"
     return f"{how} while other work slowed it: calibrate --refine in a quieter hour" if rates.was_disturbed else how
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration
-from hetpart.rates import KernelRates
+from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration, too_fast
+from hetpart.rates import LEAST_QUIET, LEAST_SECONDS, MOST_EXCESS, KernelRates
 from hetpart.report.layout import labelled, line, name, table
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
@@ -41,10 +41,27 @@ def calibration_parts(found: Calibration) -> Iterator[RenderableType]:
         missing = sorted(set(next(iter(found.threads.values())).tables) - set(found.accelerator.rates.tables))
         if missing:
             yield line((f"Not measured there, and priced by their work: {', '.join(missing)}.", "yellow"))
-    if any(rates.was_disturbed for rates in found.threads.values()):
-        share = min(rates.quiet_share for rates in found.threads.values())
+    yield from (line((words, "yellow")) for words in _disturbances(found))
+
+
+def _disturbances(found: Calibration) -> Iterator[str]:
+    """What other work made too slow or too fast."""
+    share = min(rates.quiet_share for rates in found.threads.values())
+    if share < LEAST_QUIET:
         undisturbed = f"Other work slowed the processor: it was undisturbed for {format_percent(share)} of the time."
-        yield line((f"{undisturbed} Figures for which that did not suffice are too slow: {_REFINE}", "yellow"))
+        yield f"{undisturbed} Figures for which that did not suffice are too slow: {_REFINE}"
+    excess = max(rates.overhead_excess for rates in found.threads.values())
+    if excess > MOST_EXCESS:
+        yield (
+            f"Other work slowed the probe of what a session takes beside its kernels: it took {excess:.1f} times the "
+            f"least run, which counts instead. Other figures may be too slow as well: {_REFINE}"
+        )
+    impossible = sorted({name for rates in found.threads.values() for name in too_fast(rates)})
+    if impossible:
+        yield (
+            f"Too fast for any kernel, at {format_seconds(LEAST_SECONDS)} a call: figures of {', '.join(impossible)}. "
+            f"Other work slowed what is taken off them: do not plan with these. {_REFINE}"
+        )
 
 
 def _products(rates: KernelRates) -> str:
@@ -114,4 +131,6 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "session_seconds": rates.session_seconds,
         "error": rates.error,
         "quiet_share": rates.quiet_share,
+        "overhead_excess": rates.overhead_excess,
+        "too_fast": list(too_fast(rates)),
     }

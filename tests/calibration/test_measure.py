@@ -94,16 +94,6 @@ def test_is_kept_and_used_from_then_on(short_calibration, own_folder):
     assert "hetpart calibrate" in after.host.sources["bandwidth"]
 
 
-@pytest.mark.parametrize(("share", "disturbed"), [(0.9, False), (0.1, True)])
-@pytest.mark.usefixtures("own_folder")
-def test_machines_say_what_their_calibration_is_worth(short_calibration, share, disturbed):
-    rates = {name: replace(found, quiet_share=share, error=0.17) for name, found in short_calibration.threads.items()}
-    calibrated.save(replace(short_calibration, threads=rates))
-    origin = load_machine("emulated", threads=1).origin
-    assert "off by 17 %" in origin
-    assert ("calibrate --refine" in origin) == disturbed
-
-
 @pytest.mark.usefixtures("own_folder")
 def test_a_calibration_that_cannot_be_read_is_named(short_calibration):
     path = calibrated.save(short_calibration)

@@ -1,0 +1,160 @@
+"""Built readings, in which what every probe takes is known, and what one disturbed probe makes of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hetpart.calibration import measure
+from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
+from hetpart.calibration.probes import FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, TWIN, VIEWS, probe_keys
+from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
+from hetpart.cli import main
+from hetpart.cost_model import calibrated
+from hetpart.cost_model.calibrated import VERSION, runtime_version, too_fast
+from hetpart.cost_model.detect import this_processor
+from hetpart.cost_model.kernel_calls import REORDER
+from hetpart.cost_model.machines import load_machine
+from hetpart.cost_model.moving_calls import GATHER_SHARED
+from hetpart.rates import LEAST_SECONDS, RateTable
+
+SESSION, START, FLUSH = 2e-6, 0.2e-6, 60e-6
+MICROSECOND = 1e-6
+
+
+def _work(key):
+    """Seconds of one call beyond its start."""
+    _, sizes = key
+    return 1e-12 * prod(sizes)
+
+
+def _run(key):
+    name, _ = key
+    if key in (LONG, VIEWS):
+        return SESSION + LONG_CHAIN * START
+    return SESSION + (FAMILIES[name].calls * (START + _work(key)) if name in FAMILIES else START)
+
+
+def _taken(key):
+    seconds = _run(key)
+    return Taken(seconds, seconds, seconds, seconds + FLUSH * (key[0] in FLUSHED))
+
+
+def _kernels(key):
+    return {"Relu": LEAST_SECONDS} if key == SHORT else dict.fromkeys(("Conv", "ReorderInput", "ReorderOutput"), START)
+
+
+@pytest.fixture
+def quiet():
+    """One thread of a machine on which nothing else ran."""
+    keys = list(probe_keys())
+    profiled = {
+        named(key): TakenByKernels(_kernels(key), _kernels(key)) for key in keys if key[0] in {*CONVOLUTIONS, SHORT[0]}
+    }
+    return Samples(1, {named(key): _taken(key) for key in keys if key[0] not in CONVOLUTIONS}, profiled, 0.0, 1.0)
+
+
+def disturbed(samples, key, **seconds):
+    """The same with ``key`` taking other ``seconds``."""
+    probes = {**samples.probes, named(key): replace(samples.probes[named(key)], **seconds)}
+    return replace(samples, probes=probes)
+
+
+def sampled(samples):
+    processor = this_processor()
+    return Sampled(VERSION, processor.kind, processor.cores, runtime_version(), (samples,), 1e10, MICROSECOND)
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path))
+
+
+def test_what_a_product_takes_is_its_start_and_its_work(quiet):
+    rates = quiet.rates(0.0)
+    sizes = (64, 256, 768)
+    for tables in (rates.tables, rates.warm_tables):
+        assert tables["gemm"].at(sizes) == pytest.approx(START + _work(("gemm", sizes)))
+    assert too_fast(rates) == ()
+    assert not rates.was_disturbed
+
+
+def test_a_disturbed_probe_of_the_session_makes_no_kernel_faster(quiet):
+    """It took 40 times what it does, and all tables stay what they were."""
+    known = quiet.rates(0.0)
+    found = disturbed(quiet, TWIN, streamed=12e-6, cool=12e-6, warm=100e-6).rates(0.0)
+    for before, after in ((known.tables, found.tables), (known.warm_tables, found.warm_tables)):
+        for name, table in before.items():
+            np.testing.assert_allclose(after[name].seconds, table.seconds, rtol=1e-3, err_msg=name)
+    np.testing.assert_allclose(found.weights_table.seconds, known.weights_table.seconds, rtol=1e-3)
+    assert found.peak_flops == pytest.approx(known.peak_flops, rel=1e-3)
+    assert too_fast(found) == ()
+    assert found.was_disturbed
+
+
+def test_what_a_flush_leaves_is_bounded_by_what_ran_after_one(quiet):
+    """Not by the runs of warm caches, which are shorter than any overhead after a flush."""
+    started = START + FLUSH / (LONG_CHAIN - 1)
+    sizes = min(FAMILIES[GATHER_SHARED].points(), key=prod)
+    works = [_work((GATHER_SHARED, point)) for point in FAMILIES[GATHER_SHARED].points()]
+    for far, taken_off in ((SESSION + START + FLUSH, 0.0), (5e-3, min(works))):
+        table = disturbed(quiet, TWIN, far=far).rates(0.0).tables["gather_far"]
+        assert table.at(sizes) == pytest.approx(started + _work((GATHER_SHARED, sizes)) - taken_off)
+        assert min(table.seconds) >= START
+
+
+def test_tables_of_which_more_was_taken_off_than_they_hold_are_named(quiet):
+    """Operands of a Concat of 34 seem to take 500 µs: those of 32 seem to take less than nothing."""
+    assert too_fast(disturbed(quiet, MANY, cool=500e-6).rates(0.0)) == ("concat",)
+
+
+@pytest.mark.parametrize(("share", "named_too_fast"), [(0.05, ()), (0.2, ("gemm",))])
+def test_few_calls_at_the_floor_are_chance(quiet, share, named_too_fast):
+    rates = quiet.rates(0.0)
+    points = 100
+    axis = tuple(map(float, range(1, points + 1)))
+    floors = round(share * points)
+    table = RateTable((axis,), (LEAST_SECONDS * (1 + 1e-9),) * floors + (MICROSECOND,) * (points - floors))
+    nothing = RateTable((axis,), (LEAST_SECONDS,) * points)
+    assert too_fast(replace(rates, warm_tables={"gemm": table, REORDER: nothing})) == named_too_fast
+
+
+@pytest.mark.parametrize(
+    ("key", "seconds", "says"),
+    [
+        (TWIN, {}, ()),
+        (TWIN, {"warm": 100e-6}, ("too slow", "45.5 times")),
+        (MANY, {"cool": 500e-6}, ("Too fast", "concat", "do not plan with these")),
+    ],
+)
+@pytest.mark.usefixtures("own_folder")
+def test_the_command_says_which_way_figures_are_off(monkeypatch, quiet, key, seconds, says):
+    monkeypatch.setattr(measure, "sample", lambda _progress: sampled(disturbed(quiet, key, **seconds)))
+    shown = CliRunner().invoke(main, ["calibrate"])
+    text = " ".join(shown.stdout.split())
+    assert shown.exit_code == 0, shown.output
+    assert all(words in text for words in says)
+    assert ("Other work" in text) == ("--refine" in text) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("key", "seconds", "share", "says"),
+    [
+        (TWIN, {}, 0.9, ""),
+        (TWIN, {}, 0.1, "while other work slowed it: calibrate --refine"),
+        (TWIN, {"warm": 100e-6}, 0.9, "while other work slowed it: calibrate --refine"),
+        (MANY, {"cool": 500e-6}, 0.9, "impossibly fast figures of concat: calibrate --refine"),
+    ],
+)
+@pytest.mark.usefixtures("own_folder")
+def test_machines_say_what_their_calibration_is_worth(quiet, key, seconds, share, says):
+    found = sampled(replace(disturbed(quiet, key, **seconds), quiet_share=share)).calibration()
+    calibrated.save(replace(found, threads={"1": replace(found.threads["1"], error=0.17)}))
+    origin = load_machine("emulated", threads=1).origin
+    assert "off by 17 %" in origin
+    assert says in origin
+    assert ("calibrate --refine" in origin) == bool(says)
