@@ -88,14 +88,14 @@ def program_of(head: GraphModule, names: Sequence[str], weights: AbstractSet[int
 
 def _registered(names: Sequence[str]) -> list[str]:
     """Names under which a module can hold what is called ``names``: tables may have keys as ``cpu``, its own method."""
-    made: list[str] = []
+    given, made = set(names), dict[str, None]()
     for name in names:
         parts = (f"{part}_" if not part or hasattr(_PLAIN, part) else part for part in name.split("."))
         found = ".".join(parts)
-        while found in made or (found != name and found in names):
+        while found in made or (found != name and found in given):
             found += "_"
-        made.append(found)
-    return made
+        made[found] = None
+    return list(made)
 
 
 def _returned(graph: Graph) -> list[str]:
