@@ -146,31 +146,6 @@ def _step(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return torch.where(x == 0, values, (x > 0).to(x.dtype))
 
 
-def _attended(  # noqa: PLR0913 - PyTorch's arguments
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """What a mask lets nothing of be seen attends to nothing: zeros."""
-    if attn_mask is None or dropout_p or is_causal:
-        return NotImplemented
-    if enable_gqa:
-        shared = query.shape[-3] // key.shape[-3]
-        key, value = (one.repeat_interleave(shared, -3) for one in (key, value))
-    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.transpose(-2, -1)
-    is_bool = attn_mask.dtype is torch.bool
-    seen = attn_mask if is_bool else attn_mask != -math.inf
-    scores = torch.where(attn_mask, scores, -math.inf) if is_bool else scores + attn_mask
-    made = torch.softmax(scores, -1) @ value
-    return torch.where(seen.any(-1, keepdim=True), made, 0.0)
-
-
 def _times_vector(matrices: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     if matrices.dim() < 2 or vector.dim() != 1:
         return NotImplemented
@@ -190,7 +165,6 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _normalised,
     aten.mv.default: _times_vector,
     aten.matmul.default: _times_vector,
-    aten.scaled_dot_product_attention.default: _attended,
     aten.clamp.default: _clamped,
     aten.clamp.Tensor: _clamped,
     aten.clamp_min.default: _clamped,

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import torch
 from onnxscript.onnx_opset import opset20
 
-from hetpart.frontend import digits, numbers
+from hetpart.frontend import attended, digits, numbers
 from hetpart.frontend.digits import like
+from hetpart.frontend.repeated import constant, rank, repeated
 
 op: Any = opset20
 aten = torch.ops.aten
@@ -27,9 +27,9 @@ _TRUE_IS = ir.DataType.FLOAT
 
 def _extreme(reduced: Callable[..., Any]) -> Callable[..., Any]:
     def translate(x: ir.Value, dim: int | Sequence[int] = (), keepdim: bool = False) -> ir.Value:
-        if not _rank(x):
+        if not rank(x):
             return op.Identity(x)
-        axes = _constant([dim] if isinstance(dim, int) else list(dim))
+        axes = constant([dim] if isinstance(dim, int) else list(dim))
         made = reduced(x, axes, keepdims=keepdim)
         if not _may_be_nan(x):
             return made
@@ -40,16 +40,16 @@ def _extreme(reduced: Callable[..., Any]) -> Callable[..., Any]:
 
 def _place(found: Callable[..., Any]) -> Callable[..., Any]:
     def translate(x: ir.Value, dim: int | None = None, keepdim: bool = False) -> ir.Value:
-        flat = x if dim is not None and _rank(x) else op.Reshape(x, _constant([-1]))
-        axis = dim if dim is not None and _rank(x) else 0
+        flat = x if dim is not None and rank(x) else op.Reshape(x, constant([-1]))
+        axis = dim if dim is not None and rank(x) else 0
         made = found(flat, axis=axis, keepdims=keepdim)
         if _may_be_nan(x):
             flags = op.Cast(op.IsNaN(flat), to=_TRUE_IS)
-            any_one = op.Cast(op.ReduceMax(flags, _constant([axis]), keepdims=keepdim), to=ir.DataType.BOOL)
+            any_one = op.Cast(op.ReduceMax(flags, constant([axis]), keepdims=keepdim), to=ir.DataType.BOOL)
             made = op.Where(any_one, op.ArgMax(flags, axis=axis, keepdims=keepdim), made)
         if flat is x:
             return made
-        return op.Reshape(made, _constant([1] * _rank(x) if keepdim else []))
+        return op.Reshape(made, constant([1] * rank(x) if keepdim else []))
 
     return translate
 
@@ -68,7 +68,7 @@ def _sign(x: ir.Value) -> ir.Value:
 
 def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:  # noqa: A002 - PyTorch's
     """NaN is more than every number."""
-    number = _constant([k]) if isinstance(k, int) else op.Reshape(k, _constant([-1]))
+    number = constant([k]) if isinstance(k, int) else op.Reshape(k, constant([-1]))
     how = {"axis": dim, "largest": int(largest), "sorted": int(sorted)}
     if not _may_be_nan(x):
         return op.TopK(x, number, **how)
@@ -78,25 +78,7 @@ def _topmost(x: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: b
 
 def _transposed(x: ir.Value) -> ir.Value:
     """Of a vector a value of its own: the exporter gives what it gets another name."""
-    return op.Transpose(x, perm=[1, 0]) if _rank(x) == 2 else op.Identity(x)
-
-
-def _repeated(x: ir.Value, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:
-    """Every part along an axis ``repeats`` times: the exporter repeats another axis where a size says how often."""
-    del output_size
-    if dim is None or not _rank(x):
-        x, axis, behind = op.Reshape(x, _constant([-1])), 0, 0
-    else:
-        axis = dim % _rank(x)
-        behind = _rank(x) - axis - 1
-    times = _constant([repeats]) if isinstance(repeats, int) else op.Reshape(repeats, _constant([-1]))
-    made = op.Tile(  # ONNX Runtime leaves out an Expand to nothing
-        op.Unsqueeze(x, _constant([axis + 1])),
-        op.Concat(_constant([1] * (axis + 1)), times, _constant([1] * behind), axis=0),
-    )
-    along = op.Mul(op.Shape(x, start=axis, end=axis + 1), times)
-    sizes = op.Concat(op.Shape(x, start=0, end=axis), along, op.Shape(x, start=axis + 1), axis=0)
-    return op.Reshape(made, sizes, allowzero=1)
+    return op.Transpose(x, perm=[1, 0]) if rank(x) == 2 else op.Identity(x)
 
 
 def _copied(x: ir.Value, given: ir.Value, non_blocking: bool = False) -> Any:
@@ -106,17 +88,8 @@ def _copied(x: ir.Value, given: ir.Value, non_blocking: bool = False) -> Any:
     return made if x.shape == given.shape else op.Expand(made, op.Shape(x))
 
 
-def _rank(x: ir.Value) -> int:
-    assert x.shape is not None
-    return len(x.shape)
-
-
 def _may_be_nan(x: ir.Value) -> bool:
     return x.dtype is not None and x.dtype.is_floating_point()
-
-
-def _constant(numbers: Sequence[int]) -> Any:
-    return op.Constant(value=ir.tensor(np.array(numbers, np.int64)))
 
 
 def _added(x: Any, other: Any, alpha: float = 1) -> Any:
@@ -149,7 +122,7 @@ def _truth(given: Any) -> Any:
 TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.t.default: _transposed,
     aten.copy.default: _copied,
-    aten.repeat_interleave.self_int: _repeated,
+    aten.repeat_interleave.self_int: repeated,
     aten.amax.default: _extreme(op.ReduceMax),
     aten.amin.default: _extreme(op.ReduceMin),
     aten.max.default: _extreme(op.ReduceMax),
@@ -167,6 +140,7 @@ TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     aten.where.Scalar: _chosen,
     aten.masked_fill.Scalar: _filled,
     aten.masked_fill.Tensor: _filled,
+    **attended.TRANSLATIONS,
     **digits.TRANSLATIONS,
     **numbers.TRANSLATIONS,
 }

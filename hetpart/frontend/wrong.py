@@ -131,8 +131,6 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # ONNX Runtime 1.31 fuses the transposition of a matrix into its product with a vector, which is wrong then.
     aten.mv.default: always,
     aten.matmul.default: by_vector,
-    # What a mask lets nothing of be seen becomes a mean of all, or no number.
-    aten.scaled_dot_product_attention.default: both(given("attn_mask", None), has("dropout_p", None, 0.0)),
     # No kernel drops all.
     aten.dropout.default: both(has("p", 1), has("train", True)),
     aten.native_dropout.default: has("p", 1),

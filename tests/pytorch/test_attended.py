@@ -1,0 +1,111 @@
+"""Attention by a mask against eager PyTorch's, of every kind of mask, on both roads and with open sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+import hetpart
+from hetpart.dynamo.backend import hetpart as backend
+
+EMULATED = "emulated"
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+HEADS, ROWS, KEYS = drawn(2, 4, 5, 8), drawn(1, 5, 6), drawn(2, 2, 7, 8)
+SEEN = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+SEEN[1, :, 2] = False  # nothing
+FINITE = torch.zeros(5, 5).masked_fill(~SEEN[1, 0], torch.finfo(torch.float32).min)
+PADDED = torch.zeros(2, 1, 1, 7).masked_fill(torch.arange(7) > 4, -math.inf)
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "truth values": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS, SEEN)),
+    "a mask that is known": (lambda x: scaled_dot_product_attention(x, x, x, SEEN), (HEADS,)),
+    "numbers": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS, drawn(5, 5))),
+    "numbers that are finite": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS, FINITE)),
+    "keys that are padded": (lambda x, k, m: scaled_dot_product_attention(x[:, :2], k, k, m), (HEADS, KEYS, PADDED)),
+    "a scale below 0": (lambda x, m: scaled_dot_product_attention(x, x, x, m, scale=-0.2), (HEADS, SEEN)),
+    "heads that share keys": (
+        lambda x, k, m: scaled_dot_product_attention(x, k, k, m, enable_gqa=True),
+        (HEADS, KEYS, PADDED),
+    ),
+    "values of another width": (lambda x, m: scaled_dot_product_attention(x, x, x[..., :3], m), (HEADS, SEEN)),
+    "three axes": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (ROWS, SEEN[1])),
+    "two axes": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (ROWS[0], SEEN[1, 0])),
+    "a batch of masks": (lambda x, m: scaled_dot_product_attention(x[:1], x, x[:1], m), (HEADS, SEEN)),
+    "float64": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS.double(), FINITE.double())),
+    "half precision": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS.half(), SEEN)),
+    "what is no number": (
+        lambda x, m: scaled_dot_product_attention(x.masked_fill(x > 2.2, math.nan), x, x, m),
+        (HEADS, SEEN),
+    ),
+    "calls that have a mask and calls that have none": (
+        lambda x, m: (
+            scaled_dot_product_attention(x, x, x, m),
+            scaled_dot_product_attention(x, x, x),
+            scaled_dot_product_attention(x, x, x, is_causal=True),
+        ),
+        (HEADS, SEEN),
+    ),
+}
+
+
+class Called(nn.Module):
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.code(*given)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_eager_pytorchs(name: str) -> None:
+    code, given = CASES[name]
+    wanted = code(*given)
+    planned = hetpart.partition(Called(code), args=given, placement="random:3", hardware=EMULATED)
+    _assert_close(planned.to_module(emulate=True)(*given), wanted)
+    torch.compiler.reset()
+    compiled = torch.compile(code, backend=backend, options={"emulate": True, "placement": "random:1"})
+    with torch.no_grad():
+        _assert_close(compiled(*given), wanted)
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"calls that have a mask and calls that have none"}))
+def test_nothing_of_it_is_left_to_pytorch(name: str) -> None:
+    code, given = CASES[name]
+    plan = hetpart.partition(Called(code), args=given, placement="all-cpu", hardware=EMULATED).plan
+    assert not [op for op in plan.decisions if op.op_type.startswith("aten.")]
+
+
+@pytest.mark.parametrize(("batch", "length"), [(2, 5), (1, 1), (3, 2), (2, 9)])
+def test_sizes_may_be_open(batch: int, length: int) -> None:
+    def attended(x: Tensor, m: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, x, x, m)
+
+    b, n = torch.export.Dim("b"), torch.export.Dim("n")
+    planned = hetpart.partition(
+        Called(attended),
+        args=(HEADS, SEEN),
+        dynamic_shapes={"given": ({0: b, 2: n}, {0: b, 2: n, 3: n})},
+        shape={"b": batch, "n": length},
+        placement="random:2",
+        hardware=EMULATED,
+    )
+    x, m = drawn(batch, 4, length, 8), drawn(batch, 1, length, length) < 0
+    torch.testing.assert_close(planned.to_module(emulate=True)(x, m), attended(x, m))
+
+
+def _assert_close(found: Any, wanted: Any) -> None:
+    """In half precision as near as what rounds scores too."""
+    rounded = {"rtol": 0.01, "atol": 0.002} if isinstance(wanted, Tensor) and wanted.dtype is torch.half else {}
+    torch.testing.assert_close(found, wanted, equal_nan=True, **rounded)
