@@ -1,8 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Attention by a mask: to what a mask lets nothing of be seen it attends not at all.
 
-A translation, because what is taken apart is traced anew, and all of the program with it: that was a third of the time in
-which a decoder is read.
+A translation, because what is taken apart is traced anew, and all of the program with it: that was a third of the time
+in which a decoder is read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnxscript.function_libs.torch_lib.ops import nn as exporters
+from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention
 from onnxscript.onnx_opset import opset20
 
 from hetpart.frontend.digits import like
 from hetpart.frontend.repeated import constant, rank, repeated
 
 op: Any = opset20
+_unmasked: Any = aten_scaled_dot_product_attention
 
 
 def _attended(  # noqa: PLR0913 - PyTorch's arguments
@@ -34,9 +35,7 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
 ) -> Any:
     """softmax(scale · query · keyᵀ + mask) · value; zeros where a mask lets nothing be seen, not a mean or NaN."""
     if attn_mask is None:
-        return exporters.aten_scaled_dot_product_attention(
-            query, key, value, None, dropout_p, is_causal, scale, enable_gqa
-        )
+        return _unmasked(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
     last = rank(key) - 1
     if enable_gqa:
         times = _whole(query, -3) // _whole(key, -3)

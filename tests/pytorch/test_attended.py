@@ -107,5 +107,7 @@ def test_sizes_may_be_open(batch: int, length: int) -> None:
 
 def _assert_close(found: Any, wanted: Any) -> None:
     """In half precision as near as what rounds scores too."""
-    rounded = {"rtol": 0.01, "atol": 0.002} if isinstance(wanted, Tensor) and wanted.dtype is torch.half else {}
+    rounded: dict[str, Any] = (
+        {"rtol": 0.01, "atol": 0.002} if isinstance(wanted, Tensor) and wanted.dtype is torch.half else {}
+    )
     torch.testing.assert_close(found, wanted, equal_nan=True, **rounded)
