@@ -25,6 +25,7 @@ from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
+from hetpart.frontend.missing import missing_into
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import reason_of
@@ -149,12 +150,13 @@ def _left(targets: Iterable[OpOverload], program: torch.export.ExportedProgram) 
 
 def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:
     numbers = exact_numbers if has_doubles(program) else nullcontext
+    missing: set[OpOverload] = set()
     while True:
         _forget_pending(program)
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
-            with taking_apart(), torch.no_grad(), complex_too(left), numbers():
+            with taking_apart(), torch.no_grad(), complex_too(left), numbers(), missing_into(missing):
                 made = torch.onnx.export(
                     program,
                     dynamo=True,
@@ -166,7 +168,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
             target = failed_at(list(_causes(error)))
             if target is None or target in left:
                 raise _refusal(name, error) from error
-            left[target] = left_to_pytorch(target, program)
+            left |= _left({target} | missing - left.keys(), program)
         else:
             assert made is not None
             if numbers is exact_numbers:
