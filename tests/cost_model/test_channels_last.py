@@ -36,7 +36,12 @@ def convolved_twice() -> Any:
     return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 32, 56, 56)}, weights)
 
 
-def convolved_between_quantizers(kernel: int) -> Any:
+def convolved_between_quantizers(kernel: int, activation: str = "") -> Any:
+    activated = [
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["e"]),
+        helper.make_node(activation, ["e"], ["f"]),
+        helper.make_node("QuantizeLinear", ["f", "s", "z"], ["g"]),
+    ]
     nodes = [
         helper.make_node("Erf", ["x"], ["a"]),
         helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
@@ -44,7 +49,8 @@ def convolved_between_quantizers(kernel: int) -> Any:
         helper.make_node("DequantizeLinear", ["w", "s", "wz"], ["right"]),
         helper.make_node("Conv", ["left", "right"], ["made"], pads=[kernel // 2] * 4),
         helper.make_node("QuantizeLinear", ["made", "s", "z"], ["r"]),
-        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["d"]),
+        *(activated if activation else []),
+        helper.make_node("DequantizeLinear", ["g" if activation else "r", "s", "z"], ["d"]),
         helper.make_node("Erf", ["d"], ["y"]),
     ]
     weights: Weights = {"w": np.ones((64, 32, kernel, kernel), np.int8), "wz": np.array(0, np.int8)}
@@ -66,6 +72,8 @@ CASES: dict[str, Any] = {
     "two QLinearConv": convolved_twice(),
     "Conv between quantizers": convolved_between_quantizers(3),
     "Conv of single pixels between quantizers": convolved_between_quantizers(1),
+    "Conv and Sigmoid between quantizers": convolved_between_quantizers(3, "Sigmoid"),
+    "Conv and Tanh between quantizers": convolved_between_quantizers(3, "Tanh"),
 }
 
 

@@ -101,7 +101,8 @@ class Building:
         head = head_of(members)
         if head is None:
             (*reads,) = dict.fromkeys(self._reads(members))
-            known = len(reads) == 1 and self._is_blocked(reads[0])
+            images = all(blocked_form(self.floats.values[value]) for value in members[-1].results)  # else bytes
+            known = images and len(reads) == 1 and self._is_blocked(reads[0])
             return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
         in_blocks = reads_blocked(head, self.floats if wide else self.graph, self._is_blocked)
         if in_blocks is None:
