@@ -45,6 +45,10 @@ def _is_whole(given: object) -> bool:
     return not isinstance(given, bool) and isinstance(given, Integral)
 
 
+def _is_count(given: object) -> bool:
+    return _is_whole(given) and cast("int", given) >= 0
+
+
 def _is_record(given: object) -> bool:
     return hasattr(given, "watched")
 
@@ -109,7 +113,7 @@ _KINDS: Mapping[str, tuple[Kind, str]] = {
     "shape": (_COUNTS, 'it is "batch=8", several of these, or numbers by name'),
     "state": (_NAMES, 'it is "past=present", several of these, or outputs by input'),
     "stream": (_either(_is_none, _is_switch), "it is True, False or None"),
-    "threads": (_either(_is_none, _is_whole), "it is a number from 0, which leaves it to the machine"),
+    "threads": (_either(_is_none, _is_count), "it is a number from 0, which leaves it to the machine"),
     "time_limit": (_is_number, "it is a number of seconds from 0"),
     "trip_count": (_COUNTS, 'it is "decoder/loop*=32", several of these, or numbers by pattern'),
 }  # fmt: skip

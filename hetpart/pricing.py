@@ -16,6 +16,7 @@ from hetpart.frontend.road import as_readable
 from hetpart.garbage import cycles_sought_rarely
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
+from hetpart.kinds import require_kinds
 
 if TYPE_CHECKING:
     from hetpart.cost_model.annotate import Costs
@@ -55,6 +56,9 @@ def annotate(
         UnboundDimensionsError: A dimension has no number.
         InvalidOptionError: The hardware is unknown, or an option cannot be understood.
     """
+    require_kinds(
+        {"hardware": hardware, "shape": shape, "threads": threads, "trip_count": trip_count, "access": access}
+    )
     assumptions = parse_assumptions(trip_count, access)
     machine = load_machine(hardware, threads=threads)
     if shape and isinstance(model, Graph):

@@ -94,7 +94,6 @@ class Request:
         """
         require_kinds({**options, "budget": budget})
         threads, time_limit = options.get("threads", 0), options.get("time_limit", TIME_LIMIT)
-        require(threads >= 0, "threads", threads, "it is a number from 0, which leaves it to the machine")
         require(time_limit >= 0, "time_limit", time_limit, "it is a number of seconds from 0")
         limits = parse_limits(options.get("max_partitions"), options.get("min_gain"))
         return cls(

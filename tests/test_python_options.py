@@ -37,6 +37,21 @@ def test_an_option_of_the_wrong_kind_is_refused_by_its_name(name: str, wrong: An
     assert refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("threads", -1), ("threads", 1.5), ("hardware", 5), ("shape", 3), ("access", 3)]
+)
+def test_annotate_refuses_it_too(name: str, wrong: Any) -> None:
+    asked: dict[str, Any] = {"hardware": "emulated", name: wrong}
+    with pytest.raises(hetpart.InvalidOptionError, match=f"^{name} cannot be "):
+        hetpart.annotate(model(RELU), **asked)
+
+
+def test_a_depth_is_a_whole_number() -> None:
+    costs, half = hetpart.annotate(model(RELU), hardware="emulated"), 1.5
+    with pytest.raises(hetpart.InvalidOptionError, match=r"at depth 1\.5"):
+        costs.rows("scope", half)  # pyright: ignore[reportArgumentType]
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     asked: dict[str, Any] = {"threads": np.int64(1), "time_limit": np.float32(2), "max_partitions": np.int32(3)}
     asked |= {"hardware": "emulated", "budget": np.int64(2**20)}

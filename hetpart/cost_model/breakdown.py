@@ -95,7 +95,7 @@ def rows_of(costs: Costs, by: str = By.OP, depth: int | None = None) -> tuple[Ro
     Raises:
         InvalidOptionError: ``by`` is none of these, or ``depth`` is not positive.
     """
-    if by not in tuple(By) or (depth is not None and depth < 1):
+    if by not in tuple(By) or (depth is not None and (depth < 1 or depth != int(depth))):
         raise InvalidOptionError(f"cannot group by {by!r} at depth {depth}", hint="by op, type or scope; depth from 1")
     if by == By.OP:
         return tuple(_rows_of_ops(costs))

@@ -35,6 +35,8 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
 ) -> Any:
     """softmax(scale · query · keyᵀ + mask) · value; zeros where a mask lets nothing be seen, not a mean or NaN."""
     if attn_mask is None:
+        if scale is not None and scale < 0:  # it takes the root
+            query, scale = _negative(query), -scale
         return _unmasked(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
     last = rank(key) - 1
     if enable_gqa:
@@ -51,6 +53,13 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     some = op.ReduceMax(op.Cast(seen, to=ir.DataType.FLOAT), constant([-1]), keepdims=True)
     made = op.MatMul(op.Softmax(scores, axis=-1), value)
     return op.Where(op.Cast(some, to=ir.DataType.BOOL), made, like(query, 0))
+
+
+def _negative(x: ir.Value) -> ir.Value:
+    """With what the exporter asks of it."""
+    made: ir.Value = op.Neg(x)
+    made.dtype, made.shape = x.dtype, x.shape
+    return made
 
 
 def _whole(x: ir.Value, axis: int) -> int:

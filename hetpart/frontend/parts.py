@@ -153,6 +153,15 @@ def _times_vector(matrices: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     return torch.mm(rows, vector.unsqueeze(1)).reshape(matrices.shape[:-1])
 
 
+def _nothing_added(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def made(_: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+        """What is multiplied by a ``beta`` of 0 counts for nothing, also where it is no number."""
+        found = product(one, other)
+        return NotImplemented if beta else found if alpha == 1 else found * alpha
+
+    return made
+
+
 def _normalised(x: torch.Tensor, *given: Any) -> torch.Tensor:
     """With what it has learned: what learns changes it."""
     weight, bias, mean, var, training, momentum, eps, *_ = given
@@ -165,6 +174,10 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _normalised,
     aten.mv.default: _times_vector,
     aten.matmul.default: _times_vector,
+    aten.addbmm.default: _nothing_added(lambda one, other: torch.bmm(one, other).sum(0)),
+    aten.addmv.default: _nothing_added(torch.mv),
+    aten.addr.default: _nothing_added(torch.outer),
+    aten.baddbmm.default: _nothing_added(torch.bmm),
     aten.clamp.default: _clamped,
     aten.clamp.Tensor: _clamped,
     aten.clamp_min.default: _clamped,

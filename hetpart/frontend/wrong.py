@@ -89,6 +89,10 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
         makes(DOUBLES),
     ),
     aten.addmm.default: both(makes(DOUBLES), either(given("alpha", 1), given("beta", 1))),
+    # What is to count for nothing is multiplied by 0.
+    **dict.fromkeys(
+        (aten.addbmm.default, aten.addmv.default, aten.addr.default, aten.baddbmm.default), has("beta", 0)
+    ),
     # Of a Clip with one bound the other is the largest finite number; a whole one beside another finds no overload.
     aten.clamp.default: either(lacks_one("min", "max"), mixes_bounds),
     aten.clamp_min.default: always,

@@ -34,6 +34,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "numbers that are finite": (lambda x, m: scaled_dot_product_attention(x, x, x, m), (HEADS, FINITE)),
     "keys that are padded": (lambda x, k, m: scaled_dot_product_attention(x[:, :2], k, k, m), (HEADS, KEYS, PADDED)),
     "a scale below 0": (lambda x, m: scaled_dot_product_attention(x, x, x, m, scale=-0.2), (HEADS, SEEN)),
+    "a scale below 0 and no mask": (
+        lambda x: (scaled_dot_product_attention(x, x, x, scale=-0.5), scaled_dot_product_attention(x, x, x, scale=0.0)),
+        (HEADS,),
+    ),
     "heads that share keys": (
         lambda x, k, m: scaled_dot_product_attention(x, k, k, m, enable_gqa=True),
         (HEADS, KEYS, PADDED),

@@ -165,6 +165,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: (x.sum(), x.sum(0), x.sum(1, keepdim=True), x.sum((0, 1)), x.sum(dtype=torch.float32), (x > 2).sum()),
         (WHOLE,),
     ),
+    "what is to count for nothing": (
+        lambda x: (
+            torch.addmm(x[:, :4] * math.nan, x, x.T, beta=0, alpha=0.5),
+            torch.baddbmm(x[None, :, :4] * math.inf, x[None], x.T[None], beta=0),
+            torch.addbmm(x[:, :4] * math.nan, x[None], x.T[None], beta=0, alpha=2),
+            torch.addmv(x[:, 0] * math.nan, x, x[0], beta=0),
+            torch.addr(x[:, :4] * math.nan, x[:, 0], x[:, 1], beta=0, alpha=0.5),
+            torch.baddbmm(x[None, :, :4], x[None], x.T[None], beta=0.5),
+        ),
+        (ROWS,),
+    ),
     "diagonals": (
         lambda x: (x.diagonal(), x.diagonal(2), x.diagonal(-2), x[:, :4].trace(), x.view(2, 2, 8).diagonal(1, 0, 2)),
         (torch.tensor([math.inf, -1.0]).repeat(16).view(4, 8),),
