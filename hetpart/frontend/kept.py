@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from hetpart.frontend.conditions import Concerned, always
+from hetpart.frontend.halves import LOST
 from hetpart.frontend.parts import OWN
 from hetpart.frontend.wrong import DIVIDED, KEPT
 
@@ -54,7 +55,7 @@ def apart(program: torch.export.ExportedProgram) -> Generator[None]:
     """Let the calls of ``program`` that go right whole have names of their own within."""
     before = own_names(program)
     for node in _calls(program):
-        if node.target in DIVIDED and not _concerns(DIVIDED, node):
+        if node.target in DIVIDED and node.target not in LOST and not _concerns(DIVIDED, node):
             _keep(node)
     try:
         yield

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from hetpart.frontend import strided
+from hetpart.frontend import halves, strided
 from hetpart.frontend.conditions import may_be_empty
 
 aten = torch.ops.aten
@@ -184,13 +184,13 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.clamp_min.Tensor: _clamped,
     aten.clamp_max.default: _clamped_above,
     aten.clamp_max.Tensor: _clamped_above,
-    aten.div.Tensor_mode: _floored,
-    aten.div.Scalar_mode: _floored,
-    aten.floor_divide.default: _floored,
-    aten.floor_divide.Scalar: _floored,
+    aten.div.Tensor_mode: halves.with_all_digits(_floored),
+    aten.div.Scalar_mode: halves.with_all_digits(_floored),
+    aten.floor_divide.default: halves.with_all_digits(_floored),
+    aten.floor_divide.Scalar: halves.with_all_digits(_floored),
     aten.rsub.Scalar: _taken_from,
-    aten.remainder.Tensor: _remainder,
-    aten.remainder.Scalar: _remainder,
+    aten.remainder.Tensor: halves.with_all_digits(_remainder),
+    aten.remainder.Scalar: halves.with_all_digits(_remainder),
     aten.remainder.Scalar_Tensor: _remainder,
     aten.diagonal.default: _diagonal,
     aten.diagonal_copy.default: _diagonal,
@@ -205,6 +205,7 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.dropout.default: _dropped,
     aten.geometric.default: _geometric,
     aten.geometric_.default: _geometric,
+    **halves.OWN,
     **strided.OWN,
 }
 """By operator."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch._ops import OpOverload
 
-from hetpart.frontend import strided
+from hetpart.frontend import halves, strided
 from hetpart.frontend.conditions import (
     BFLOATS,
     DOUBLES,
@@ -111,10 +111,12 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
         makes(FLOATS),
     ),
     # Taken apart, it has a number in the place of a tensor, which is of no type that the other could be brought to.
-    aten.rsub.Scalar: widens,
+    aten.rsub.Scalar: either(widens, halves.loses),
     # A sum of what a mask leaves, and infinity times 0.
     aten.diagonal.default: always,
     aten.diagonal_copy.default: always,
+    # Numbers that the tensor beside them cannot hold.
+    **halves.LOST,
     # Steps in the memory of a tensor that lies in order, whatever is transposed.
     **dict.fromkeys(strided.OWN, always),
     # Sums are added up in floating point, which has 53 bits.

@@ -1,0 +1,93 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Numbers of the code beside tensors in half precision that such tensors cannot hold.
+
+PyTorch computes in float32, with the number as it is, and rounds the result; and it compares with the number as the
+tensor would hold it. The exporter has it the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+aten = torch.ops.aten
+_HELD: Mapping[torch.dtype, Callable[[float], Any]] = {torch.float16: np.float16, torch.bfloat16: ml_dtypes.bfloat16}
+_COMPUTING = (
+    aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.mul.Tensor, aten.mul.Scalar,
+    aten.div.Tensor, aten.div.Scalar, aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.sub_.Scalar,
+    aten.mul_.Tensor, aten.mul_.Scalar, aten.div_.Tensor, aten.div_.Scalar,
+)  # fmt: skip
+_COMPARING = {
+    aten.eq.Scalar: aten.eq.Tensor,
+    aten.ne.Scalar: aten.ne.Tensor,
+    aten.lt.Scalar: aten.lt.Tensor,
+    aten.le.Scalar: aten.le.Tensor,
+    aten.gt.Scalar: aten.gt.Tensor,
+    aten.ge.Scalar: aten.ge.Tensor,
+}
+
+
+def _is_lost(given: Any, dtype: torch.dtype) -> bool:
+    """Whether it is a number that a tensor of ``dtype`` holds another one of."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return False
+    with np.errstate(over="ignore"):
+        return float(_HELD[dtype](given)) != given
+
+
+def loses(node: Node) -> bool:
+    """Whether a number is given that the first argument cannot hold."""
+    first = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    if not isinstance(first, torch.Tensor) or first.dtype not in _HELD:
+        return False
+    return any(_is_lost(given, first.dtype) for given in (*node.args[1:], *node.kwargs.values()))
+
+
+def _computed(target: OpOverload) -> Callable[..., Any]:
+    def made(x: Any, other: Any, **named: Any) -> Any:
+        numbers = (other, *named.values())
+        if x.dtype not in _HELD or not any(_is_lost(given, x.dtype) for given in numbers):
+            return NotImplemented
+        if isinstance(other, torch.Tensor):
+            if other.dtype is not x.dtype:
+                return NotImplemented
+            other = other.float()
+        return target(x.float(), other, **named).to(x.dtype)
+
+    return made
+
+
+def with_all_digits(own: Callable[..., Any]) -> Callable[..., Any]:
+    """``own`` in float32 where a number is beside a tensor that cannot hold it."""
+
+    def made(x: Any, other: Any, **named: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.dtype not in _HELD or not _is_lost(other, x.dtype):
+            return own(x, other, **named)
+        found = own(x.float(), other, **named)
+        return found if found is NotImplemented else found.to(x.dtype)
+
+    return made
+
+
+def _compared(among: OpOverload) -> Callable[..., Any]:
+    def made(x: torch.Tensor, other: Any) -> Any:
+        if x.dtype not in _HELD or not _is_lost(other, x.dtype):
+            return NotImplemented
+        return among(x, torch.full((), other, dtype=x.dtype, device=x.device))
+
+    return made
+
+
+LOST: Mapping[OpOverload, Callable[[Node], bool]] = dict.fromkeys((*_COMPUTING, *_COMPARING), loses)
+"""By operator, which of its calls go wrong whole."""
+OWN: Mapping[OpOverload, Callable[..., Any]] = {
+    **{target: _computed(target) for target in _COMPUTING},
+    **{target: _compared(among) for target, among in _COMPARING.items()},
+}
+"""How those are taken apart."""

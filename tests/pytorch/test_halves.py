@@ -1,0 +1,66 @@
+"""Numbers of the code that tensors in half precision cannot hold, against eager PyTorch, on both roads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hetpart
+from hetpart.dynamo.backend import hetpart as backend
+
+EMULATED = "emulated"
+SMALL = torch.tensor([0.0, 0.001, 0.01, -0.02, 0.1, 0.2])
+HEADS = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
+MASK = torch.tensor([[1.0, 1.0, 0.0, 1.0]])
+
+
+def attended(q: Tensor, mask: Tensor) -> Tensor:
+    least = torch.finfo(torch.float32).min if q.dtype is torch.bfloat16 else -1e9
+    scores = q @ q.transpose(-2, -1) / 8**0.5 + (1.0 - mask)[:, None, None, :] * least
+    return torch.softmax(scores, -1) @ q
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "attention by hand": (attended, (HEADS, MASK)),
+    "products": (lambda x: (x * 1e5, x * 2**20, x * 65536.0 / 65536.0, (x * 1e4) * 1e-4 * 1e3, x * (1 / 3)), (SMALL,)),
+    "quotients": (lambda x: ((x * 1e-3) / 1e-8, x * 1e4 / 1e5, 1e5 / (x + 1)), (SMALL,)),
+    "sums": (lambda x: (x + 1e-9, x - 70000, 70001 - x, torch.add(x, x, alpha=0.1), x + 0.3, 0.3 - x), (SMALL,)),
+    "comparisons": (
+        lambda x: (x == 0.1, x != 0.1, x < 0.1, x <= 0.1, x > 0.1, x >= 0.1, x.eq(-0.02), x.gt(0.001), x > 1e6),
+        (SMALL,),
+    ),
+    "rounding down": (lambda x: (x * 10 // 0.1, (x * 10) % 0.3), (SMALL,)),
+    "numbers that they hold": (lambda x: (x * 2 + 0.5, x / 4 - 1, x > 0.5, 2 - x), (SMALL,)),
+    "changed in place": (lambda x: x.clone().mul_(1e5).add_(0.3), (SMALL,)),
+}
+
+
+class Called(nn.Module):
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.code(*given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_they_count_as_in_eager_pytorch(name: str, dtype: torch.dtype) -> None:
+    code, wide = CASES[name]
+    given = tuple(each.to(dtype) for each in wide)
+    wanted = code(*given)
+    # ONNX Runtime rounds less often where one product follows another.
+    rounded: dict[str, Any] = (
+        {"rtol": 0.03, "atol": 0.002} if dtype is torch.bfloat16 else {"rtol": 0.003, "atol": 0.0002}
+    )
+    planned = hetpart.partition(Called(code), args=given, placement="random:1", hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(*given), wanted, equal_nan=True, **rounded)
+    torch.compiler.reset()
+    compiled = torch.compile(code, backend=backend, options={"emulate": True, "hardware": EMULATED})
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*given), wanted, equal_nan=True, **rounded)
