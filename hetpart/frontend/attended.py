@@ -57,7 +57,7 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
 
 def _negative(x: ir.Value) -> ir.Value:
     """With what the exporter asks of it."""
-    made: ir.Value = op.Neg(x)
+    made: Any = op.Neg(x)
     made.dtype, made.shape = x.dtype, x.shape
     return made
 

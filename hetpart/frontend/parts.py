@@ -162,6 +162,10 @@ def _nothing_added(product: Callable[..., torch.Tensor]) -> Callable[..., torch.
     return made
 
 
+def _summed_products(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(one, other).sum(0)
+
+
 def _normalised(x: torch.Tensor, *given: Any) -> torch.Tensor:
     """With what it has learned: what learns changes it."""
     weight, bias, mean, var, training, momentum, eps, *_ = given
@@ -174,7 +178,7 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _normalised,
     aten.mv.default: _times_vector,
     aten.matmul.default: _times_vector,
-    aten.addbmm.default: _nothing_added(lambda one, other: torch.bmm(one, other).sum(0)),
+    aten.addbmm.default: _nothing_added(_summed_products),
     aten.addmv.default: _nothing_added(torch.mv),
     aten.addr.default: _nothing_added(torch.outer),
     aten.baddbmm.default: _nothing_added(torch.bmm),
