@@ -21,6 +21,7 @@ CHECK_HINT = (
     "`hetpart run --check` tells whether the uncut model runs on these inputs, and of a training step a plan with "
     "--placement all-cpu does"
 )
+CLOSED_HINT = "after close(), open the bundle again: hetpart.Session(bundle), or compile the training step again"
 
 
 def ort_message(error: BaseException) -> str:

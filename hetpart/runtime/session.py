@@ -20,7 +20,7 @@ from hetpart.runtime.options import require_options
 from hetpart.runtime.providers import ProviderOption
 from hetpart.runtime.record import RunRecord
 from hetpart.runtime.recorded import RecordedSession
-from hetpart.runtime.refusals import CHECK_HINT, ort_hint, ort_message
+from hetpart.runtime.refusals import CHECK_HINT, CLOSED_HINT, ort_hint, ort_message
 from hetpart.runtime.resident import StateOption, read_states
 from hetpart.runtime.sessions import session_options
 from hetpart.runtime.sole import SoleSession
@@ -207,7 +207,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ExecutionError("the session is closed", hint="open the bundle again: hetpart.Session(bundle)")
+            raise ExecutionError("the session is closed", hint=CLOSED_HINT)
 
     def _explained(self, error: Exception, input_feed: Mapping[str, Any]) -> Exception:
         """What was wrong with the feed, else with the partition."""

@@ -18,6 +18,7 @@ from hetpart.errors import ExecutionError, InvalidFeedError
 from hetpart.runtime.current import Current
 from hetpart.runtime.dtypes import numpy_dtype
 from hetpart.runtime.feeds import checked_feeds
+from hetpart.runtime.refusals import CLOSED_HINT
 from hetpart.runtime.transport import HostMemory
 from hetpart.runtime.values import allocate, fresh_array, tensor_bytes, to_array, to_value
 
@@ -79,6 +80,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
     @property
     def devices(self) -> dict[str, str]:
         """Where every state lies."""
+        self._require_open()
         return {name: state.device for name, state in self._states.items()}
 
     @property
@@ -134,6 +136,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def lies_on_host(self, name: str) -> bool:
         """Whether a state is one block of the host's memory, which updates write to."""
+        self._require_open()
         state = self._states[name]
         return state.in_place and not state.grows and type(self._memories[state.device]) is HostMemory
 
@@ -258,7 +261,7 @@ class States(MutableMapping[str, "np.ndarray[Any, Any]"]):
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise ExecutionError("the session is closed, and its states with it", hint="open the bundle again")
+            raise ExecutionError("the session is closed, and its states with it", hint=CLOSED_HINT)
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         """A copy of a state's content. Its turn is the caller's."""

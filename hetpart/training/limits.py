@@ -82,16 +82,16 @@ def rate_of(schedule: Schedule, update: int) -> float:
     """The factor of ``schedule`` in an update.
 
     Raises:
-        InvalidOptionError: it is no finite number.
+        InvalidOptionError: it is no finite number from 0: one below would go up the loss.
     """
     given: Any = schedule(update)
     try:
         rate = float(given)
     except (TypeError, ValueError):
         rate = inf
-    if not isfinite(rate):
+    if not isfinite(rate) or rate < 0:
         raise InvalidOptionError(
             f"the schedule gives {given!r} for update {update}",
-            hint="it returns what multiplies rates, a finite number",
+            hint=f"it returns what multiplies rates, {FROM_0}",
         )
     return rate

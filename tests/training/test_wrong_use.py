@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, nan
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -128,11 +129,36 @@ def test_options_that_cannot_be(options: dict[str, Any]) -> None:
         placed(**options)
 
 
-@pytest.mark.parametrize("given", [None, nan, "a"])
-def test_a_schedule_that_gives_no_number(given: Any) -> None:
+@pytest.mark.parametrize("given", [None, nan, "a", -1, -1e-9])
+def test_a_schedule_that_gives_no_factor(given: Any) -> None:
     step = placed(schedule=lambda _: given)
     with pytest.raises(InvalidOptionError, match=r"the schedule gives .* for update 1"):
         step(X, LABELS)
+
+
+def test_a_schedule_may_give_0() -> None:
+    assert placed(schedule=lambda _: 0.0).rate == 0.0
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda step, folder: step.save_checkpoint(folder),
+        lambda step, folder: step.save_checkpoint(folder, integrated=False),
+        lambda step, folder: step.save(folder / "step.onnx", X, LABELS),
+        lambda step, _: step.state_dict(),
+        lambda step, _: step.sync_to(nn.Linear(6, 3)),
+        lambda step, _: step(X, LABELS),
+    ],
+    ids=["save_checkpoint", "parts", "save", "state_dict", "sync_to", "call"],
+)
+def test_a_step_that_is_closed_says_so(tmp_path: Path, use: Callable[[Step, Path], Any]) -> None:
+    step = placed()
+    step.close()
+    with pytest.raises(ExecutionError, match="is closed") as error:
+        use(step, tmp_path)
+    assert "compile the training step again" in error.value.hint
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_schedule_may_give_a_tensor() -> None:

@@ -27,6 +27,8 @@ def mapped(path: Path | str, shape: tuple[int, ...], dtype: torch.dtype = torch.
     """The file's content as a contiguous tensor; what is written to it is in the file.
 
     A file that is not there is made of ``fill``; zeros take no room on a disk that knows sparse files.
+    It holds numbers alone: of one that is there only the size can be compared, so that [50, 6] is read as [60, 5] where
+    these are asked for.
 
     Raises:
         InvalidOptionError: a file is there whose size is another, or a size is below 0.
@@ -70,7 +72,8 @@ def flush(path: Path) -> None:
 def mapped_table(path: Path | str, shape: tuple[int, int], optimizer: RowOptimizer, *, std: float, seed: int) -> Table:
     """A table whose weights are the file ``path``, and whose state are files beside it: ``<path>.<state>``.
 
-    New weights are normal with deviation ``std``; ``std`` 0 leaves a sparse file.
+    New weights are normal with deviation ``std``; ``std`` 0 leaves a sparse file. Of files that are there
+    only the size is compared, as by ``mapped``: keep the shape with what else describes the model.
     """
     path = Path(path)
     fresh = not path.exists()
