@@ -240,12 +240,15 @@ def _require_scalar(loss: Any) -> None:
 
 
 def _say_where(graph: GraphModule) -> None:
-    """Let every node of the backward pass be of the module whose gradient it computes.
+    """Let every node of the backward pass be of the module whose gradient it computes, by the name that the model has.
 
     Autograd numbers what it records, and what it computes for that.
     """
     first: dict[int, Node] = {}
     for node in graph.graph.nodes:
+        stack = node.meta.get("nn_module_stack")
+        if stack:
+            node.meta["nn_module_stack"] = {key: (_in_model(path), kind) for key, (path, kind) in stack.items()}
         number = node.meta.get("seq_nr")
         if number is None:
             continue
@@ -254,6 +257,11 @@ def _say_where(graph: GraphModule) -> None:
         elif number in first:
             origin = first[number].meta
             node.meta |= {key: origin[key] for key in ("nn_module_stack", "stack_trace") if key in origin}
+
+
+def _in_model(path: str) -> str:
+    """The path of a module in the model, where it is one in what computes its loss: parameters are called so too."""
+    return "" if path == PREFIX.removesuffix(".") else path.removeprefix(PREFIX)
 
 
 def _passes_on(node: Node) -> bool:

@@ -1,0 +1,61 @@
+"""A pin takes a module's passes, forward and backward, and the updates of its parameters, under the model's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import hetpart
+from hetpart.training import AdamW
+
+
+class Layered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.model = nn.Linear(8, 16), nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.model(self.first(x)))
+
+
+def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return functional.cross_entropy(model(x), y)
+
+
+BATCH = torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 4
+
+
+def planned(model: nn.Module, **options: Any) -> Any:
+    asked: dict[str, Any] = {"placement": "all-accelerator", "hardware": "emulated", **options}
+    return hetpart.training.plan(model, loss, optimizer=AdamW(), example_batch=BATCH, **asked).plan
+
+
+@pytest.mark.parametrize("pattern", ["model.0", "model.*", "model.0*"])
+@pytest.mark.parametrize("placement", ["all-accelerator", "optimal"])
+def test_a_pattern_takes_the_passes_and_the_updates(pattern: str, placement: str) -> None:
+    plan = planned(Layered(), pin={pattern: "cpu"}, placement=placement)
+    inside = [op for op in plan.decisions if op.scope == "model.0" or op.scope.startswith("model.0.")]
+    assert {op.device for op in inside} == {"cpu"}
+    assert {"Gemm", "MatMul"} <= {op.op_type for op in inside}, "both passes"
+    assert {"update/model.0.weight", "update/model.0.bias"} <= {op.op for op in inside}
+    assert not any(op.pinned for op in plan.decisions if op.scope.startswith(("first", "last")))
+
+
+def test_every_op_is_called_as_the_model_calls_its_modules() -> None:
+    scopes = {op.scope for op in planned(Layered()).decisions}
+    assert scopes <= {"", "first", "model", "model.0", "model.1", "last"}
+    assert scopes >= {"first", "model.0", "last"}
+
+
+def test_a_module_object_is_pinned_with_both_passes() -> None:
+    model = Layered()
+    with hetpart.pin(model.first, "cpu"):
+        plan = planned(model)
+    inside = [op for op in plan.decisions if op.scope == "first"]
+    assert {op.device for op in inside} == {"cpu"}
+    assert "Gemm" in {op.op_type for op in inside}
