@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING
 
 import torch
 
+from hetpart.training.operators import full
 from hetpart.training.updates import StateName
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
+    from hetpart.training.capture import Input
     from hetpart.training.writer import Writer
 
 COLLECTED = "optimizer/collected/"
@@ -22,10 +25,10 @@ COLLECTED = "optimizer/collected/"
 _aten = torch.ops.aten
 
 
-def collected(writer: Writer, name: str, gradient: Node, progress: Node) -> tuple[StateName, Node]:
-    """The sum of the gradients of a parameter over the parts of a batch, and its new content."""
-    content = gradient.meta["val"]
-    given = writer.argument(f"collected_{name}", content.shape, torch.float32)
+def collected(writer: Writer, part: Input, gradient: Node, progress: Node) -> tuple[StateName, Node]:
+    """The sum of the gradients of a parameter over the parts of a batch, of its own type, and its new content."""
+    name = part.name
+    given = writer.argument(f"collected_{name}", gradient.meta["val"].shape, part.content.dtype)
     made = writer.call(torch.ops.hetpart.collect.default, (given, gradient, progress), given.meta["val"], name)
     return StateName(f"{COLLECTED}{name}", given.name), made
 
@@ -40,17 +43,24 @@ def collected_part(writer: Writer, name: str, part: Node, parts: int, progress: 
 
 def square_norm(writer: Writer, name: str, gradient: Node) -> Node:
     """Of a gradient as it is handed over, [1], in full precision."""
-    return writer.call(torch.ops.hetpart.square_norm.default, (gradient,), writer.fake((1,), torch.float32), name)
+    content = writer.fake((1,), full(gradient.meta["val"].dtype))
+    return writer.call(torch.ops.hetpart.square_norm.default, (gradient,), content, name)
 
 
 def norm_of(writer: Writer, squares: Sequence[Node]) -> Node:
     """Of all gradients together, as their losses' factors leave them."""
-    listed = writer.call(_aten.cat.default, (list(squares),), writer.fake((len(squares),), torch.float32))
-    total = writer.call(_aten.sum.default, (listed,), writer.fake((), torch.float32))
-    return writer.call(_aten.sqrt.default, (total,), writer.fake((), torch.float32))
+    dtype = reduce(torch.promote_types, (square.meta["val"].dtype for square in squares))
+    alike = [square if square.meta["val"].dtype == dtype else _cast(writer, square, dtype) for square in squares]
+    listed = writer.call(_aten.cat.default, (alike,), writer.fake((len(squares),), dtype))
+    total = writer.call(_aten.sum.default, (listed,), writer.fake((), dtype))
+    return writer.call(_aten.sqrt.default, (total,), writer.fake((), dtype))
+
+
+def _cast(writer: Writer, square: Node, dtype: torch.dtype) -> Node:
+    return writer.call(_aten._to_copy.default, (square,), writer.fake((1,), dtype), dtype=dtype)
 
 
 def scale_of(writer: Writer, norm: Node, progress: Node, most: float | None) -> Node:
     """What multiplies every gradient so that their norm is ``most`` at most: not finite where that is not."""
     arguments = (norm, progress, inf if most is None else most)
-    return writer.call(torch.ops.hetpart.clipped.default, arguments, writer.fake((1,), torch.float32))
+    return writer.call(torch.ops.hetpart.clipped.default, arguments, writer.fake((1,), norm.meta["val"].dtype))

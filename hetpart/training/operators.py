@@ -158,13 +158,18 @@ def _like(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
+def full(dtype: torch.dtype) -> torch.dtype:
+    """What norms of gradients of that type are in."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def _one(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
-    return tensor.new_empty(1, dtype=torch.float32)
+    return tensor.new_empty(1, dtype=full(tensor.dtype))
 
 
 def _square_norm(gradient: torch.Tensor) -> torch.Tensor:
     """In full precision of what half precision holds: within a session of ONNX Runtime a half may be a float yet."""
-    return torch.linalg.vector_norm(gradient, dtype=torch.float32).square().reshape(1)
+    return torch.linalg.vector_norm(gradient, dtype=full(gradient.dtype)).square().reshape(1)
 
 
 def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float) -> torch.Tensor:

@@ -100,6 +100,11 @@ class Scaling:
         self.since = 0
         """Updates since it changed."""
 
+    def go_on(self, scale: float, since: int) -> None:
+        """From these; one that never changes stays as it is."""
+        if (self.rule.growth, self.rule.backoff) != (1.0, 1.0):
+            self.scale, self.since = scale, since
+
     def tell(self, *, overflowed: bool) -> None:
         """That a step's gradients were or were not all finite."""
         self.since = 0 if overflowed else self.since + 1

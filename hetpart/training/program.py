@@ -75,7 +75,8 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     tables, slopes = Tables(writer, gradients, rules.accumulate, progress), dict(gradients.gradients)
     states += tables.states
     if rules.accumulate > 1:
-        sums = {name: collected(writer, name, slope, progress) for name, slope in slopes.items()}
+        parameters = {part.name: part for part in gradients.of(InputKind.PARAMETER)}
+        sums = {name: collected(writer, parameters[name], slope, progress) for name, slope in slopes.items()}
         states += sums.values()
         slopes = {name: content for name, (_, content) in sums.items()}
     norms = [_norm(writer, tables, gradients, slopes)] if rules.needs_norm else []

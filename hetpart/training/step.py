@@ -181,7 +181,7 @@ class Step:
         self.calls = int(content.get("calls", self.steps * self._parts + self._part))
         self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
-            self._scaling.scale, self._scaling.since = float(content["scale"]), int(content["since"])
+            self._scaling.go_on(float(content["scale"]), int(content["since"]))
 
     def save_checkpoint(
         self,

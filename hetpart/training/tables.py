@@ -13,7 +13,7 @@ import torch
 from hetpart.errors import InvalidOptionError
 from hetpart.training.embedding import file_of, mapped
 from hetpart.training.norms import collected_part
-from hetpart.training.operators import record_text
+from hetpart.training.operators import full, record_text
 from hetpart.training.optimizers import Assignment, RowOptimizer
 from hetpart.training.optimizers.groups import Target
 from hetpart.training.row_operators import row_update_of
@@ -143,9 +143,7 @@ class Tables:
 
     def square_norm(self, name: str) -> Node:
         """Of the gradient of a table, [1]."""
-        mode = self._lookups[name][0].leaf.meta["val"].fake_mode
-        with mode:
-            content = torch.empty(1)
+        content = self._writer.fake((1,), full(self._lookups[name][0].leaf.meta["val"].dtype))
         return self._writer.call(torch.ops.hetpart.rows_square_norm.default, self._touched(name), content, name)
 
     def _touched(self, name: str) -> tuple[Any, ...]:

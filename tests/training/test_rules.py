@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,55 @@ def test_only_halves_cross_the_link() -> None:
     assert sum(copy.nbytes for copy in down) <= 2 * parameters + 64
     assert step.plan.device("cuda:0").state_bytes == 0
     assert step.session.state().nbytes == (12 + 2) * parameters
+
+
+def follows(dtype: torch.dtype, rules: Rules) -> Iterator[tuple[float, float]]:
+    """Losses and norms of a step and of eager PyTorch, of a model that is of one type."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5)).to(dtype)
+    batches = [(x.to(dtype), labels) for x, labels in mlp().batches]
+    made = capture(model, classified, optimizer=AdamW(lr=RATE), example_batch=batches[0], rules=rules)
+    step = place(made, running=EMULATED, hardware="emulated", placement="random:1")
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(eager.parameters(), lr=RATE)
+    for number in range(20):
+        loss = classified(eager, *batches[number % 4])
+        (loss / rules.accumulate).backward()
+        yield step(*batches[number % 4]).item(), loss.item()
+        if number % rules.accumulate == rules.accumulate - 1:
+            norm = torch.nn.utils.clip_grad_norm_(eager.parameters(), rules.clip_norm or torch.inf)
+            optimizer.step()
+            optimizer.zero_grad()
+            if step.norm is not None:
+                yield step.norm, norm.item()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(accumulate=2),
+        Rules(clip_norm=0.1),
+        Rules(loss_scale=128.0),
+        Rules(accumulate=2, clip_norm=0.1, loss_scale=128.0),
+    ],
+    ids=["accumulate", "clip_norm", "loss_scale", "all"],
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 5e-2)])
+def test_models_of_other_types_do_as_eager_pytorchs(dtype: torch.dtype, tolerance: float, rules: Rules) -> None:
+    for ours, theirs in follows(dtype, rules):
+        assert ours == pytest.approx(theirs, rel=tolerance)
+
+
+def test_a_scale_that_never_changes_is_not_a_checkpoints(tmp_path: Path) -> None:
+    task = mlp()
+    first, other = placed(Rules(loss_scale=128.0)), placed(Rules(loss_scale=1024.0))
+    first(*task.batches[0])
+    first.save_checkpoint(tmp_path)
+    other.load_checkpoint(tmp_path)
+    assert (first.loss_scale, other.loss_scale, other.steps) == (128.0, 1024.0, 1)
+    changing = placed(Rules(loss_scale=LossScale(2.0)))
+    changing.load_checkpoint(tmp_path)
+    assert changing.loss_scale == 128.0
 
 
 def test_operators_of_the_lists_are_pytorchs() -> None:

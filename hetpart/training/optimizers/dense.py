@@ -30,9 +30,14 @@ class Moment:
         """``step`` as the fused kernels read it."""
         return torch.tensor(float(self.step), device=device)
 
-    def divisor(self, device: torch.device) -> Tensor | None:
-        """What the fused kernels divide the gradient by."""
-        return None if self.scale == 1.0 else torch.tensor(1.0 / self.scale, device=device)
+    def divisor(self, gradient: Tensor) -> Tensor | None:
+        """What the fused kernels divide the gradient by, in float32: one in float64 is multiplied here instead."""
+        if self.scale == 1.0:
+            return None
+        if gradient.dtype == torch.float64:
+            gradient.mul_(self.scale)
+            return None
+        return torch.tensor(1.0 / self.scale, device=gradient.device)
 
 
 class Elementwise(ABC):
@@ -127,7 +132,7 @@ def _sgd_(
         nesterov=rule.nesterov,
         maximize=False,
         is_first_step=moment.step == 1,
-        grad_scale=moment.divisor(parameters[0].device),
+        grad_scale=moment.divisor(gradients[0]),
     )
 
 
@@ -157,7 +162,7 @@ class Adam(Elementwise):
             eps=self.eps,
             amsgrad=False,
             maximize=False,
-            grad_scale=moment.divisor(parameter.device),
+            grad_scale=moment.divisor(gradient),
         )
 
     def _kernel(self) -> Callable[..., object]:
@@ -200,7 +205,7 @@ class Adagrad(Elementwise):
             [torch.tensor(float(moment.step - 1))],  # which the call counts up
             fused=fused,
             foreach=not fused,
-            grad_scale=moment.divisor(parameter.device) if fused else None,
+            grad_scale=moment.divisor(gradient) if fused else None,
             lr=moment.lr,
             weight_decay=self.weight_decay,
             lr_decay=self.lr_decay,
