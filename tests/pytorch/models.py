@@ -24,6 +24,17 @@ class Case:
             return self.module(*self.args, **self.kwargs)
 
 
+class Called(nn.Module):
+    """Code as a module."""
+
+    def __init__(self, code: Callable[..., Any]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.code(*given)
+
+
 class MLP(nn.Module):
     """Two layers with weights large enough to lie apart from the model, and their activation in between."""
 

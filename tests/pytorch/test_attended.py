@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
+from tests.pytorch.models import Called
 
 EMULATED = "emulated"
 
@@ -63,32 +64,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
-class Called(nn.Module):
-    def __init__(self, code: Callable[..., Any]) -> None:
-        super().__init__()
-        self.code = code
-
-    def forward(self, *given: Tensor) -> Any:
-        return self.code(*given)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_eager_pytorchs(name: str) -> None:
     code, given = CASES[name]
     wanted = code(*given)
     planned = hetpart.partition(Called(code), args=given, placement="random:3", hardware=EMULATED)
     _assert_close(planned.to_module(emulate=True)(*given), wanted)
+    assert not [op for op in planned.plan.decisions if op.op_type.startswith("aten.")], "left to PyTorch"
     torch.compiler.reset()
     compiled = torch.compile(code, backend=backend, options={"emulate": True, "placement": "random:1"})
     with torch.no_grad():
         _assert_close(compiled(*given), wanted)
-
-
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"calls that have a mask and calls that have none"}))
-def test_nothing_of_it_is_left_to_pytorch(name: str) -> None:
-    code, given = CASES[name]
-    plan = hetpart.partition(Called(code), args=given, placement="all-cpu", hardware=EMULATED).plan
-    assert not [op for op in plan.decisions if op.op_type.startswith("aten.")]
 
 
 @pytest.mark.parametrize(("batch", "length"), [(2, 5), (1, 1), (3, 2), (2, 9)])

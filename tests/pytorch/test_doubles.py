@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
+from tests.pytorch.models import Called
 
 EMULATED = "emulated"
 ROWS = (torch.arange(64, dtype=torch.float64).sin() * 3).reshape(8, 8)
@@ -74,15 +75,6 @@ CASES: dict[str, Callable[..., Any]] = {
     code.__name__: code
     for code in (numbers, activations, norms, by_hand, products, in_branches, beyond_float32, resized)
 }
-
-
-class Called(nn.Module):
-    def __init__(self, code: Callable[..., Any]) -> None:
-        super().__init__()
-        self.code = code
-
-    def forward(self, *given: Tensor) -> Any:
-        return self.code(*given)
 
 
 @pytest.mark.parametrize("name", CASES)

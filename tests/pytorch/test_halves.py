@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
+from tests.pytorch.models import Called
 
 EMULATED = "emulated"
 SMALL = torch.tensor([0.0, 0.001, 0.01, -0.02, 0.1, 0.2])
@@ -37,15 +38,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "numbers that they hold": (lambda x: (x * 2 + 0.5, x / 4 - 1, x > 0.5, 2 - x), (SMALL,)),
     "changed in place": (lambda x: x.clone().mul_(1e5).add_(0.3), (SMALL,)),
 }
-
-
-class Called(nn.Module):
-    def __init__(self, code: Callable[..., Any]) -> None:
-        super().__init__()
-        self.code = code
-
-    def forward(self, *given: Tensor) -> Any:
-        return self.code(*given)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -14,6 +14,7 @@ from torch.nn import functional
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
 from hetpart.errors import InvalidFeedError, InvalidModelError
+from tests.pytorch.models import Called
 
 EMULATED = "emulated"
 ROWS = torch.linspace(-4, 4, 32).reshape(4, 8)
@@ -21,15 +22,6 @@ LARGE = torch.tensor([-100.0, -20.0, 0.5, 100.0])
 NAN = torch.tensor([[1.0, math.nan, math.inf], [2.0, 3.0, -1.0]])
 WHOLE = torch.tensor([[2**53 + 1, 2], [5, 7]])
 LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0])
-
-
-class Called(nn.Module):
-    def __init__(self, code: Callable[..., Any]) -> None:
-        super().__init__()
-        self.code = code
-
-    def forward(self, *given: Tensor) -> Any:
-        return self.code(*given)
 
 
 def mean_of_rows(x: Tensor) -> Tensor:
