@@ -47,9 +47,9 @@ def test_annotate_refuses_it_too(name: str, wrong: Any) -> None:
 
 
 def test_a_depth_is_a_whole_number() -> None:
-    costs, half = hetpart.annotate(model(RELU), hardware="emulated"), 1.5
+    half: Any = 1.5
     with pytest.raises(hetpart.InvalidOptionError, match=r"at depth 1\.5"):
-        costs.rows("scope", half)  # pyright: ignore[reportArgumentType]
+        hetpart.annotate(model(RELU), hardware="emulated").rows("scope", half)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

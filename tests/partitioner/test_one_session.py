@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetpart.partitioner.bounds import one_session as passed
+from hetpart.partitioner.bounds import passage
 from hetpart.partitioner.bounds.by_passage import MANY, by_one_session, by_passage, is_passable
 from hetpart.partitioner.bounds.constrained import cheapest
 from hetpart.partitioner.bounds.one_session import one_session
@@ -72,7 +72,7 @@ def test_the_bound_is_below_the_best_of_one_session_and_mostly_equal(start: int)
 
 def test_wide_problems_are_left_to_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_one_session(side_by_side(4))
-    monkeypatch.setattr(passed, "MOST_STATES", 8)
+    monkeypatch.setattr(passage, "MOST_STATES", 8)
     assert not by_one_session(side_by_side(4))
 
 

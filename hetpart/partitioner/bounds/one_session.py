@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.in_order import InOrder
-from hetpart.partitioner.bounds.passage import MOST_STATES, MOST_STEPS, Layer, Layers
+from hetpart.partitioner.bounds.passage import Layers, layered
 from hetpart.partitioner.bounds.passage_states import Step
 
 if TYPE_CHECKING:
@@ -60,21 +60,8 @@ class _Made:
 def one_session(problem: PlacementProblem) -> Layers | None:
     """The layers of placements with one session at most, whose bytes are off the budget; None where they are wide."""
     passage = _OneSession(InOrder.of(problem), int(problem.budgets[ACCELERATOR]))
-    states, layers, count = {passage.start: 0}, list[Layer](), 0
-    for op in range(problem.ops):
-        behind: dict[_Labels, int] = {}
-        steps: list[tuple[int, int, Step]] = []
-        for state, number in states.items():
-            for found, step in passage.steps(op, state):
-                steps.append((behind.setdefault(found, len(behind)), number, step))
-            if count + len(steps) > MOST_STEPS or len(behind) > MOST_STATES:
-                return None
-        if not steps:
-            return None
-        count += len(steps)
-        layers.append(Layer.of(steps, [0] * len(states)))
-        states = behind
-    return Layers(tuple(layers), (1,) * problem.ops)
+    layers = layered(passage.start, range(problem.ops), passage.steps, lambda _: 0)
+    return None if layers is None else Layers(layers, (1,) * problem.ops)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,11 +15,15 @@ from hetpart.partitioner.bounds.passage_states import NO_STEP
 from hetpart.partitioner.bounds.passage_steps import Passage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
     from hetpart.partitioner.bounds.passage_states import State, Step
     from hetpart.partitioner.problem import PlacementProblem
 
+_State = TypeVar("_State")
+_Place = TypeVar("_Place")
 MOST_STATES = 4000
 """Of a layer."""
 MOST_STEPS = 200_000
@@ -113,25 +117,13 @@ class Layers:
         budget = int(problem.budgets[ACCELERATOR])
         ops = InOrder.of(problem, sweep)
         passage = Passage(ops, max(1, budget // PARTS))
-        states, layers, count = {passage.start: 0}, list[Layer](), 0
         together = [[*found] for _, found in groupby(range(problem.ops), ops.group.__getitem__)]
-        for group in together:
-            behind: dict[State, int] = {}
-            steps: list[tuple[int, int, Step]] = []
-            for state, number in states.items():
-                through = _through(passage, group, state, budget)
-                if through is None:
-                    return None
-                for found, step in through:
-                    steps.append((behind.setdefault(found, len(behind)), number, step))
-                if count + len(steps) > MOST_STEPS or len(behind) > MOST_STATES:
-                    return None
-            if not steps:
-                return None
-            count += len(steps)
-            layers.append(Layer.of(steps, [state.held for state in states]))
-            states = behind
-        return cls(tuple(layers), tuple(map(len, together)))
+
+        def through(group: list[int], state: State) -> list[tuple[State, Step]] | None:
+            return _through(passage, group, state, budget)
+
+        layers = layered(passage.start, together, through, lambda state: state.held)
+        return None if layers is None else cls(layers, tuple(map(len, together)))
 
     def least(self, prices: NDArray[np.float64], room: Room) -> NDArray[np.float64]:
         """(B,) Seconds of the cheapest placement at each price whose steps all keep to ``room``, each for itself."""
@@ -157,6 +149,33 @@ class Layers:
         between = np.concatenate([np.zeros(1), *(layer.between for layer in self.each)])
         inside = np.concatenate([np.zeros(1), *(layer.inside for layer in self.each)])
         return np.unique(between), np.unique(inside)
+
+
+def layered(
+    start: _State,
+    places: Iterable[_Place],
+    through: Callable[[_Place, _State], Iterable[tuple[_State, Step]] | None],
+    held: Callable[[_State], int],
+) -> tuple[Layer, ...] | None:
+    """A layer for each place: all that may follow there on each state. None of too much, or where nothing follows."""
+    states, layers, count = {start: 0}, list[Layer](), 0
+    for place in places:
+        behind: dict[_State, int] = {}
+        steps: list[tuple[int, int, Step]] = []
+        for state, number in states.items():
+            following = through(place, state)
+            if following is None:
+                return None
+            for found, step in following:
+                steps.append((behind.setdefault(found, len(behind)), number, step))
+            if count + len(steps) > MOST_STEPS or len(behind) > MOST_STATES:
+                return None
+        if not steps:
+            return None
+        count += len(steps)
+        layers.append(Layer.of(steps, [held(state) for state in states]))
+        states = behind
+    return tuple(layers)
 
 
 def _through(passage: Passage, ops: list[int], state: State, budget: int) -> list[tuple[State, Step]] | None:
