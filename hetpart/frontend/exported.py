@@ -152,7 +152,9 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     notes = (*_notes_of_fixed(known), *done.notes, *note_of_unread(held))
     found = replace(found, notes=(*found.notes, *notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
-    return ExportedModel(loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source))
+    return ExportedModel(
+        loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source), found.tied
+    )
 
 
 def _notes_of_fixed(known: Dimensions) -> Iterator[str]:

@@ -34,6 +34,8 @@ class ExportedModel:
     """What marks on modules speak of when a plan is made."""
     pinned: Mapping[str, str] = field(default_factory=dict[str, str])
     """Modules that were marked when it was exported, with their devices."""
+    tied: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Second names of weights, with the first."""
     assumed: Assumed | None = None
     """What it takes for granted of sizes; ``None`` where somebody else asks before every call."""
     again: Callable[[Mapping[str, int]], ExportedModel] | None = None

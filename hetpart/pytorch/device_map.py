@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from hetpart.plan.model import ResidencyState
-from hetpart.pytorch.placed import add_work, busiest
+from hetpart.pytorch.placed import add_up, add_work, busiest
 from hetpart.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hetpart.frontend.model import ExportedModel
     from hetpart.graph.ir import Graph
@@ -33,26 +32,55 @@ def device_map(exported: ExportedModel, plan: Plan, graph: Graph) -> DeviceMap:
     Where a module has weights of its own beside children elsewhere, those have entries of their own, as Accelerate's
     ``infer_auto_device_map`` names them: an entry of the module would be one of all that is inside it.
     """
-    weights = set(exported.program.state_dict)
-    work = _work_by_module(weights, plan, graph)
+    weights = sorted(exported.program.state_dict)
+    work = _work_by_weight(weights, exported.tied, plan, graph)
+    owned: dict[str, dict[str, float]] = {}
+    for weight in weights:
+        add_up(owned.setdefault(_owner(weight), {}), work.get(weight, {}))
     usual = max(plan.devices, key=lambda use: use.ops).device
-    owners = {weight: weight.rpartition(".")[0] for weight in sorted(weights)}
-    merged = _merged({weight: busiest(work[owner]) if owner in work else usual for weight, owner in owners.items()})
+    merged = _merged({weight: busiest(owned[_owner(weight)] or {usual: 0.0}) for weight in weights})
     made = DeviceMap((module, accelerate_name(device)) for module, device in merged.items())
     made.losses = tuple(_losses(plan, merged))
     return made
 
 
-def _work_by_module(weights: AbstractSet[str], plan: Plan, graph: Graph) -> dict[str, dict[str, float]]:
-    """By module, the predicted seconds of the ops that read its own weights, by device."""
+def _owner(weight: str) -> str:
+    return weight.rpartition(".")[0]
+
+
+def _work_by_weight(
+    weights: Sequence[str], tied: Mapping[str, str], plan: Plan, graph: Graph
+) -> dict[str, dict[str, float]]:
+    """By weight, the predicted seconds of the ops that read it, by device.
+
+    Of one with several names, which is one in the graph, an op counts for the names that its own module has: those of
+    an embedding have the lookup, those of a head the product. What lies in none of these modules counts for all.
+    """
+    names_of = _names_by_any(weights, tied)
     decisions = {decision.op: decision for decision in plan.decisions}
     work: dict[str, dict[str, float]] = {}
     for op in graph.ops:
         used = (graph.values[value] for value in op.uses)
-        names = {name for value in used if value.is_constant for name in (value.name, *value.sources)}
-        for name in names & weights if op.name in decisions else ():
-            add_work(work.setdefault(name.rpartition(".")[0], {}), decisions[op.name])
+        read = {name for value in used if value.is_constant for name in (value.name, *value.sources)}
+        for names in {names_of[name] for name in read & names_of.keys()} if op.name in decisions else ():
+            for name in _own_names(names, op.scope):
+                add_work(work.setdefault(name, {}), decisions[op.name])
     return work
+
+
+def _own_names(names: Sequence[str], scope: str) -> Sequence[str]:
+    """Of ``names`` those of the innermost module that ``scope`` lies in, or all where it lies in none of theirs."""
+    modules = [owner for owner in map(_owner, names) if not owner or f"{scope}.".startswith(f"{owner}.")]
+    innermost = max(modules, key=len, default=None)
+    return [name for name in names if _owner(name) == innermost] or names
+
+
+def _names_by_any(weights: Sequence[str], tied: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By each name of a weight all that it has."""
+    groups: dict[str, list[str]] = {}
+    for weight in weights:
+        groups.setdefault(tied.get(weight, weight), []).append(weight)
+    return {name: tuple(names) for names in groups.values() for name in names}
 
 
 def _merged(devices: Mapping[str, str]) -> dict[str, str]:

@@ -35,6 +35,12 @@ def add_work(work: dict[str, float], decision: Decision) -> None:
     work[decision.device] = work.get(decision.device, 0.0) + decision.seconds.get(decision.device, 0.0) + _LEAST
 
 
+def add_up(work: dict[str, float], more: Mapping[str, float]) -> None:
+    """Add ``more`` to ``work``."""
+    for device, seconds in more.items():
+        work[device] = work.get(device, 0.0) + seconds
+
+
 def busiest(work: Mapping[str, float]) -> str:
     """The device with most work, the first by name where two have as much."""
     return max(sorted(work), key=work.__getitem__)

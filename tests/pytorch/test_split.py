@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -110,6 +112,35 @@ def test_every_entry_of_a_device_map_is_of_all_that_is_inside_it() -> None:
         for name, _ in module.named_parameters()
     ]
     assert all(len(paths) == 1 for paths in placed)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner, self.head = nn.Embedding(50, 8), nn.Linear(8, 8), nn.Linear(8, 50, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.inner(self.table(ids)))
+
+
+@pytest.mark.parametrize("given", ["module", "program", "meta"])
+@pytest.mark.parametrize("there", [("cpu", "cuda"), ("cuda", "cpu")])
+def test_owners_of_one_weight_are_each_where_their_own_ops_are(given: str, there: tuple[str, str]) -> None:
+    """As those of two weights are."""
+    table, head = there
+    with torch.device("meta" if given == "meta" else "cpu"):
+        module = Tied().eval()
+    args = (torch.arange(3),)
+    source: dict[str, Any] = {"args": args}
+    if given == "program":
+        module, source = torch.export.export(module, args), {}
+    pin = {"table.*": table, "inner.*": "cuda", "head.*": head}
+    planned = hetpart.partition(module, **source, hardware=EMULATED, pin=pin)
+    accelerate: dict[str, int | str] = {"cpu": "cpu", "cuda": 0}
+    found = {"table": accelerate[table], "inner": 0, "head": accelerate[head]}
+    assert planned.device_map() == found
+    assert not any("elsewhere" in loss for loss in planned.device_map().losses)
 
 
 def test_a_device_map_says_what_it_cannot(known: Models) -> None:
