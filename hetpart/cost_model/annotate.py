@@ -12,8 +12,8 @@ from hetpart.cost_model.assumptions import NOTHING_ASSUMED, Assumptions
 from hetpart.cost_model.caches import with_caches
 from hetpart.cost_model.formulas import unknown_work, work_of
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, expected_work, loops_guessed, loops_limited
+from hetpart.cost_model.fused_work import changed_work, compute_dtype, fused_work
 from hetpart.cost_model.fusion import Fusions, find_fusions
-from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import UNMEASURED, Taken, measured_seconds
 from hetpart.cost_model.packing import packing_seconds
@@ -21,9 +21,9 @@ from hetpart.cost_model.roofline import VISIT_SECONDS, Bound, Estimate, estimate
 from hetpart.cost_model.support import Support, Supports
 from hetpart.cost_model.transfer import copy_seconds
 from hetpart.cost_model.work import Work
-from hetpart.devices import HOST, Device, Machine, Provider
+from hetpart.devices import HOST, Device, Machine
 from hetpart.graph.calls import CALL_DOMAIN
-from hetpart.graph.ir import Graph, Op, Value, ValueKind
+from hetpart.graph.ir import Graph, Op, ValueKind
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _price(
     unknown = "" if formula is not None else f"{_runner(op)}no cost formula for {op.op_type}: "
     return OpCost(
         op=op.id,
-        work=_changed_work(work, op, graph, fusions, machine.devices[seconds.index(min(seconds))].provider),
+        work=changed_work(work, op, graph, fusions, machine.devices[seconds.index(min(seconds))].provider),
         known=formula is not None,
         seconds=seconds,
         reason=f"{unknown}{_reason(machine, estimates, missing)}{_guess(op, graph)}",
@@ -211,56 +211,6 @@ def _measured_bound(found: Estimate, seconds: float, beside: float, device: Devi
     if found.bound is not Bound.LAUNCH:
         return found.bound
     return Bound.COMPUTE if found.intensity >= found.balance else Bound.MEMORY
-
-
-def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
-    """What is left of ``work`` when values inside a fused kernel, and what stays as it is, are not written and read."""
-    work = _changed_work(work, op, graph, fusions, provider)
-    if gate_of(provider, op):
-        gate = graph.values[op.results[0]].nbytes
-        work += Work(0.0, bytes_read=2 * gate, bytes_written=gate)
-    inner = 0
-    for number in op.uses:
-        value = graph.values[number]
-        inner += value.nbytes if _is_inner(value, fusions, provider) else 0
-    if not inner and provider not in fusions.absorbed[op.id]:
-        return work
-    written, launches = (0, 0) if provider in fusions.absorbed[op.id] else (work.bytes_written, work.launches)
-    return Work(
-        work.flops,
-        max(0, work.bytes_read - inner),
-        written,
-        work.bytes_scattered,
-        launches,
-        work.serial_cycles,
-        work.spread_cycles,
-    )
-
-
-def _changed_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
-    """``work`` without the copy of what stays as it is, where the op updates what is its own."""
-    if provider not in fusions.in_place[op.id]:
-        return work
-    kept = graph.values[op.uses[0]].nbytes
-    return replace(work, bytes_read=work.bytes_read - kept, bytes_written=max(0, work.bytes_written - kept))
-
-
-def _is_inner(value: Value, fusions: Fusions, provider: Provider) -> bool:
-    return value.producer is not None and provider in fusions.absorbed[value.producer]
-
-
-def compute_dtype(op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> str:
-    """The dtype whose arithmetic rate the op runs at: that of its first input, or of its output where it has none.
-
-    An op between fused quantization ops runs at the rate of the integers they hold.
-    """
-    first = next((graph.values[v] for v in (*op.inputs, *op.outputs) if v is not None), None)
-    if first is None:
-        return ""
-    producer = None if first.producer is None else graph.ops[first.producer]
-    if producer is not None and producer.op_type == "DequantizeLinear" and _is_inner(first, fusions, provider):
-        return compute_dtype(producer, graph, fusions, provider)
-    return first.dtype
 
 
 def _reason(machine: Machine, estimates: tuple[Estimate, ...], missing: tuple[str | None, ...]) -> str:

@@ -121,7 +121,7 @@ def test_what_only_the_cpu_fuses_is_priced_apart_on_cuda(machine):
 
 def test_quantized_products_run_at_the_rate_of_integers_on_the_cpu(machine):
     b = Builder()
-    x, w = b.value((256, 1024), "uint8"), b.weight((1024, 1024), "uint8")
+    x, w = b.value((256, 1024), "uint8"), b.weight((1024, 1024), "int8")
     scale, zero = b.weight(()), b.weight((), "uint8")
     inputs = [b.op("DequantizeLinear", [v, scale, zero], shape) for v, shape in ((x, (256, 1024)), (w, (1024, 1024)))]
     product = b.op("MatMul", list(inputs), (256, 1024))

@@ -11,13 +11,17 @@ from onnx import helper
 
 from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
 from tests.cost_model.float_models import Sizes, Weights, feeds_of, model_of
+from tests.cost_model.kernels_run import assert_kernels_run
 from tests.cost_model.test_scratch import REACH, quantized
 
 
-def convolved(given: Sizes, made: Sizes, weight: Sizes, dtype: type = np.int8, **options: Any) -> Any:
+def convolved(
+    given: Sizes, made: Sizes, weight: Sizes, dtype: type = np.int8, image: type = np.uint8, **options: Any
+) -> Any:
     """A QLinearConv, which ONNX Runtime runs with channels last."""
     node = helper.make_node("QLinearConv", [*"qszw", "s", "wz", *"sz"], ["out"], **options)
-    return quantized(node, given, made, {"w": np.ones(weight, dtype), "wz": np.array(0, dtype)})
+    weights = {"w": np.ones(weight, dtype), "wz": np.array(0, dtype), "z": np.array(3, image)}
+    return quantized(node, given, made, weights)
 
 
 def convolved_twice() -> Any:
@@ -36,7 +40,7 @@ def convolved_twice() -> Any:
     return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 32, 56, 56)}, weights)
 
 
-def convolved_between_quantizers(kernel: int, activation: str = "") -> Any:
+def convolved_between_quantizers(kernel: int, activation: str = "", image: type = np.uint8) -> Any:
     activated = [
         helper.make_node("DequantizeLinear", ["r", "s", "z"], ["e"]),
         helper.make_node(activation, ["e"], ["f"]),
@@ -54,7 +58,7 @@ def convolved_between_quantizers(kernel: int, activation: str = "") -> Any:
         helper.make_node("Erf", ["d"], ["y"]),
     ]
     weights: Weights = {"w": np.ones((64, 32, kernel, kernel), np.int8), "wz": np.array(0, np.int8)}
-    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, image)}
     return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 64, 56, 56)}, weights)
 
 
@@ -69,8 +73,19 @@ CASES: dict[str, Any] = {
     "QLinearConv of two images by unsigned weights": convolved(
         (2, 32, 56, 56), (2, 64, 56, 56), (64, 32, 3, 3), np.uint8, pads=[1] * 4
     ),
+    "QLinearConv by channel and unsigned weights": convolved(
+        (1, 32, 56, 56), (1, 32, 56, 56), (32, 1, 3, 3), np.uint8, pads=[1] * 4, group=32
+    ),
+    "QLinearConv of signed pixels": convolved(
+        (1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 3, 3), image=np.int8, pads=[1] * 4
+    ),
+    "QLinearConv of single signed pixels": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 1, 1), image=np.int8),
+    "QLinearConv of signed pixels by channel": convolved(
+        (1, 32, 56, 56), (1, 32, 56, 56), (32, 1, 3, 3), image=np.int8, pads=[1] * 4, group=32
+    ),
     "two QLinearConv": convolved_twice(),
     "Conv between quantizers": convolved_between_quantizers(3),
+    "Conv of signed pixels between quantizers": convolved_between_quantizers(3, image=np.int8),
     "Conv of single pixels between quantizers": convolved_between_quantizers(1),
     "Conv and Sigmoid between quantizers": convolved_between_quantizers(3, "Sigmoid"),
     "Conv and Tanh between quantizers": convolved_between_quantizers(3, "Tanh"),
@@ -82,3 +97,8 @@ def test_what_a_convolution_of_bytes_takes_is_what_onnx_runtime_takes(name: str,
     model = CASES[name]
     measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path))
     assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
+
+
+@pytest.mark.parametrize("name", ["QLinearConv", "QLinearConv of signed pixels", "two QLinearConv"])
+def test_what_puts_channels_last_is_a_transpose(name: str, tmp_path: Path) -> None:
+    assert_kernels_run(CASES[name], name, tmp_path)

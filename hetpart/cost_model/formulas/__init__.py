@@ -14,6 +14,7 @@ from hetpart.cost_model.formulas import (
     experts,
     gathering,
     generation,
+    integers,
     matmul,
     movement,
     normalization,
@@ -31,7 +32,7 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
     along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
-    generation, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
+    generation, integers, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
     tables, updates,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

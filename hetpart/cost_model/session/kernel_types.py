@@ -17,6 +17,8 @@ AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 
 GATES = 1
 """By how many times the count of values the number of a gate is lowered."""
+BYTES = frozenset({"int8", "uint8"})
+"""What convolutions read with channels last."""
 ENLARGING = frozenset({"Resize", "Upsample"})
 INLINED: Mapping[str, str] = {"CastLike": "Cast"}
 """Ops without a kernel, of which ONNX Runtime runs the one that their body is."""
@@ -49,6 +51,8 @@ def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
 def _between(kernel: Kernel, graph: Graph) -> str:
     """Of a kernel that changes the form of a value."""
     (value,), (made,) = kernel.reads, kernel.makes
+    if graph.values[(-1 - made.value if made.value < 0 else made.value) % len(graph.values)].dtype in BYTES:
+        return "Transpose"
     if _is_blocked(made.value, graph):
         return "ReorderInput"
     return "ReorderOutput" if _is_blocked(value, graph) else "Cast"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from hetpart.cost_model.formulas.integers import CHANNELS, RIGHT, SYMMETRIC, held_as
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, QUANTIZED, at_once, scratch
@@ -13,10 +14,6 @@ SUM_BYTES = 4
 POINTER_BYTES = 8
 IMAGE_AXES = 2
 """Of what has more, all groups are unfolded at once."""
-WEIGHT, WEIGHT_ZERO = 3, 5
-"""Inputs of QLinearConv."""
-CHANNELS = 4
-"""Input channels that the kernel for symmetric weights multiplies together."""
 SCALED_BLOCK_BYTES = 8
 """A scale and a sum beside each block of a row that is quantized as it is multiplied."""
 INTEGERS = 4
@@ -60,27 +57,33 @@ def _packed_product(o: Operands, _: int) -> Scratch:
 
 @scratch("Conv", domain=QUANTIZED)
 def _convolution_between_quantizers(o: Operands, _: int) -> Scratch:
-    return _convolution_of_bytes(o, o.shape(1), symmetric=True)
+    return _convolution_of_bytes(o, o.shape(1), symmetric=held_as(o, 1) == SYMMETRIC[1])
 
 
 @scratch("QLinearConv")
 def _quantized_convolution(o: Operands, _: int) -> Scratch:
-    weight, zero = o.input(WEIGHT), o.input(WEIGHT_ZERO)
-    symmetric = weight is not None and weight.dtype == "int8" and (zero is None or zero.dtype == "int8")
-    return _convolution_of_bytes(o, o.shape(WEIGHT), symmetric=symmetric)
+    image, weight = o.input(0), o.input(RIGHT)
+    dtypes = () if image is None or weight is None else (image.dtype, weight.dtype)
+    return _convolution_of_bytes(o, o.shape(RIGHT), symmetric=dtypes == SYMMETRIC)
 
 
 def _convolution_of_bytes(o: Operands, weight: tuple[int, ...], *, symmetric: bool) -> Scratch:
-    """Symmetric weights are multiplied with pixels where they lie, by pointers; others with an unfolded image."""
+    """Symmetric weights are multiplied with unsigned pixels where they lie, by pointers; others with an unfolded image.
+
+    A convolution of every channel by itself goes by pointers, whatever the weights are.
+    """
     filters, inner, *kernel = (*weight, 1, 1)[: max(2, len(weight))]
     pixels, taps = prod(o.output_shape()[2:]), prod(kernel)
     plain = taps == 1 and o.shape(0)[2:] == o.output_shape()[2:]
     groups = o.integer("group", 1)
     depthwise = inner == 1 and filters == groups
+    sums, pointers = SUM_BYTES * pixels * filters, pixels * taps * POINTER_BYTES
     if symmetric and (depthwise or (groups == 1 and inner % CHANNELS == 0)):
-        return at_once(0 if plain else pixels * taps * POINTER_BYTES)
+        return at_once(0 if plain else pointers)
+    if depthwise:
+        return at_once(sums, pointers)
     unfolded = 0 if plain else pixels * taps * inner * (groups if len(kernel) > IMAGE_AXES else 1)
-    return at_once(SUM_BYTES * pixels * filters, unfolded)
+    return at_once(sums, unfolded)
 
 
 @scratch("AveragePool", domain=QUANTIZED)
