@@ -89,7 +89,7 @@ class RunOptions:
 @click.option("--provider", multiple=True, metavar="DEVICE=NAME", help="cuda:0=TensorrtExecutionProvider. Repeatable.")
 @click.option("--cuda-graph", is_flag=True, help="Capture partitions on CUDA that can be.")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write the last run, for Perfetto.")
-@click.option("-v", "verbosity", count=True, help="Log what every partition cost; -vv every op.")
+@click.option("-v", "verbosity", count=True, help="Log what partitions and kernels of the host cost; -vv all kernels.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
 @import_option
 @threads_option

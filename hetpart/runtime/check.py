@@ -71,7 +71,8 @@ def run(  # noqa: PLR0913 - the options of the command
         exact: Compare bit for bit, ONNX Runtime's optimisations off in both.
         output: Folder to write the results to, as ``.npy`` files.
         trace: File to write the last run to, for Perfetto, with ONNX Runtime's profile of every node.
-        verbosity: 1 logs what partitions and copies of the last run cost, 2 every node too.
+        verbosity: 1 logs what partitions and copies of the last run cost, and kernels of the host in the first that is
+            measured; 2 all kernels.
         progress: Called with the name of every stage as it begins.
         **opening: As in ``Session``.
 
@@ -81,35 +82,34 @@ def run(  # noqa: PLR0913 - the options of the command
     say = progress or _silent
     say("loading the partitions")
     before, start = resident_bytes(), perf_counter()
-    nodes, tasks = trace is not None or verbosity > 1, verbosity > 0
-    with _recording(bundle, nodes=nodes, tasks=tasks, optimize=not exact, progress=say, **opening) as session:
+    nodes = trace is not None or verbosity > 0
+    with _recording(bundle, nodes=nodes, optimize=not exact, progress=say, **opening) as session:
         loaded = _Loaded.since(start, before)
         fed = _all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
-        results, seconds = _measure(session, fed, repeat)
+        measured = _measure(session, fed, repeat, check=check, whole=trace is not None)
         made, predicted, resident = session.last_copies(), session.predicted_seconds, resident_bytes()
-        _tell(session, trace)
+        _tell(session, measured.nodes, trace)
     if check:
         say("running the uncut model")
-    verdict = check_results(session, fed, results, exact=exact) if check else None
-    named = {spec.name: result for spec, result in zip(session.plan.outputs, results, strict=True)}
-    found = _report(bundle, session, seconds, predicted, named, made, verdict, output)
+    verdict = check_results(session, fed, measured.first, exact=exact) if check else None
+    found = _report(bundle, session, measured.seconds, predicted, measured.last, made, verdict, output)
     return replace(found, load_seconds=loaded.seconds, load_bytes=loaded.nbytes, resident_bytes=resident)
 
 
 @contextmanager
-def _recording(bundle: Path, *, nodes: bool, tasks: bool, **opening: Any) -> Generator[Session]:
-    """A session that notes what its tasks take, or the nodes of each, where that is asked for."""
+def _recording(bundle: Path, *, nodes: bool, **opening: Any) -> Generator[Session]:
+    """A session that notes what its tasks and the nodes of each take, where that is asked for."""
     with TemporaryDirectory(prefix="hetpart-") as folder:
         options = profiling_options(Path(folder)) if nodes else None
-        with Session(bundle, options, record=nodes or tasks, **opening) as session:
+        with Session(bundle, options, record=nodes, **opening) as session:
             yield session
 
 
-def _tell(session: Session, trace: Path | None) -> None:
+def _tell(session: Session, nodes: dict[int, list[dict[str, Any]]], trace: Path | None) -> None:
     """What the last run did, where somebody wants to know."""
-    nodes = session.end_node_profiles()
-    log_run(session.times(), nodes)
+    nodes = nodes | session.end_node_profiles()  # what PyTorch ran tells of the last run
+    log_run(session, nodes)
     if trace is None:
         return
     try:
@@ -155,20 +155,41 @@ def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[s
     return random_feeds(missing, seed or 0, plan.granted) | dict(given)
 
 
-def _measure(session: Session, feeds: Mapping[str, Any], repeat: int) -> tuple[list[Any], list[float]]:
-    """The results and the seconds of every measured run. States go on from run to run: the results are the first's."""
-    names, seconds = [spec.name for spec in session.plan.outputs], list[float]()
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Runs on one set of inputs, where states go on from run to run."""
+
+    first: list[Any]
+    """Results of the first run, in the order of the outputs; states only where they are to be compared."""
+    last: dict[str, Any]
+    """All results of the last one, by name."""
+    seconds: list[float]
+    nodes: dict[int, list[dict[str, Any]]]
+    """ONNX Runtime's events of nodes, by partition."""
+
+
+def _measure(session: Session, feeds: Mapping[str, Any], repeat: int, *, check: bool, whole: bool) -> _Measured:
+    """Run ``repeat`` times, after once that is not measured where that is several times.
+
+    ONNX Runtime's profiles, which slow kernels down, end with the first of these unless the ``whole`` is asked for.
+    """
+    names, states, seconds = [spec.name for spec in session.plan.outputs], session.state(), list[float]()
     start = perf_counter()
-    results = session.run(names, feeds)
+    first = session.run(names if check or repeat == 1 else None, feeds)
     if repeat == 1:
-        return results, [perf_counter() - start]
-    states = session.state()
-    fed = {name: value for name, value in feeds.items() if name not in states}
-    for _ in range(repeat):
-        start = perf_counter()
-        session.run(None, fed)
         seconds.append(perf_counter() - start)
-    return results, seconds
+        return _Measured(first, dict(zip(names, first, strict=True)), seconds, {})
+    fed = {name: value for name, value in feeds.items() if name not in states}
+    made, nodes = list[Any](), dict[int, list[dict[str, Any]]]()
+    for number in range(repeat):
+        start = perf_counter()
+        made = session.run(None, fed)
+        seconds.append(perf_counter() - start)
+        if not number and not whole:
+            nodes = session.end_node_profiles()
+    kept = {returned: states[given] for given, returned in session.plan.states.items()}
+    results = dict(zip((name for name in names if name not in kept), made, strict=True)) | kept
+    return _Measured(first, {name: results[name] for name in names}, seconds, nodes)
 
 
 def check_results(session: Session, feeds: Mapping[str, Any], results: list[Any], *, exact: bool) -> CheckResult:

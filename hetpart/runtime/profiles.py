@@ -79,18 +79,22 @@ def _renumbered(partition: Partition, events: list[dict[str, Any]], later: float
         yield {**event, "pid": partition.id, "ts": event["ts"] + later}
 
 
+def called_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any]]]:
+    """The events of what PyTorch ran, of its last run: by the session's place."""
+    return {place: session.events() for place, session in enumerate(sessions) if isinstance(session, CalledSession)}
+
+
 def node_events(sessions: Sequence[PartSession]) -> dict[int, list[dict[str, Any]]]:
     """End the profiles of ``sessions``: the events of nodes and of runs by the session's place.
 
     What PyTorch runs has events of its last run, whether profiles were asked for or not.
 
     Their times are microseconds of ``perf_counter``, as well as two clocks can be compared. Their files are removed.
-    Where no profile was asked for there are none.
+    Where no profile was asked for, or it has ended, there are none.
     """
-    found: dict[int, list[dict[str, Any]]] = {}
+    found = called_events(sessions)
     for place, session in enumerate(sessions):
-        if isinstance(session, CalledSession):
-            found[place] = session.events()
+        if place in found:
             continue
         start, name = _on_our_clock(session.get_profiling_start_time_ns()), session.end_profiling()
         if name:

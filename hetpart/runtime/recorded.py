@@ -10,7 +10,7 @@ from hetpart.errors import ExecutionError
 from hetpart.runtime.called import CalledSession
 from hetpart.runtime.held import NO_ARENA, ArenaUse, held_memory
 from hetpart.runtime.mapped import mapped_bytes
-from hetpart.runtime.profiles import node_events
+from hetpart.runtime.profiles import called_events, node_events
 from hetpart.runtime.trace import write_trace
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hetpart.plan.bench import HeldMemory
     from hetpart.plan.bundle import Bundle
+    from hetpart.plan.model import Plan
     from hetpart.runtime.executor import Executor
     from hetpart.runtime.frame import Layout
     from hetpart.runtime.held import ValueWatch
@@ -30,11 +31,14 @@ class RecordedSession:
     """A session whose runs can be looked at afterwards."""
 
     emulate: bool
+    plan: Plan
     _executor: Executor | None
     _record: RunRecord | None
     _layout: Layout
     _sessions: Sequence[PartSession]
     _weights: Sequence[Mapping[str, Any]]
+    _models: Sequence[bytes]
+    """Of the partitions, where runs are noted."""
 
     def _require_open(self) -> None: ...
 
@@ -63,6 +67,17 @@ class RecordedSession:
     def end_node_profiles(self) -> dict[int, list[dict[str, Any]]]:
         """ONNX Runtime's events of nodes by partition, where the session options ask for profiles: they end here."""
         return node_events(self._sessions)
+
+    def called_events(self) -> dict[int, list[dict[str, Any]]]:
+        """Events of what PyTorch ran in the last run, by partition; no profile ends for them."""
+        return called_events(self._sessions)
+
+    def makers(self, partition: int) -> dict[str, str]:
+        """The op that makes each value within a partition, both by name, where runs are noted."""
+        import onnx
+
+        nodes = onnx.load_model_from_string(self._models[partition]).graph.node if self._models else ()
+        return {value: node.name for node in nodes for value in node.output}
 
     def held_memory(self, bundle: Bundle, watch: ValueWatch) -> dict[str, HeldMemory]:
         """What runs of this session held on every device, where its options ask for profiles: they end here.

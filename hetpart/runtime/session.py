@@ -109,6 +109,7 @@ class Session(DescribedSession, ForwardedCalls, RecordedSession, LaterCalls):
         self._described = Description.of(self.plan, self._sessions)
         self._options = session_options(settings, None) if sess_options is None else sess_options
         self._record = RunRecord() if record is True else record or None
+        self._models = loaded.bundle.models if self._record else ()
         self._sole = SoleSession.of(self._layout, self._sessions) if self._record is None else None
         self._direct: Any = None if self._sole is None else self._sole.run
         self._executor: Executor | None = None

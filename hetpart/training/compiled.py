@@ -20,10 +20,12 @@ from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.notes import write_notes
 from hetpart.graph.provenance import PIN
 from hetpart.graph.walk import fresh_name
+from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss, gradients_of
 from hetpart.training.followed import require_trainable
 from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.limits import Schedule, require_schedule, require_seed
+from hetpart.training.logged import CallLog
 from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
@@ -107,7 +109,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         session_threads: ``threads`` of ``hetpart.Session``.
         overlap: Let updates run beside the backward pass: the plan is cut and laid out for it, and so is the session.
         record: Note what every call does and when, for ``step.session.write_trace``, and log a line of each partition,
-            copy, update and lookup to the logger ``hetpart.run``.
+            copy, update and lookup to the logger ``hetpart.run``; of the second call, of every kernel of the host's.
         planning: Options of ``hetpart.partition``: ``budget``, ``hardware``, ``pin``, ``placement`` and others.
 
     Raises:
@@ -170,14 +172,17 @@ def place(
             hint="hetpart.training.plan(…) places such a step; to run it, make the model with its parameters",
         )
     planned = planned_step(captured, **{"overlap": bool(running.overlap), **planning})
-    session = planned.session(
+    log = CallLog() if running.record else None
+    session = Session(
+        planned.bundle(),
+        None if log is None else log.options,
         emulate=running.emulate,
         emulate_link=running.emulate_link,
         threads=running.threads,
         overlap=running.overlap,
         record=running.record,
     )
-    step = PlannedStep(planned, session, captured.program, captured.rest.copied(), running.record)
+    step = PlannedStep(planned, session, captured.program, captured.rest.copied(), log)
     return Step(step, captured.contents, schedule, seed)
 
 

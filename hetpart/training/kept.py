@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hetpart.partitioned import PartitionedModel
     from hetpart.runtime.session import Session
     from hetpart.training.checkpoint import Part
+    from hetpart.training.logged import CallLog
     from hetpart.training.program import StepProgram
 
 Contents = dict[str, torch.Tensor]
@@ -73,8 +74,8 @@ class PlannedStep:
     session: Session
     program: StepProgram
     rest: Rest
-    recorded: bool = False
-    """Whether the session notes what its runs do, and every call is logged."""
+    log: CallLog | None = None
+    """Of every call, where the session notes what its runs do."""
 
 
 def _sample(tensor: torch.Tensor) -> bytes:

@@ -14,7 +14,6 @@ import torch
 from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
-from hetpart.runtime.log import log_run
 from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
@@ -69,7 +68,7 @@ class Step:
         self._kept, self._rest = Kept(planned), planned.rest
         self._wanted = [spec.name for spec in self.plan.outputs][: self._program.numbers]
         self._arguments = {spec.name: spec for spec in self.plan.inputs}
-        self._logged = planned.recorded
+        self._log = planned.log
         self._kept.begin(contents)
 
     @property
@@ -97,8 +96,8 @@ class Step:
         self._part = (self._part + 1) % self._parts
         if not self._part:
             self._count([float(np.asarray(norm)) * factor for norm in norms])
-        if self._logged:
-            log_run(self.session.times(), self.session.end_node_profiles())
+        if self._log is not None:
+            self._log.tell(self.session)
         return tensor_of(np.asarray(loss))
 
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:

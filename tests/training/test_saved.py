@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -22,7 +23,7 @@ import hetpart
 from hetpart.cli import main
 from hetpart.errors import HetpartError, InvalidFeedError, InvalidModelError, InvalidOptionError
 from hetpart.graph.notes import STATES, TOGETHER
-from hetpart.training import Adam, Group, Groups, LazyAdam
+from hetpart.training import SGD, Adam, Group, Groups, LazyAdam
 from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
 
@@ -114,6 +115,34 @@ def test_a_saved_step_goes_on_as_the_step_does(tmp_path: Path) -> None:
         assert torch.equal(torch.from_numpy(session.state()[state.given]), kept[state.name]), state.name
 
 
+def test_repeated_runs_give_what_the_last_one_made(tmp_path: Path) -> None:
+    """One that is not measured and three that are, as eager PyTorch makes them."""
+    torch.manual_seed(0)
+    eager, batch = nn.Linear(6, 3), (torch.randn(4, 6), torch.tensor([0, 1, 2, 0]))
+    loss_fn = lambda model, given, label: nn.functional.cross_entropy(model(given), label)  # noqa: E731
+    step = place(capture(eager, loss_fn, optimizer=SGD(0.1), example_batch=batch), hardware="emulated")
+    step.save(tmp_path / "step.onnx", *batch)
+    bundle, fed = partitioned(tmp_path / "step.onnx", "--placement", "random:1"), tmp_path / "step.safetensors"
+    options = ("--emulate", "--input", fed, "--repeat", "3", "--output", tmp_path / "out", "--json")
+    ran = hetpart_command("run", bundle, *options)
+    assert ran.exit_code == 0, ran.output
+    optimizer, losses = torch.optim.SGD(eager.parameters(), 0.1), list[float]()
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = loss_fn(eager, *batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    results = {output["name"]: output for output in json.loads(ran.stdout)["outputs"]}
+    assert list(results) == [spec.name for spec in step.plan.outputs]
+    assert results["loss"]["value"] == pytest.approx(losses[-1], rel=1e-6)
+    for name, parameter in eager.named_parameters():
+        made = np.load(tmp_path / "out" / f"{name}.new.npy")
+        np.testing.assert_allclose(made, parameter.detach().numpy(), rtol=1e-5, atol=1e-7)
+    checked = hetpart_command("run", bundle, *options, "--check")
+    assert "PyTorch runs" in checked.stderr
+
+
 def test_what_lies_on_the_host_is_written_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = dict[str, int]()
 
@@ -154,8 +183,14 @@ def test_a_step_is_saved_without_a_batch(tmp_path: Path) -> None:
 def test_verbose_runs_log_every_kernel_of_the_host_with_its_microseconds(tmp_path: Path) -> None:
     _, model = saved(tmp_path)
     fed = model.with_suffix(".safetensors")
-    ran = hetpart_command("run", partitioned(model), "--emulate", "--input", fed, "-v")
+    bundle = partitioned(model)
+    ran = hetpart_command("run", bundle, "--emulate", "--input", fed, "-v")
     told = re.findall(r"(\S+) \((hetpart\.\w+)\.default\) by PyTorch costs (\d+) us", ran.stderr)
+    own = re.findall(r"  (\S+) \(\w+[^)]*\) by CPUExecutionProvider costs \d+ us", ran.stderr)
+    on_host = [one for one in hetpart.load_plan(bundle).decisions if one.device == "cpu"]
+    products = {one.op for one in on_host if one.op_type in {"Gemm", "MatMul"}}
+    assert products
+    assert products <= set(own) <= {one.op for one in on_host}
     assert {(name, op) for name, op, _ in told} >= {
         ("lookup/table.weight", "hetpart.lookup"),
         ("update/table.weight", "hetpart.lazyadam"),
@@ -170,6 +205,17 @@ def test_a_recorded_step_logs_its_kernels_and_writes_a_trace(tmp_path: Path, cap
     step(*batch_of(0))
     updates = [f"update/{name}" for name in ("table.weight", "layers.1.weight", "layers.3.bias")]
     assert all(re.search(rf"{re.escape(update)} \(.*costs \d+ us", caplog.text) for update in updates)
+    assert "CPUExecutionProvider" not in caplog.text
+    caplog.clear()
+    step(*batch_of(1))
+    own = dict(re.findall(r"  (\S+) \((\w+)[^)]*\) by CPUExecutionProvider costs \d+ us", caplog.text))
+    planned = {one.op: one.op_type for one in step.plan.decisions if one.device == "cpu"}
+    assert own
+    assert {name: kernel.removeprefix("Fused") for name, kernel in own.items()}.items() <= planned.items()
+    caplog.clear()
+    step(*batch_of(2))
+    assert "CPUExecutionProvider" not in caplog.text
+    assert "update/table.weight" in caplog.text
     step.session.write_trace(tmp_path / "trace.json")
     told = {event["name"]: event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
     assert all(told[update]["args"]["provider"] == "PyTorch" for update in updates)
