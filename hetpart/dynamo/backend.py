@@ -26,6 +26,7 @@ from hetpart.frontend.checks import without_tokens
 from hetpart.frontend.example import require_pytorch
 from hetpart.frontend.exported import exported_from
 from hetpart.frontend.mutating import write_copies
+from hetpart.frontend.pinned_code import note_in_force
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -108,6 +109,7 @@ def _compiled(
     del example_inputs
     _require_host(module, name)
     without_tokens(module.graph)
+    note_in_force(module.graph)
     halves = halved(module)
     if not halves.made:
         return partial(_tail_alone, halves.tail, halves.kept)

@@ -27,7 +27,7 @@ from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
-from hetpart.frontend.pins import CUSTOM_KEY
+from hetpart.frontend.pinned_code import CUSTOM_KEY, with_notes
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
@@ -199,7 +199,7 @@ def _traced(
         for one in (settings, *silent, torch.no_grad(), traceback.preserve_node_meta(), known):
             entered.enter_context(one)
         unasked = entered.enter_context(sharing)
-        program = tracer(module, example.args, dict(example.kwargs), shapes)
+        program = tracer(with_notes(module), example.args, dict(example.kwargs), shapes)
     if unasked and writes(program):
         return _traced(module, example, tracer, asks_sharing=True)
     _forget_others(program)

@@ -26,6 +26,7 @@ from hetpart.frontend.dimensions import (
 )
 from hetpart.frontend.example import Example, Openness
 from hetpart.frontend.model import ExportedModel
+from hetpart.frontend.pinned_code import without_notes
 from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
 from hetpart.frontend.resized import example_of, resized
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
@@ -141,7 +142,8 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     Raises:
         InvalidModelError: it cannot be put in ONNX operators.
     """
-    done = translated(found.program, found.name)
+    with without_notes():
+        done = translated(found.program, found.name)
     made = done.made
     assert made.exported_program is not None
     stored = None if example.weights is None else stored_weights(example.weights)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 from hetpart.config import DEVICE_PATTERN, device_name
-from hetpart.errors import HetpartError, HetpartWarning, InvalidOptionError
-from hetpart.frontend.example import is_pytorch, require_pytorch
+from hetpart.errors import HetpartWarning, InvalidOptionError
+from hetpart.frontend.example import is_pytorch
+from hetpart.frontend.pinned_code import CUSTOM_KEY, PIN_HINT, PinnedCode, is_compiled, noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import torch
-
-CUSTOM_KEY = "hetpart.pin"
-"""Of PyTorch's own notes on FX nodes."""
-_HINT = 'write hetpart.pin(model.encoder, "cpu"), or `with hetpart.pin("cpu"):` around code'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +52,9 @@ def pin(
         InvalidOptionError: ``device`` is none, or ``target`` neither a module nor a device.
     """
     if device is None and (isinstance(target, str) or type(target).__name__ == "device"):
-        return _annotated(_device(target)) if _is_compiled() else PinnedCode(_device(target))
+        return noted(_device(target)) if is_compiled() else PinnedCode(_device(target))
     if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
-        raise InvalidOptionError(f"pin cannot be given {_shown(target)}, {_shown(device)}", hint=_HINT)
+        raise InvalidOptionError(f"pin cannot be given {_shown(target)}, {_shown(device)}", hint=PIN_HINT)
     return PinnedModule(cast("torch.nn.Module", target), _device(device))
 
 
@@ -80,7 +73,7 @@ def _device(given: object) -> str:
     text = given if isinstance(given, str) else str(given) if type(given).__name__ == "device" else ""
     name = device_name(text)
     if not DEVICE_PATTERN.fullmatch(name):
-        raise InvalidOptionError(f"{_shown(given)} is no device", hint=_HINT)
+        raise InvalidOptionError(f"{_shown(given)} is no device", hint=PIN_HINT)
     return name
 
 
@@ -105,61 +98,6 @@ class PinnedModule:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
-
-
-def _is_compiled() -> bool:
-    """Whether Dynamo reads this as code that it compiles: PyTorch's own note is what it knows."""
-    return "torch" in sys.modules and sys.modules["torch"].compiler.is_dynamo_compiling()
-
-
-class PinnedCode:
-    """A pin on the ops that code makes while it is exported; otherwise it changes nothing."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self._entered: list[ExitStack] = []
-
-    def __call__(self, func: Any) -> Any:
-        """``func`` with the pin around every call; of a module's class, around its ``forward``."""
-        if isinstance(func, type):
-            owner = cast("Any", func)
-            if not hasattr(owner, "forward"):
-                raise InvalidOptionError(f"pin cannot be given the class {owner.__name__}: it is no module", hint=_HINT)
-            owner.forward = self(owner.forward)
-            return owner
-        device = self.device
-
-        @wraps(func)
-        def pinned(*args: Any, **kwargs: Any) -> Any:
-            with _annotated(device):
-                return func(*args, **kwargs)
-
-        return pinned
-
-    def __enter__(self) -> Self:
-        stack = ExitStack()
-        stack.enter_context(_annotated(self.device))
-        self._entered.append(stack)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered.pop().close()
-
-
-def _annotated(device: str) -> Any:
-    """PyTorch's own note on every FX node that is traced within."""
-    require_pytorch("hetpart.pin")
-    from torch.fx import traceback
-
-    annotate = getattr(traceback, "annotate", None)
-    if annotate is None:
-        raise HetpartError(
-            "pins on code need torch.fx.traceback.annotate, which this PyTorch lacks",
-            hint="pip install --upgrade torch, or pin the module: hetpart.pin(model.fc1, 'cpu')",
-        )
-    return annotate({CUSTOM_KEY: device})
 
 
 def pinned_weights(names: Sequence[str], weights: Sequence[torch.Tensor]) -> dict[str, str]:

@@ -199,6 +199,61 @@ def test_marks_around_code_are_read(plans: Plans) -> None:
     assert found == {"Sin": "cpu", "Mul": "cpu", "Add": "cpu", "Relu": "cuda:0"}
 
 
+class Broken(nn.Module):
+    """Code that is pinned, with a break in it; what it calls is whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plus = Plus()
+
+    def inside(self, x: Tensor) -> Tensor:
+        return torch.sin(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with public.pin("cpu"):
+            x = self.inside(x)
+            torch._dynamo.graph_break()
+            x = self.inside(x)
+        return torch.relu(x)
+
+
+def test_a_break_within_a_mark_is_told_and_the_mark_holds_in_what_is_called(plans: Plans) -> None:
+    model, x = Broken(), torch.randn(3, 64)
+    run = compiled(model, plans)
+    with torch.no_grad(), pytest.warns(public.HetpartWarning, match="breaks the graph") as told:
+        assert_equal(run(x), model(x))
+    assert {warning.filename for warning in told} == {__file__}
+    assert [devices(planned) for planned in plans] == [{"": {"cpu"}}]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(x)  # nobody compiles it
+        torch.compile(model, backend="eager")(x)
+
+
+def test_a_mark_around_a_call_is_of_what_is_compiled_in_it(plans: Plans) -> None:
+    model, x = Around(), torch.randn(3, 64)
+    with torch.no_grad(), public.pin("cpu"):
+        assert_equal(compiled(model, plans)(x), model(x))
+    assert [devices(planned) for planned in plans] == [{"": {"cpu"}, "plus": {"cpu"}}]
+
+
+def test_a_break_in_a_marked_function_leaves_the_mark(plans: Plans) -> None:
+    @public.pin("cpu")
+    def marked(x: Tensor) -> Tensor:
+        x = torch.sin(x)
+        torch._dynamo.graph_break()
+        return torch.cos(x)
+
+    def whole(x: Tensor) -> Tensor:
+        return torch.relu(marked(torch.tanh(x)))
+
+    x = torch.randn(3, 64)
+    with torch.no_grad():
+        assert_equal(compiled(whole, plans)(x), whole(x))
+    found = {decision.op_type: decision.device for planned in plans for decision in planned.plan.decisions}
+    assert found == {"Tanh": "cuda:0", "Sin": "cpu", "Cos": "cpu", "Relu": "cuda:0"}
+
+
 def test_a_mark_stays_where_a_larger_batch_is_planned_for(plans: Plans) -> None:
     case = mlp()
     options = {**ON_CUDA, "placement": "fill-in-order", "budget": 100_000, "on_plan": plans.append}
