@@ -34,7 +34,8 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     enable_gqa: bool = False,
 ) -> Any:
     """softmax(scale · query · keyᵀ + mask) · value; zeros where a mask lets nothing be seen, not a mean or NaN."""
-    if attn_mask is None:
+    has_keys = key.shape is None or key.shape[-2] != 0
+    if attn_mask is None and has_keys:
         if scale is not None and scale < 0:  # it takes the root
             query, scale = _negative(query), -scale
         return _unmasked(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
@@ -45,6 +46,8 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     scaled = op.Mul(query, like(query, _whole(query, -1) ** -0.5 if scale is None else scale))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*range(last - 1), last, last - 1]))
     nothing = like(query, -math.inf)
+    if attn_mask is None or not has_keys:
+        return op.MatMul(op.Softmax(scores, axis=-1), value)  # the exporter's own has a form that ONNX has not
     if attn_mask.dtype is ir.DataType.BOOL:
         seen, scores = attn_mask, op.Where(attn_mask, scores, nothing)
     else:

@@ -14,10 +14,24 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from hetpart.errors import InvalidModelError
 
 _WRITTEN = "write to a buffer where it lies, self.mean.lerp_(x, 0.1), and take it as an argument of the module"
+_HINTS = {
+    "buffer": "call module.eval() where training does it; else take it as an argument and return its new content",
+    "weight": (
+        "change it before, once: of an Embedding with max_norm=m set weight.data.renorm_(norm_type, 0, m) and then"
+        " max_norm = None, which looks up the same"
+    ),
+}
+_MUTATIONS = {
+    OutputKind.BUFFER_MUTATION: "buffer",
+    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
+}
+"""What a plan would not change; arguments that are changed are results."""
+_SHOWN = 3
 Numbers = Mapping[str, int | float]
 
 
@@ -92,3 +106,14 @@ def notes_of_changes(found: Changes, program: torch.export.ExportedProgram, name
 
 def _is_read(program: torch.export.ExportedProgram, spec: Any) -> bool:
     return any(node.name == spec.arg.name and node.users for node in program.graph.find_nodes(op="placeholder"))
+
+
+def require_unchanged(signature: ExportGraphSignature, name: str) -> None:
+    """Raise where a program says itself that it changes what the module holds."""
+    kinds = [(_MUTATIONS[spec.kind], str(spec.target)) for spec in signature.output_specs if spec.kind in _MUTATIONS]
+    if kinds:
+        changed = ", ".join(f"the {kind} {target!r}" for kind, target in kinds[:_SHOWN])
+        more = f" and {len(kinds) - _SHOWN} more" if len(kinds) > _SHOWN else ""
+        raise InvalidModelError(
+            f"{name} changes {changed}{more} when it is called, which a plan would not do", hint=_HINTS[kinds[0][0]]
+        )

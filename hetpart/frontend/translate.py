@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
+from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
+from hetpart.frontend.changed import require_unchanged
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
@@ -49,12 +50,6 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
     from torch.onnx import ONNXProgram
 
-_MUTATIONS = {
-    OutputKind.BUFFER_MUTATION: "buffer",
-    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION): "weight",
-}
-"""What a plan would not change; arguments that are changed are results."""
-_SHOWN = 3
 _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
 _FUNCTION_WANTED = "No ONNX function found for"
@@ -109,7 +104,7 @@ def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             given = with_all_returned(called)
             made = _in_onnx(given, name)
     changes = _decomposed(made).graph_signature
-    _require_pure(changes, name)
+    require_unchanged(changes, name)
     if any(spec.kind is OutputKind.USER_INPUT_MUTATION for spec in changes.output_specs):
         with taking_apart():
             called = called.run_decompositions({})  # only then does its signature say what it changes
@@ -190,20 +185,6 @@ def _forget_pending(program: torch.export.ExportedProgram) -> None:
 def _decomposed(made: ONNXProgram) -> torch.export.ExportedProgram:
     assert made.exported_program is not None
     return made.exported_program
-
-
-def _require_pure(signature: ExportGraphSignature, name: str) -> None:
-    changed = [
-        f"the {_MUTATIONS[spec.kind]} {str(spec.target)!r}"
-        for spec in signature.output_specs
-        if spec.kind in _MUTATIONS
-    ]
-    if changed:
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-        raise InvalidModelError(
-            f"{name} changes {', '.join(changed[:_SHOWN])}{more} when it is called, which a plan would not do",
-            hint="call module.eval() where training does it; else take it as an argument and return its new content",
-        )
 
 
 def _without_wrong(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:

@@ -53,6 +53,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, m: scaled_dot_product_attention(x.masked_fill(x > 2.2, math.nan), x, x, m),
         (HEADS, SEEN),
     ),
+    "no keys": (
+        lambda x, k: (
+            scaled_dot_product_attention(x, k, k),
+            scaled_dot_product_attention(x, k, k, is_causal=True),
+            scaled_dot_product_attention(x, k[:, :2], k[:, :2, :, :3], enable_gqa=True, scale=-0.5),
+        ),
+        (HEADS, HEADS[:, :, :0]),
+    ),
+    "no keys, and a mask": (
+        lambda x, k, m: scaled_dot_product_attention(x, k, k, m),
+        (HEADS, HEADS[:, :, :0], SEEN[..., :0]),
+    ),
     "calls that have a mask and calls that have none": (
         lambda x, m: (
             scaled_dot_product_attention(x, x, x, m),

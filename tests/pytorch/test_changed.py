@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -97,3 +99,17 @@ def test_a_number_that_counts_is_told() -> None:
     planned = hetpart.partition(module, args=(X,), hardware=EMULATED)
     assert any("'part.calls' from 0 to 1" in note for note in planned.plan.notes)
     assert module.get_submodule("part").calls == 0
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0])
+def test_a_table_that_shortens_its_rows_is_refused_with_what_looks_up_the_same(norm_type: float) -> None:
+    ids = torch.tensor([[3, 0], [3, 8]])
+    table = nn.Embedding(9, 4, max_norm=1.0, norm_type=norm_type).eval()
+    with torch.no_grad():
+        wanted = copy.deepcopy(table)(ids)
+    with pytest.raises(InvalidModelError, match=r"changes the weight 'weight'.*\n.*hint: .*renorm_\(norm_type, 0, m\)"):
+        hetpart.partition(table, args=(ids,), hardware=EMULATED)
+    table.weight.data.renorm_(table.norm_type, 0, 1.0)
+    table.max_norm = None
+    planned = hetpart.partition(table, args=(ids,), hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(ids), wanted)
