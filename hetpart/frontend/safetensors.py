@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.external import refuse_lfs_pointer
+from hetpart.graph.external import is_outside, refuse_lfs_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,21 +61,27 @@ class StoredWeights:
 
 
 def stored_weights(path: Path) -> StoredWeights:
-    """What the safetensors file ``path`` holds, or the files of the folder ``path``, chosen as `transformers` does.
+    """What the safetensors file ``path`` holds, what the index ``path`` names, or the files of the folder ``path``.
 
-    That is ``model.safetensors``; else what an index names, each tensor from the file that the index names for it; else
-    all files.
+    Of a folder those that `transformers` reads: ``model.safetensors``; else what an index names, each tensor from the
+    file that the index names for it; else all files.
 
     Raises:
         InvalidModelError: there is none, one is cut short or no such file, or they do not say which tensor is meant.
     """
+    folder = path.parent if path.is_file() else path
+    return _resolved(StoredWeights(folder, _found(path)))
+
+
+def _found(path: Path) -> dict[str, Extent]:
     if path.is_file():
-        return StoredWeights(path.parent, _extents(path.parent, path.name))
+        is_index = path.name.endswith(_INDEX)
+        return _indexed(path.parent, path) if is_index else _extents(path.parent, path.name)
     if (path / _WHOLE).is_file():
-        return StoredWeights(path, _extents(path, _WHOLE))
+        return _extents(path, _WHOLE)
     index = _index_of(path)
     if index is not None:
-        return StoredWeights(path, _indexed(path, index))
+        return _indexed(path, index)
     files = sorted(file.name for file in path.glob(f"*{SUFFIX}"))
     if not files:
         _refuse_empty(path)
@@ -83,7 +90,19 @@ def stored_weights(path: Path) -> StoredWeights:
         extents = _extents(path, file)
         _require_once(found, extents, path)
         found |= extents
-    return StoredWeights(path, found)
+    return found
+
+
+def _resolved(stored: StoredWeights) -> StoredWeights:
+    """``stored`` by the files that links lead to, as those in Hugging Face's cache do: ONNX Runtime follows none."""
+    root = stored.folder.resolve()
+    files = {extent.location: (root / extent.location).resolve() for extent in stored.extents.values()}
+    if all(file.is_relative_to(root) for file in files.values()):
+        return stored
+    root = Path(os.path.commonpath([file.parent for file in files.values()]))
+    names = {location: file.relative_to(root).as_posix() for location, file in files.items()}
+    found = {name: replace(extent, location=names[extent.location]) for name, extent in stored.extents.items()}
+    return StoredWeights(root, found)
 
 
 def _require_once(found: Mapping[str, Extent], extents: Mapping[str, Extent], folder: Path) -> None:
@@ -127,7 +146,9 @@ def _indexed(folder: Path, index: Path) -> dict[str, Extent]:
 
 def _extents(folder: Path, location: str) -> dict[str, Extent]:
     path = folder / location
-    if Path(location).name != location or not path.is_file():
+    if is_outside(location):
+        raise InvalidModelError(f"{location!r}, which is to hold weights, lies outside of {folder}", hint=_INSIDE)
+    if not path.is_file():
         raise InvalidModelError(f"the weights in {path} are not there", hint=_AGAIN)
     refuse_lfs_pointer(path)
     try:
@@ -173,6 +194,7 @@ def _extent(location: str, start: int, entry: dict[str, Any], size: int) -> Exte
     return Extent(location, start + begin, end - begin, dtype, shape)
 
 
+_INSIDE = "keep it in that folder, or in one inside, and name it so in the index"
 _AGAIN = "download it again, all files of it"
 _CONVERT = "read it with torch.load, and write its tensors with safetensors.torch.save_file"
 _FOLDER = "name the folder that the model was downloaded to"

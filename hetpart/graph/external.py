@@ -94,7 +94,7 @@ def weight_problems(locations: Locations, folder: Path | None) -> Iterator[tuple
 
 
 def _file_problem(folder: Path, location: str, shown: str) -> str | None:
-    if _leaves(location):
+    if is_outside(location):
         return f"points outside the model's folder: {shown}"
     root, path = os.path.realpath(folder), Path(os.path.realpath(folder / location))
     if not path.is_relative_to(root):
@@ -104,7 +104,8 @@ def _file_problem(folder: Path, location: str, shown: str) -> str | None:
     return None
 
 
-def _leaves(location: str) -> bool:
+def is_outside(location: str) -> bool:
+    """Whether ``location``, as a model writes it, is none inside of the folder that it is relative to."""
     return not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts
 
 

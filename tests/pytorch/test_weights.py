@@ -386,6 +386,8 @@ def test_files_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
         file.write_bytes(struct.pack("<Q", len(text)) + text.encode() + bytes(8))
         assert "is no safetensors file" in refusal()
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../m.safetensors"}}))
+    assert "lies outside of" in refusal()
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "n.safetensors"}}))
     assert "are not there" in refusal()
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     assert "is no index" in refusal()
