@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hetpart.cost_model.foldings import SCALED_DTYPES, SCALES, scalar_beside
+from hetpart.cost_model.quantized import QUANTIZED_ON_CPU, is_quantized
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, adds_bias, is_row_sum, is_skip, rank
 from hetpart.cost_model.turning import permutation
 from hetpart.cost_model.wiring import Wiring, is_op
@@ -21,15 +22,6 @@ GEMM_ACTIVATIONS = (
     "Elu", "HardSigmoid", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh",
     "ThresholdedRelu",
 )  # fmt: skip
-QUANTIZED_ON_CPU: Mapping[str, str] = {
-    **{kind: f"QLinear{kind}" for kind in (
-        "Add", "AveragePool", "Concat", "Conv", "GlobalAveragePool", "LeakyRelu", "MatMul", "Mul", "Sigmoid", "Softmax",
-        "Where",
-    )},
-    **{kind: kind for kind in ("MaxPool", "Relu", "Reshape", "Resize", "Split", "Squeeze", "Transpose", "Unsqueeze")},
-    "Gemm": "QGemm",
-}  # fmt: skip
-"""Ops the CPU provider computes on integers when dequantized inputs and a quantized output stand around them."""
 
 TANH_GELU = "Gelu by tanh"
 """What rows call a Gelu that is approximated."""
@@ -54,14 +46,6 @@ def quantized_kernel(op: Op, consumer: Op, wiring: Wiring) -> Epilogue | None:
     if consumer.op_type == "QuantizeLinear" and is_quantized(op, wiring):
         return Epilogue(QUANTIZED_ON_CPU[op.op_type], _on_cpu)
     return None
-
-
-def is_quantized(op: Op, wiring: Wiring) -> bool:
-    """Whether ``op`` stands between dequantized inputs and a quantized output, so that it is computed on integers."""
-    if op.op_type not in QUANTIZED_ON_CPU or op.domain:
-        return False
-    first, consumer = wiring.producer(op.inputs[0] if op.inputs else None), wiring.sole_consumer(op)
-    return is_op(first, "DequantizeLinear") and is_op(consumer, "QuantizeLinear")
 
 
 def bias_before(skip: Op, wiring: Wiring) -> Op | None:

@@ -1,4 +1,4 @@
-"""Ops that vanish into all that read them: Pads, Relus before a Clip, operands of a product transposed or scaled.
+"""Ops that vanish into all that read them: Pads, Relus before a Clip, operands of products transposed or scaled.
 
 What reads such an op computes it on the way, from what it reads.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from math import isclose
 
+from hetpart.cost_model.quantized import is_quantized, quantizes_from_zero
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, is_gemm, rank
 from hetpart.cost_model.turning import permutation, split_permutation, swaps_last, turned
 from hetpart.cost_model.wiring import Wiring, is_op
@@ -16,8 +17,8 @@ from hetpart.graph.ir import Op
 SCALES = ("Mul", "Div")
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 SCALED_DTYPES = GEMM_DTYPES | {"float64"}
-_LEAST = {"uint8": 0, "int8": -128, "uint16": 0, "int16": -32768, "": 0}
-"""The least number of the integers that quantization makes."""
+ON_CPU_ALONE = frozenset({"DequantizeLinear"})
+"""What vanishes in sessions of the CPU provider alone; the others do everywhere."""
 
 
 def foldings(wiring: Wiring, taken: Collection[int]) -> frozenset[int]:
@@ -156,8 +157,13 @@ def _clipped(relu: Op, reader: Op, wiring: Wiring, _: _Folded) -> bool:
     if len(wiring.users(relu)) != 1:
         return False
     if is_op(reader, "QuantizeLinear"):
-        return _quantizes_from_zero(reader, wiring)
+        return quantizes_from_zero(reader, wiring)
     return is_op(reader, "Clip") and all(v is None or v.is_constant for v in wiring.operands(reader)[1:])
+
+
+def _dequantized(dequantize: Op, reader: Op, wiring: Wiring, _: _Folded) -> bool:
+    """Each of several kernels of integers reads what it dequantizes; one alone shares its kernel."""
+    return len(wiring.users(dequantize)) > 1 and is_quantized(reader, wiring)
 
 
 def _reshaped(view: Op, reader: Op, wiring: Wiring, found: _Folded) -> bool:
@@ -190,13 +196,6 @@ def _is_behind_reshape(view: Op, wiring: Wiring) -> bool:
     return wiring.sole_consumer(before) is view and _is_behind_reshape(before, wiring)
 
 
-def _quantizes_from_zero(quantize: Op, wiring: Wiring) -> bool:
-    zero = next(iter(wiring.operands(quantize)[2:]), None)
-    if zero is None:
-        return len(quantize.inputs) < 3
-    return zero.content is not None and zero.content[0] == _LEAST.get(zero.dtype)
-
-
 def _padded(pad: Op, reader: Op, wiring: Wiring, _: _Folded) -> bool:
     """Windows pad by themselves, with zeros, and no channels."""
     if len(wiring.users(pad)) != 1 or pad.attributes.get("mode", "constant") not in ("constant", ""):
@@ -221,6 +220,7 @@ OPERANDS: Mapping[str, _Rule] = {"Transpose": _transposed, **dict.fromkeys(SCALE
 """What a product does to its operands."""
 FOLDINGS: Mapping[str, _Rule] = {
     **OPERANDS,
+    "DequantizeLinear": _dequantized,
     "Pad": _padded,
     "Relu": _clipped,
     **dict.fromkeys(VIEWS, _reshaped),

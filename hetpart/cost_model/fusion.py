@@ -16,13 +16,13 @@ from hetpart.cost_model.epilogues import (
     EXTENDED,
     NOWHERE,
     ON_CPU,
-    QUANTIZED_ON_CPU,
     TANH_GELU,
     bias_before,
     quantized_kernel,
 )
-from hetpart.cost_model.foldings import VIEWS, foldings, takes_operands
+from hetpart.cost_model.foldings import ON_CPU_ALONE, VIEWS, foldings, takes_operands
 from hetpart.cost_model.patterns import fused_formulas
+from hetpart.cost_model.quantized import QUANTIZED_ON_CPU
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.cost_model.updates import in_place_on
 from hetpart.cost_model.wiring import Wiring, is_op
@@ -46,6 +46,10 @@ class Fusions:
     """What is left of the graph before anything is fused."""
     kernels: Mapping[int, str]
     """Type of the kernel that a group ends with, by the last op, as the CPU provider calls it; others keep theirs."""
+
+    def folded_on(self, provider: Provider) -> frozenset[int]:
+        """Those of ``folded`` that vanish in a session of ``provider``."""
+        return frozenset(op for op in self.folded if provider in self.absorbed[op])
 
 
 def find_fusions(graph: Graph) -> Fusions:
@@ -107,7 +111,7 @@ class _Found:
         """Have ``folded`` ops vanish into what reads them; ``taken`` are those of formulas."""
         self.folded, ops = folded, self.wiring.graph.ops
         for number in folded:
-            self.absorbed[number] = EVERYWHERE
+            self.absorbed[number] = ON_CPU if ops[number].op_type in ON_CPU_ALONE else EVERYWHERE
             users = self.wiring.users(ops[number])
             if len(users) == 1:
                 self._unite({number, *users, *self._behind_split(ops[number], ops[users[0]])})

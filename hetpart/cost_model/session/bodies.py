@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hetpart.cost_model.epilogues import is_quantized
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, sequences_of, trips_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
+from hetpart.cost_model.quantized import is_quantized
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, Made, Step, plan_buffers
 from hetpart.cost_model.session.scratch import scratch_of

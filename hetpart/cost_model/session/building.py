@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made, wide_made
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS, BodyNumbers
-from hetpart.cost_model.session.layout import blocked_form, convolves_bytes, reads_blocked
+from hetpart.cost_model.session.integers import (
+    before_dequantized,
+    computed_on_integers,
+    convolves_bytes,
+    is_of_any_order,
+    is_on_the_way,
+    wanted_last,
+)
+from hetpart.cost_model.session.lane import Lane
+from hetpart.cost_model.session.layout import blocked_form, reads_blocked
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
@@ -29,18 +38,6 @@ LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Orders of Transposes that put the channels of images last, and back."""
 FORMULAS = frozenset({"Erf", "Sigmoid"})
 """Of the formulas of one value that are fused, those computed in the form it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What runs a session."""
-
-    provider: Provider
-    threads: int = 1
-    scratch: Mapping[int, Scratch] = field(default_factory=dict[int, Scratch])
-    """What kernels take while they run, by op: ``kernel_scratch``, where memory is asked for."""
-    thrifty: bool = False
-    """Whether buffers go back to the arena as soon as nothing reads them any more."""
 
 
 @dataclass(slots=True)
@@ -70,6 +67,12 @@ class Building:
     """Numbers of the values that exist."""
     inlined: int = 0
     """Values of bodies that have numbers."""
+    groups: Sequence[tuple[Op, ...]] = ()
+    """Ops that share a kernel, of all kernels."""
+    wanted: frozenset[int] | None = None
+    """``wanted_last``, once somebody asked."""
+    last: set[int] = field(default_factory=set[int])
+    """Values that lie with channels last."""
     waiting: dict[int, tuple[Op, ...]] = field(default_factory=dict[int, tuple[Op, ...]])
     """Transposes that put channels first, by what they make: no kernel runs them for those who read it in blocks."""
 
@@ -85,7 +88,7 @@ class Building:
         in_blocks = self._read_in_blocks(members, wide=wide) if self._on_cpu and body is None else None
         if body is not None:
             self._add_body(members[-1], body)
-        elif self._on_cpu and convolves_bytes(members):
+        elif self._on_cpu and (convolves_bytes(members) or self._stays_last(members)):
             self._add_last(members)
         elif self._turns(members, LAST) and self._is_blocked(members[-1].uses[0]):
             self._bring_last(members[-1])
@@ -162,6 +165,10 @@ class Building:
         return tuple([value for value in read if not self.graph.values[value].is_constant])
 
     def _reads(self, members: tuple[Op, ...]) -> tuple[int, ...]:
+        on_integers = computed_on_integers(members) if self._on_cpu else None
+        if on_integers is not None:
+            read = [before_dequantized(value, self.graph, self.simple) for value in self._flowing(on_integers)]
+            return tuple([value for value in read if not self.graph.values[value].is_constant])
         inside = {value for op in members for value in op.results}
         return tuple([value for op in members for value in self._flowing(op) if value not in inside])
 
@@ -194,17 +201,32 @@ class Building:
         index = last.id + 2 * len(self.graph.ops)
         self._append(self._gated(Kernel(numbers, made, ops=self._ids(computing(members))), members, index), index)
 
+    def _stays_last(self, members: tuple[Op, ...]) -> bool:
+        """Whether all that the kernel reads lies with channels last, and so may what it makes."""
+        on_the_way = is_on_the_way(members, self.graph)
+        if not on_the_way and not is_of_any_order(members, self.graph):
+            return False
+        reads = self._reads(members)
+        if not reads or not self.last.issuperset(reads):
+            return False
+        if on_the_way and self.wanted is None:
+            self.wanted = wanted_last(self.groups, self._reads, self.graph)
+        return not on_the_way or members[-1].results[0] in (self.wanted or ())
+
     def _add_last(self, members: tuple[Op, ...]) -> None:
         """A kernel that reads and makes channels last; what it reads is turned where it is not so already."""
         source, *others = self._reads(members)
-        for value in dict.fromkeys(others):
-            self.need_plain(value)
+        if convolves_bytes(members):
+            for value in dict.fromkeys(others):
+                self.need_plain(value)
         if -1 - source not in self.there:
             turned = last_made(self.graph.values[source])
             self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
         made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
+        self.last.update((source, *members[-1].results))
         scratch = self._scratch(members)
-        kernel = Kernel((-1 - source, *others), made, scratch, self._ids(computing(members)))
+        beside = others if convolves_bytes(members) else [-1 - value for value in others]
+        kernel = Kernel((-1 - source, *beside), made, scratch, self._ids(computing(members)))
         self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
 
     def _made_plain(self, members: tuple[Op, ...], computed: tuple[Op, ...]) -> tuple[Made, ...]:

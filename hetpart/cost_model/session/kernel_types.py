@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS
+from hetpart.cost_model.session.integers import BYTES, POOLS, convolves_bytes
 from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS, SUMS
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.widened import HALVES
-from hetpart.graph.ir import Graph
+from hetpart.graph.ir import Graph, Op
 
 AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 """On channels in blocks they are convolutions of every channel by itself."""
@@ -17,8 +18,6 @@ AS_CONVOLUTIONS = frozenset({"BatchNormalization", "Mul"})
 
 GATES = 1
 """By how many times the count of values the number of a gate is lowered."""
-BYTES = frozenset({"int8", "uint8"})
-"""What convolutions read with channels last."""
 ENLARGING = frozenset({"Resize", "Upsample"})
 INLINED: Mapping[str, str] = {"CastLike": "Cast"}
 """Ops without a kernel, of which ONNX Runtime runs the one that their body is."""
@@ -33,19 +32,27 @@ def kernel_type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
 def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
     if not kernel.ops:
         return _between(kernel, graph)
-    in_blocks = any(_is_blocked(made.value, graph) for made in kernel.makes)
     members = [graph.ops[op] for op in kernel.ops]
     types = {op.op_type for op in members}
     if len(members) > 1 and any(types == {part} for part in PARTS):
         return "Split"
-    if "Conv" in types and not in_blocks and len(members) > 1:
+    in_blocks = any(_is_blocked(made.value, graph) for made in kernel.makes)
+    last = members[-1]
+    kind = fusions.kernels.get(last.id, last.op_type)
+    if graph.values[last.results[0]].dtype in BYTES:
+        return _of_bytes(tuple(members), kind, last=in_blocks)
+    if "Conv" in types and len(members) > 1 and not in_blocks:
         return "FusedConv" if types & (ACTIVATIONS | SUMS) else "Conv"
     if in_blocks and (types <= AS_CONVOLUTIONS or "Conv" in types):
         return "Conv"
-    if in_blocks and types <= ENLARGING:
-        return "Upsample"
-    last = members[-1]
-    return fusions.kernels.get(last.id, last.op_type)
+    return "Upsample" if in_blocks and types <= ENLARGING else kind
+
+
+def _of_bytes(members: tuple[Op, ...], kind: str, *, last: bool) -> str:
+    """Of a kernel that makes bytes, with channels ``last`` or not."""
+    if convolves_bytes(members):
+        return "QLinearConv"
+    return f"Nhwc{kind}" if last and kind in POOLS else kind
 
 
 def _between(kernel: Kernel, graph: Graph) -> str:

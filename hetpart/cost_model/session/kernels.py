@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hetpart.cost_model.fusion import Fusions, find_fusions
-from hetpart.cost_model.session.building import Building, Lane
+from hetpart.cost_model.session.building import Building
+from hetpart.cost_model.session.lane import Lane
 from hetpart.cost_model.session.merge import merged
 from hetpart.cost_model.session.order import in_order
 from hetpart.cost_model.session.remade import remade
@@ -47,13 +48,15 @@ def session_kernels(
 
 
 def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:
-    anew = remade(whole, fusions.folded, returned)
-    simple = whole.without(fusions.folded, graph, returned)
+    folded = fusions.folded_on(lane.provider)
+    anew = remade(whole, folded, returned)
+    simple = whole.without(folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
     floats = as_floats(graph) if wide else graph
-    session = Building(graph, simple, lane, wide, floats, vanished(whole, simple), anew)
-    for members in merged(floats, simple, fusions, lane.provider, returned):
+    groups = tuple(merged(floats, simple, fusions, lane.provider, returned))
+    session = Building(graph, simple, lane, wide, floats, vanished(whole, simple), anew, groups=groups)
+    for members in groups:
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):
         session.need_plain(value)

@@ -63,13 +63,6 @@ def reads_blocked(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) 
     return rule(op, graph, arrives_blocked)
 
 
-def convolves_bytes(members: tuple[Op, ...]) -> bool:
-    """Whether the kernel is a QLinearConv, with channels last: ONNX Runtime transposes what it reads and makes."""
-    last = members[-1]
-    on_integers = last.op_type == "QuantizeLinear" and any(op.op_type == "Conv" for op in members)
-    return on_integers or (last.op_type == "QLinearConv" and not last.domain)
-
-
 def _convolution(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
     source, weight = op.inputs[0], op.inputs[1]
     assert source is not None
