@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict, cast
 
+from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
 from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, REFUSES, refused
 from hetpart.devices import Provider
@@ -119,11 +120,11 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
-    refusal = None if op.domain else refused(REFUSES, op)
+    refusal = None if op.domain else refused(REFUSES, Operands.of(op, graph))
     if refusal:
         return f"ONNX Runtime {_facts()['onnxruntime']} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
-        refusal = refused(CPU_REFUSES, op)
+        refusal = refused(CPU_REFUSES, Operands.of(op, graph))
         if refusal:
             return f"the CPU kernel for {facts.name} refuses {refusal}"
         return _missing(cpu_kernels(facts, op.op_type, op.attributes), "CPU", facts, op, graph)
@@ -239,7 +240,7 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     if not facts.cuda:
         expanded = facts.function and not facts.cpu
         return None if expanded else f"no CUDA kernel for {facts.name}"
-    refusal = refused(CUDA_REFUSES, op)
+    refusal = refused(CUDA_REFUSES, Operands.of(op, graph))
     if refusal:
         return f"the CUDA kernel for {facts.name} refuses {refusal}"
     return _missing(facts.cuda, "CUDA", facts, op, graph)

@@ -1,54 +1,110 @@
-"""What ONNX Runtime has a kernel for and refuses all the same, by attributes and operands."""
+"""What ONNX Runtime has a kernel for and refuses all the same, by attributes, dtypes and shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hetpart.graph.ir import Op
+from hetpart.cost_model.formulas.operands import Operands
 
-Refusal = tuple[Callable[[Op], bool], str]
+Test = Callable[[Operands], bool]
+Refusal = tuple[Test, str]
 """A test of an op, and what it finds."""
 Refusals = Mapping[str, tuple[Refusal, ...]]
 """By op type."""
 
 
-def refused(refusals: Refusals, op: Op) -> str | None:
-    """What of ``op`` is refused, in words."""
-    return next((why for refuses, why in refusals.get(op.op_type, ()) if refuses(op)), None)
+def refused(refusals: Refusals, o: Operands) -> str | None:
+    """What of an op is refused, in words."""
+    return next((why for refuses, why in refusals.get(o.op.op_type, ()) if refuses(o)), None)
 
 
-def _other_activations(op: Op) -> bool:
-    usual = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}[op.op_type] * 2
-    named = op.attributes.get("activations", ())
+def _other_activations(o: Operands) -> bool:
+    usual = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}[o.op.op_type] * 2
+    named = o.attribute("activations", ())
     words = [str(word).lower() for word in named] if isinstance(named, tuple) else []
     return any(word != expected for word, expected in zip(words, usual, strict=False))
 
 
-def _asymmetric(op: Op) -> bool:
-    pads = op.attributes.get("pads", ())
-    if isinstance(pads, tuple) and pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
+def _asymmetric(o: Operands) -> bool:
+    pads = o.integers("pads")
+    if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
         return True
-    return str(op.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
+    return str(o.attribute("auto_pad", "NOTSET")).startswith("SAME")
 
 
-def _differs(name: str, default: int) -> Callable[[Op], bool]:
-    return lambda op: op.attributes.get(name, default) != default
+def _differs(name: str, default: int) -> Test:
+    return lambda o: o.attribute(name, default) != default
 
 
-def _has(name: str) -> Callable[[Op], bool]:
-    return lambda op: name in op.attributes
+def _has(name: str) -> Test:
+    return lambda o: name in o.op.attributes
 
 
-def _packed(op: Op) -> bool:
+def _reads(position: int) -> Test:
+    return lambda o: o.input(position) is not None
+
+
+def _packed(o: Operands) -> bool:
     """Whether the values of MultiHeadAttention lie in its key or query."""
-    return len(op.inputs) < 3 or op.inputs[2] is None
+    return o.input(2) is None
 
 
-def _mixed_widths(op: Op) -> bool:
-    told = op.attributes.get("expert_weight_bits", 4)
-    return any(op.attributes.get(f"fc{layer}_expert_weight_bits", told) != told for layer in (1, 2, 3))
+def _mixed_widths(o: Operands) -> bool:
+    told = o.attribute("expert_weight_bits", 4)
+    return any(o.attribute(f"fc{layer}_expert_weight_bits", told) != told for layer in (1, 2, 3))
 
 
+def _outside(name: str, known: tuple[int, ...]) -> Test:
+    return lambda o: o.integer(name, known[0]) not in known
+
+
+def _reduced(dtype: str, *reductions: str) -> Test:
+    return lambda o: _dtype(o) == dtype and o.attribute("reduction", "none") in reductions
+
+
+def _dtype(o: Operands) -> str:
+    first = o.input(0)
+    return "" if first is None else first.dtype
+
+
+def _rank(o: Operands) -> int:
+    """Of the first input, where it is known; 0 where not."""
+    first = o.input(0)
+    return 0 if first is None or first.shape is None else len(first.shape)
+
+
+def _many_axes(o: Operands) -> bool:
+    return _rank(o) > _VOLUMES
+
+
+def _resizes_others(o: Operands) -> bool:
+    """Whether it smooths over other axes than those of images and volumes, channels first or, of images, last."""
+    kept = _KEPT.get(str(o.attribute("mode", "nearest")), {})
+    before, after = o.shape(0), o.output_shape()
+    if not kept or not _rank(o) or len(before) != len(after):
+        return False
+    same = {axis for axis, (size, made) in enumerate(zip(before, after, strict=True)) if size == made}
+    return not any(same.issuperset(axes) for axes in kept.get(len(before), ()))
+
+
+def _is_mode(o: Operands, *modes: str) -> bool:
+    return o.attribute("mode", modes[0]) in modes
+
+
+def _other_gates(o: Operands) -> bool:
+    kind = o.attribute("activation_type", "relu")
+    return kind not in _GATES and not (kind == "swiglu" and o.integer("swiglu_fusion", 0) == 1)
+
+
+_VOLUMES = 5
+"""Axes of a batch of volumes, channels and all."""
+_IMAGES: tuple[tuple[int, ...], ...] = ((0, 1), (0, 3))
+_KEPT: Mapping[str, Mapping[int, tuple[tuple[int, ...], ...]]] = {
+    "linear": {2: ((),), 3: ((),), 4: _IMAGES, 5: ((0, 1),)},
+    "cubic": {2: ((),), 4: _IMAGES},
+}
+"""By mode and rank, which axes a Resize leaves as they are."""
+_GATES = ("relu", "gelu", "silu", "identity")
 _ANY_RECURRENT: tuple[Refusal, ...] = (
     *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
     (_other_activations, "activations other than the usual ones"),
@@ -58,20 +114,48 @@ CUDA_REFUSES: Refusals = {
     "ArgMin": ((_differs("select_last_index", 0), "select_last_index"),),
     "BatchNormalization": ((_differs("training_mode", 0), "training_mode"),),
     "ConvTranspose": ((_asymmetric, "asymmetric padding"),),
-    "GRU": (*_ANY_RECURRENT, (lambda op: op.attributes.get("linear_before_reset", 0) != 1, "linear_before_reset = 0")),
+    "GRU": (*_ANY_RECURRENT, (lambda o: o.attribute("linear_before_reset", 0) != 1, "linear_before_reset = 0")),
     "LSTM": (
         *_ANY_RECURRENT,
         (_differs("input_forget", 0), "input_forget"),
-        (lambda op: len(op.inputs) > 7 and op.inputs[7] is not None, "peepholes"),
+        (_reads(7), "peepholes"),
     ),
     "RNN": _ANY_RECURRENT,
 }
 """What ONNX Runtime's CUDA provider leaves to the CPU."""
+_POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
+_RESIZED: tuple[Refusal, ...] = (
+    (_resizes_others, "these axes and this mode: linear takes two or three behind batch and channels, cubic two"),
+    (lambda o: _is_mode(o, "nearest") and bool(o.integer("antialias", 0)), "antialias of nearest"),
+    (lambda o: o.attribute("mode", "") == "cubic" and "int" in _dtype(o), "cubic on integers"),
+)
 CPU_REFUSES: Refusals = {
+    **dict.fromkeys(_POOLS, ((_many_axes, "windows of more than three axes"),)),
+    **dict.fromkeys(("Resize", "Upsample"), _RESIZED),
+    "GridSample": ((lambda o: _rank(o) == _VOLUMES and _is_mode(o, "cubic", "bicubic"), "cubic on volumes"),),
+    "LRN": ((lambda o: o.integer("size", 1) % 2 == 0, "an even size"),),
+    "MatMulNBits": (
+        (_outside("bits", (4, 2, 8)), "bits other than 2, 4 and 8"),
+        (_outside("block_size", (32, 16, 64, 128, 256)), "blocks other than of 16, 32, 64, 128 or 256"),
+    ),
+    "MoE": (
+        (_reads(6), "a third layer of experts (fc3)"),
+        (_other_gates, "activations other than relu, gelu, silu, identity and swiglu with swiglu_fusion = 1"),
+    ),
     "MultiHeadAttention": ((_packed, "packed query, key and value"),),
     "QMoE": ((_mixed_widths, "a layer of other bits than expert_weight_bits"),),
-}
-"""What ONNX Runtime's CPU provider takes, and refuses in the run."""
+    "ScatterElements": (
+        (_reduced("float16", "add", "mul"), "add and mul of float16"),
+        (_reduced("bool", "max", "min"), "max and min of bool"),
+    ),
+    "ScatterND": (
+        (_reduced("float16", "add", "mul", "max", "min"), "a reduction of float16"),
+        (_reduced("bool", "max", "min"), "max and min of bool"),
+    ),
+}  # fmt: skip
+"""What ONNX Runtime's CPU provider has a kernel for, and refuses in the session or in the run."""
+BY_SHAPE = frozenset({*_POOLS, "GridSample", "Resize", "Upsample"})
+"""Of these, what is refused is told by shapes."""
 _BATCHWISE: Refusal = (_differs("layout", 0), "layout = 1, batches first")
 REFUSES: Refusals = {
     "Attention": tuple((_has(name), name) for name in ("left_window_size", "right_window_size")),

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hetpart.cost_model.kernels import host_inputs, host_outputs, missing_kernel
+from hetpart.cost_model.refusals import BY_SHAPE
 from hetpart.devices import Machine, Provider
 from hetpart.graph.ir import Graph, Op
 
@@ -24,7 +25,7 @@ class Support:
 
 
 class Supports:
-    """Support of a graph's ops. Sizes do not matter to it: ops that agree in all else are looked up once."""
+    """Support of a graph's ops. Sizes matter to few: ops that agree in all else are looked up once."""
 
     def __init__(self, graph: Graph, machine: Machine) -> None:
         numbers: dict[Hashable, int] = {}
@@ -35,14 +36,22 @@ class Supports:
 
     def of(self, op: Op) -> Support:
         """What the machine's devices have for ``op``."""
-        key = op.id if op.bodies else _key(op, self._types)
+        key = op.id if op.bodies else (*_key(op, self._types), self._shapes(op))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = _support(op, self._graph, self._machine)
         return found
 
+    def _shapes(self, op: Op) -> Hashable:
+        """Those that tell whether a kernel refuses ``op``."""
+        if op.op_type not in BY_SHAPE:
+            return None
+        return tuple(
+            [self._graph.values[value].shape for value in (*op.inputs[:1], *op.outputs[:1]) if value is not None]
+        )
 
-def _key(op: Op, types: list[int]) -> Hashable:
+
+def _key(op: Op, types: list[int]) -> tuple[Hashable, ...]:
     return (
         op.domain,
         op.op_type,

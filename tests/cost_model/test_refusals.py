@@ -12,11 +12,12 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, RuntimeException
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from hetpart.cost_model.kernels import missing_kernel
 from hetpart.devices import Provider
+from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Shape
 from tests.cost_model.build import Builder, single
 from tests.cost_model.float_models import feeds_of
@@ -120,3 +121,85 @@ def test_a_gelu_of_float64_runs_where_its_body_does(approximate: str | None) -> 
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> g {written}')
     graph = single("Gelu", [((2,), "float64")], (2,), dtype="float64", **given)
     assert (missing_kernel(Provider.CPU, graph.ops[0], graph) is None) == _is_taken(model)
+
+
+def _runs(model: onnx.ModelProto) -> bool:
+    """Whether ONNX Runtime makes a session of it and runs that."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session.run(None, feeds_of(model))
+    except (Fail, InvalidArgument, NoKernel, RuntimeException):
+        return False
+    return True
+
+
+def _experts(activation: str, fused: int = 0, *, third: bool = False) -> str:
+    wide = 64 if activation == "swiglu" else 32
+    more = ", float[4,32,16] w3" if third else ""
+    return (
+        f"(float[4,16] x, float[4,4] r, float[4,{wide},16] w1, float[4,16,32] w2{more}) => (float[4,16] y) {{ y = "
+        f'com.microsoft.MoE <k = 2, activation_type = "{activation}", swiglu_fusion = {fused}> (x, r, w1, , w2'
+        f"{', , w3' if third else ''}) }}"
+    )
+
+
+def _resized(mode: str, scales: tuple[int, ...], dtype: str = "float", antialias: int = 0) -> str:
+    made, listed = [4 * scale for scale in scales], ", ".join(map(str, scales))
+    return (
+        f"({dtype}{[4] * len(scales)} x) => ({dtype}{made} y) <float[{len(scales)}] s = {{ {listed} }}> "
+        f'{{ y = Resize <mode = "{mode}", antialias = {antialias}> (x, , s) }}'
+    )
+
+
+def _packed(bits: int, block: int) -> str:
+    return (
+        f"(float[4,{block}] x, uint8[16,1,{block * bits // 8}] w, float[16] s) => (float[4,16] y) {{ y = "
+        f"com.microsoft.MatMulNBits <K = {block}, N = 16, bits = {bits}, block_size = {block}> (x, w, s) }}"
+    )
+
+
+def _scattered(op_type: str, reduction: str, dtype: str) -> str:
+    indices = "int64[4]" if op_type == "ScatterElements" else "int64[4,1]"
+    return (
+        f"({dtype}[8] x, {indices} i, {dtype}[4] u) => ({dtype}[8] y) "
+        f'{{ y = {op_type} <reduction = "{reduction}"> (x, i, u) }}'
+    )
+
+
+def _pooled(op_type: str, axes: int) -> str:
+    window = "" if op_type.startswith("Global") else f" <kernel_shape = {[1] * axes}>"
+    made = [1, 4, *[1 if op_type.startswith("Global") else 2] * axes]
+    return f"(float{[1, 4, *[2] * axes]} x) => (float{made} y) {{ y = {op_type}{window} (x) }}"
+
+
+ON_THE_CPU = [
+    *(_resized("linear", scales) for scales in (
+        (2, 2), (2, 2, 2), (1, 1, 2, 2), (1, 2, 2, 1), (1, 2, 1, 2), (2, 1, 1, 1), (1, 1, 2, 2, 2), (1, 2, 2, 2, 1),
+        (1, 1, 1, 1, 2, 2), (2,),
+    )),
+    *(_resized("cubic", scales) for scales in (
+        (2, 2), (1, 1, 2), (1, 1, 2, 2), (1, 2, 2, 1), (1, 2, 1, 2), (1, 1, 2, 2, 2),
+    )),
+    *(_resized("nearest", (1, 2, 1, 2, 1, 2), antialias=antialias) for antialias in (0, 1)),
+    *(_resized("cubic", (1, 1, 2, 2), dtype) for dtype in ("uint8", "int32")),
+    *(_pooled(op_type, axes) for op_type in ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
+      for axes in (3, 4)),
+    *(f'(float[1,2{",4" * axes}] x, float[1{",3" * axes},{axes}] g) => (float[1,2{",3" * axes}] y) '
+      f'{{ y = GridSample <mode = "{mode}"> (x, g) }}' for axes in (2, 3) for mode in ("cubic", "linear")),
+    *(f"(float[1,4,8,8] x) => (float[1,4,8,8] y) {{ y = LRN <size = {size}> (x) }}" for size in (3, 4)),
+    *(_packed(bits, block) for bits, block in ((2, 32), (3, 32), (4, 16), (4, 24), (8, 32))),
+    *(_experts(activation) for activation in ("relu", "gelu", "silu", "identity", "softmax", "swiglu")),
+    _experts("swiglu", 1), _experts("silu", third=True),
+    *(_scattered(op_type, reduction, dtype) for op_type in ("ScatterElements", "ScatterND")
+      for reduction in ("none", "add", "max") for dtype in ("float", "float16", "bool")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ON_THE_CPU)
+def test_what_the_cpu_refuses_by_shape_attribute_or_dtype_has_no_kernel_there(text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> g {text}')
+    graph = import_onnx(model).graph
+    (op,) = graph.ops
+    assert (missing_kernel(Provider.CPU, op, graph) is None) == _runs(model)
