@@ -24,6 +24,7 @@ from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.kept import parts_of_all
+from hetpart.training.averaged import averaged
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
 from hetpart.training.held import Assigned, require_unwritten
@@ -52,7 +53,7 @@ class _Loss(torch.nn.Module):
         self.training = model.training
 
     def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
-        with NoHooks(), self.assigned.by(self.model):
+        with NoHooks(), self.assigned.by(self.model), averaged(self.model):
             loss = self._loss_fn(self.model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()

@@ -24,6 +24,7 @@ HALVES = {name.replace(".default", "_half.default"): number + 2 for name, number
 per_input_element(
     PER_PARAMETER | HALVES | {"hetpart.collect.default": 1, "hetpart.square_norm.default": 2}, CALL_DOMAIN
 )
+flops.add(lambda _: 3.0, ("hetpart.clipped.default",), CALL_DOMAIN)
 
 CYCLES: dict[str, float] = {
     "hetpart.ftrl.default": 8.5, "hetpart.ftrl_half.default": 9.5, "hetpart.sgd_half.default": 2.3,
