@@ -143,7 +143,7 @@ def capture(
     program = step_program(gradients, assigned, rules)
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
-    targets |= files_on_host({name: part for name, part in loss.parameters.items() if name in tables}, targets)
+    targets |= files_on_host(loss.parameters, targets)
     read_turned(exported.loaded.proto.graph)
     _name_ops(exported, program, targets)
     return CapturedStep(exported, program, contents, Rest.of(model, contents))

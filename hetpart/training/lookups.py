@@ -23,6 +23,8 @@ _BAGS = (_aten.embedding_bag.padding_idx, _aten.embedding_bag.default, _aten._em
 _LOOKUPS = frozenset({_aten.embedding.default, *_BAGS})
 _SUM, _MEAN = 0, 1
 """Modes of bags, as PyTorch numbers them."""
+_SPARSE, _SPARSE_OF_BAGS = 4, 5
+"""Where lookups are told whether gradients are to be sparse."""
 LOOKUP_PARTS = 4
 """Results of a graph for every lookup."""
 
@@ -95,7 +97,7 @@ class LookingUp(Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = self._tables.get(id(args[0])) if target in _LOOKUPS else None
         if name is None:
-            return super().call_function(target, args, kwargs)
+            return super().call_function(target, *_whole(target, args, kwargs))
         look: Callable[..., Any] = self._bags if target in _BAGS else self._rows
         return look(name, *args, **kwargs)
 
@@ -141,3 +143,13 @@ class LookingUp(Interpreter):
         leaf = lookup.leaf.detach().requires_grad_()
         self.found.append(Lookup(lookup.table, lookup.padding, lookup.ids, leaf, lookup.bounds, lookup.weights))
         return leaf
+
+
+def _whole(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same call, which asks for no sparse gradient: optimizers of whole parameters take whole ones."""
+    if target not in _LOOKUPS:
+        return args, kwargs
+    place = _SPARSE_OF_BAGS if target in _BAGS else _SPARSE
+    if len(args) > place:
+        return (*args[:place], False, *args[place + 1 :]), kwargs
+    return args, {**kwargs, "sparse": False}

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.embedding import file_of, mapped
+from hetpart.training.embedding import beside, file_of, mapped
 from hetpart.training.norms import collected_part
 from hetpart.training.operators import full, record_text
 from hetpart.training.optimizers import Assignment, RowOptimizer
@@ -42,32 +43,45 @@ def tables_of(assigned: Mapping[str, Assignment]) -> frozenset[str]:
     return frozenset(name for name, found in assigned.items() if isinstance(found.optimizer, RowOptimizer))
 
 
-def files_on_host(tables: Mapping[str, torch.Tensor], targets: Mapping[str, str]) -> dict[str, Target]:
-    """The targets of those of ``tables`` that lie in files; ``targets`` are those that are asked for.
+def files_on_host(parameters: Mapping[str, torch.Tensor], targets: Mapping[str, str]) -> dict[str, Target]:
+    """The targets of those of ``parameters`` that lie in files; ``targets`` are those that are asked for.
 
     Raises:
-        InvalidOptionError: one is asked for on an accelerator.
+        InvalidOptionError: one is asked for on an accelerator, or lies in pieces, or two share a part of a file.
     """
-    files = {name: file for name, table in tables.items() if (file := file_of(table)) is not None}
+    files = {name: file for name, part in parameters.items() if (file := file_of(part)) is not None}
     for name, file in files.items():
         if targets.get(name) == "cuda":
             raise InvalidOptionError(
                 f"{name!r} lies in a file, {file}, and its group asks for an accelerator",
                 hint="leave its target to auto, or give the model a table in memory",
             )
+    _require_apart(parameters, files)
     return dict.fromkeys(files, "cpu")
+
+
+def _require_apart(parameters: Mapping[str, torch.Tensor], files: Mapping[str, Path]) -> None:
+    begins = {name: parameters[name].storage_offset() * parameters[name].itemsize for name in files}
+    placed = sorted(files, key=lambda name: (files[name].resolve(), begins[name]))
+    for one, other in pairwise(placed):
+        same = files[one].resolve() == files[other].resolve()
+        if same and begins[other] < begins[one] + parameters[one].nbytes:
+            raise InvalidOptionError(
+                f"{one!r} and {other!r} lie in one place, of {files[one]}: each would be updated beneath the other",
+                hint="give each rows of its own; to be one table, they need to be one nn.Parameter",
+            )
 
 
 def table_contents(name: str, weight: torch.Tensor, optimizer: RowOptimizer) -> dict[str, torch.Tensor]:
     """A table and what its optimizer keeps before the first step, by name; what is left out is zeros.
 
-    Beside a table in a file the rest lies in files, ``<file>.<state>``, which begin anew.
+    Beside a table in a file the rest lies in files, which begin anew.
     """
     file, found = file_of(weight), {name: weight}
     for state in optimizer.state_names:
         fill, key = optimizer.initial(state), f"optimizer/{state}/{name}"
         if file is not None:
-            path = Path(f"{file}.{state}")
+            path = beside(weight, state)
             path.unlink(missing_ok=True)
             found[key] = mapped(path, tuple(weight.shape), weight.dtype, fill)
         elif fill:

@@ -155,6 +155,9 @@ def test_tables_keep_their_precision_beside_layers_in_half(precision: Any) -> No
     assert {tensors[f"{name}.weight"].dtype for name in ("deep", "wide", "crossed")} == {torch.float32}
 
 
+EMULATED, ANYWHERE = Running(emulate=True, threads=1), {"hardware": "emulated", "placement": "random:1"}
+
+
 def files_of(folder: Path, task: Task) -> DLRM:
     """The model of ``task`` with its tables in files."""
     model: Any = copy.deepcopy(task.model)
@@ -185,6 +188,51 @@ def test_tables_in_files_are_updated_there_and_go_on_from_a_checkpoint(tmp_path:
     rest = losses_of(first, task, 10)
     first.load_checkpoint(tmp_path / "kept")
     assert losses_of(first, task, 10) == rest
+
+
+@pytest.mark.parametrize("rule", [LazyAdam(0.01), SGD(0.1)], ids=["rows", "whole"])
+def test_rows_of_a_file_are_updated_there(tmp_path: Path, rule: Any) -> None:
+    """Two tables side by side in one file, whether their updates are of rows or whole."""
+    task = task_of("dlrm")
+    model, plain = copy.deepcopy(task.model), copy.deepcopy(task.model)
+    tables: Any = model.get_submodule("tables")
+    first, second = len(tables[0].weight), len(tables[1].weight)
+    file = mapped(tmp_path / "both", (3 + first + second, 8), fill=7.0)
+    for table, rows in ((tables[0], slice(3, 3 + first)), (tables[1], slice(3 + first, None))):
+        table.weight = nn.Parameter(file[rows].copy_(table.weight.detach()))
+    optimizer = Groups(SGD(0.1), (Group("tables.*", rule),))
+    ours, other = (
+        place(capture(one, clicked, optimizer=optimizer, example_batch=task.batches[0]), running=EMULATED, **ANYWHERE)
+        for one in (model, plain)
+    )
+    assert losses_of(ours, task, 5) == losses_of(other, task, 5)
+    kept = other.state_dict()["tensors"]
+    again = mapped(tmp_path / "both", tuple(file.shape))
+    assert torch.equal(again[3 : 3 + first], kept["tables.0.weight"])
+    assert torch.equal(again[3 + first :], kept["tables.1.weight"])
+    assert bool((again[:3] == 7).all())
+    if isinstance(rule, LazyAdam):
+        moments = mapped(tmp_path / f"both.{8 * 3}.exp_avg", (first, 8))
+        assert torch.equal(moments, kept["optimizer/exp_avg/tables.0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("pick", "why"),
+    [
+        (lambda file: (file[::2], file.clone()), "in pieces"),
+        (lambda file: (file[:6], file[4:]), "in one place"),
+        (lambda file: (file, mapped(Path(file.untyped_storage().filename), (12, 8))), "in one place"),
+    ],
+)
+def test_what_lies_in_pieces_or_in_one_place_is_refused(tmp_path: Path, pick: Any, why: str) -> None:
+    one, other = (nn.Parameter(part) for part in pick(mapped(tmp_path / "file", (12, 8))))
+    model = nn.ModuleList([nn.Embedding.from_pretrained(part, freeze=False) for part in (one, other)])
+    tables: Any = model
+    tables[0].weight, tables[1].weight = one, other
+    loss = lambda model, ids: sum(table(ids).square().sum() for table in model)  # noqa: E731
+    for rule in (SparseSGD(0.1), SGD(0.1)):
+        with pytest.raises(InvalidOptionError, match=why):
+            capture(model, loss, optimizer=rule, example_batch=(torch.tensor([1, 2]),))
 
 
 def test_a_table_larger_than_memory_is_never_copied(tmp_path: Path) -> None:

@@ -17,10 +17,24 @@ from hetpart.training.optimizers.blocks import flat_blocks
 
 
 def file_of(tensor: Tensor) -> Path | None:
-    """The file that all of ``tensor`` is; ``None`` for what is memory, or a part of a file."""
-    storage = tensor.untyped_storage()
-    whole = tensor.is_contiguous() and tensor.nbytes == storage.nbytes()
-    return Path(storage.filename) if whole and storage.filename else None
+    """The file that ``tensor`` lies in, or is; ``None`` for what is memory.
+
+    Raises:
+        InvalidOptionError: it lies there in pieces, so that what uses it would have a copy.
+    """
+    file = tensor.untyped_storage().filename
+    if file and not tensor.is_contiguous():
+        raise InvalidOptionError(
+            f"a tensor of {list(tensor.shape)} lies in {file} in pieces, {tensor.stride()} elements apart",
+            hint="give whole rows that follow each other, table[first:last], or clone() it into memory",
+        )
+    return Path(file) if file else None
+
+
+def beside(tensor: Tensor, state: str) -> Path:
+    """The file for what an optimizer keeps of a tensor in a file; of a part of it, named by its first element too."""
+    whole = tensor.nbytes == tensor.untyped_storage().nbytes()
+    return Path(f"{file_of(tensor)}.{state}" if whole else f"{file_of(tensor)}.{tensor.storage_offset()}.{state}")
 
 
 def mapped(path: Path | str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
