@@ -14,6 +14,7 @@ from hetpart.request import require
 
 if TYPE_CHECKING:
     import onnx
+    import torch
     from torch.fx import GraphModule
 
     from hetpart.cost_model.annotate import Costs
@@ -126,7 +127,7 @@ class PartitionedModel:
 
         return planned_module(required(self.exported, "to_module"), self.imported, self.session(**options))
 
-    def to_fx(self, devices: Mapping[str, str] | None = None) -> GraphModule:
+    def to_fx(self, devices: Mapping[str, str | torch.device] | None = None) -> GraphModule:
         """A GraphModule for PyTorch alone: a submodule for every partition, and one for every copy between devices.
 
         Args:

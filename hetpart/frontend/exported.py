@@ -155,7 +155,14 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     found = replace(found, notes=(*found.notes, *notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(
-        loaded, made.exported_program, done.called, held, found.source, pinned_in(found.source), found.tied
+        loaded,
+        made.exported_program,
+        done.called,
+        held,
+        found.source,
+        pinned=pinned_in(found.source),
+        tied=found.tied,
+        stored=stored,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from hetpart.frontend.assumed import Assumed
+    from hetpart.frontend.safetensors import StoredWeights
     from hetpart.frontend.weights import HeldWeights
 
 
@@ -36,6 +37,8 @@ class ExportedModel:
     """Modules that were marked when it was exported, with their devices."""
     tied: Mapping[str, str] = field(default_factory=dict[str, str])
     """Second names of weights, with the first."""
+    stored: StoredWeights | None = None
+    """Files in which weights lie."""
     assumed: Assumed | None = None
     """What it takes for granted of sizes; ``None`` where somebody else asks before every call."""
     again: Callable[[Mapping[str, int]], ExportedModel] | None = None

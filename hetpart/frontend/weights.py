@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -20,7 +21,7 @@ from hetpart.graph.wire import INLINE_LIMIT
 from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hetpart.frontend.safetensors import Extent
 
@@ -99,6 +100,22 @@ class HeldWeights:
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return flat.numpy().data
+
+
+def names_of_each(weights: Iterable[str], tied: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By the name of a weight all that it has."""
+    groups: dict[str, list[str]] = {}
+    for weight in weights:
+        groups.setdefault(tied.get(weight, weight), []).append(weight)
+    return {name: tuple(names) for names in groups.values() for name in names}
+
+
+def mapped(folder: Path, extent: Extent, like: torch.Tensor) -> torch.Tensor:
+    """What lies there, in the type and form of ``like``; who writes to it writes to no file."""
+    if not extent.nbytes:
+        return torch.empty(like.shape, dtype=like.dtype)
+    content = np.memmap(folder / extent.location, np.uint8, "c", extent.offset, (extent.nbytes,))
+    return torch.from_numpy(content).view(like.dtype).reshape(like.shape)
 
 
 def has_content(tensor: torch.Tensor) -> bool:

@@ -123,11 +123,15 @@ class Asking:
     """
 
     def __init__(self, granted: Granted) -> None:
-        self._sizes = granted.sizes
+        self._granted, self._sizes = granted, granted.sizes
         self._conditions = [Condition.read(text) for text in granted.conditions]
 
     def __bool__(self) -> bool:
         return bool(self._conditions)
+
+    def __reduce__(self) -> tuple[type[Asking], tuple[Granted]]:
+        """Code is not pickled: what is read anew is the text."""
+        return Asking, (self._granted,)
 
     def require(self, given: Mapping[str, Any]) -> None:
         """Nothing of a size whose input is not in ``given``: arrays, tensors, OrtValues and numbers by name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetpart.frontend.weights import names_of_each
 from hetpart.plan.model import ResidencyState
 from hetpart.pytorch.placed import add_up, add_work, busiest
 from hetpart.units import format_bytes, format_count, format_seconds
@@ -56,7 +57,7 @@ def _work_by_weight(
     Of one with several names, which is one in the graph, an op counts for the names that its own module has: those of
     an embedding have the lookup, those of a head the product. What lies in none of these modules counts for all.
     """
-    names_of = _names_by_any(weights, tied)
+    names_of = names_of_each(weights, tied)
     decisions = {decision.op: decision for decision in plan.decisions}
     work: dict[str, dict[str, float]] = {}
     for op in graph.ops:
@@ -73,14 +74,6 @@ def _own_names(names: Sequence[str], scope: str) -> Sequence[str]:
     modules = [owner for owner in map(_owner, names) if not owner or f"{scope}.".startswith(f"{owner}.")]
     innermost = max(modules, key=len, default=None)
     return [name for name in names if _owner(name) == innermost] or names
-
-
-def _names_by_any(weights: Sequence[str], tied: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """By each name of a weight all that it has."""
-    groups: dict[str, list[str]] = {}
-    for weight in weights:
-        groups.setdefault(tied.get(weight, weight), []).append(weight)
-    return {name: tuple(names) for names in groups.values() for name in names}
 
 
 def _merged(devices: Mapping[str, str]) -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -14,13 +15,12 @@ from torch.fx import Graph, GraphModule, Node
 from hetpart.devices import HOST
 from hetpart.errors import InvalidOptionError
 from hetpart.frontend.road import granted_in
+from hetpart.frontend.weights import mapped, names_of_each
 from hetpart.graph.granted import Asking, Granted
 from hetpart.pytorch.call import Signature
 from hetpart.pytorch.placed import device_by_node, device_by_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hetpart.frontend.model import ExportedModel
     from hetpart.graph import ir
     from hetpart.plan.model import Plan
@@ -77,25 +77,65 @@ class _Piece:
     outputs: dict[Node, None] = field(default_factory=dict[Node, None])
 
 
-def split(exported: ExportedModel, plan: Plan, graph: ir.Graph, devices: Mapping[str, str]) -> GraphModule:
+def split(exported: ExportedModel, plan: Plan, graph: ir.Graph, devices: Mapping[str, Any]) -> GraphModule:
     """The program in pieces by device, in an order in which none waits for a later one.
 
     Submodules have the attribute ``device``; weights are those of the model, not copies, and stay where they are.
 
     Raises:
-        InvalidOptionError: ``devices`` names one that the plan has not.
+        InvalidOptionError: ``devices`` names one that the plan has not, or PyTorch.
     """
-    unknown = [name for name in devices if name not in {use.device for use in plan.devices}]
-    if unknown:
-        raise InvalidOptionError(
-            f"to_fx is to rename {', '.join(map(repr, unknown))}, which the plan has not",
-            hint=f"its devices are {', '.join(use.device for use in plan.devices)}",
-        )
+    devices = _known(devices, [use.device for use in plan.devices])
     whole = exported.program.module(check_guards=False)
+    _read_weights(exported, whole)
     found = device_by_node(whole.graph, plan, device_by_source(plan, graph))
     placed = {node: devices.get(device, device) for node, device in found.items()}
     host = plan.devices[HOST].device
     return _joined(exported, whole, _pieces(whole.graph, placed), placed, devices.get(host, host))
+
+
+def _known(devices: object, planned: Sequence[str]) -> dict[str, str]:
+    """The renamed devices of a plan, with PyTorch's names.
+
+    Raises:
+        InvalidOptionError: they are none.
+    """
+    if not isinstance(devices, Mapping):
+        raise InvalidOptionError(f"to_fx cannot be given {devices!r}", hint='name devices: {"cuda:0": "cuda:1"}')
+    given = cast("Mapping[str, Any]", devices)
+    unknown = [name for name in given if name not in planned]
+    if unknown:
+        raise InvalidOptionError(
+            f"to_fx is to rename {', '.join(map(repr, unknown))}, which the plan has not",
+            hint=f"its devices are {', '.join(planned)}",
+        )
+    return {name: _device(name, other) for name, other in given.items()}
+
+
+def _device(name: str, other: Any) -> str:
+    try:
+        return str(torch.device(other))
+    except (RuntimeError, TypeError) as error:
+        raise InvalidOptionError(
+            f"to_fx is to call {name!r} {other!r}, which is no device of PyTorch's", hint='write "cpu" or "cuda:1"'
+        ) from error
+
+
+def _read_weights(exported: ExportedModel, whole: GraphModule) -> None:
+    """Let ``whole`` have what files hold: they count, whatever the module was made with."""
+    if exported.stored is None:
+        return
+    extents, called = exported.stored.extents, names_of_each(exported.program.state_dict, exported.tied)
+    read: dict[tuple[str, ...], torch.Tensor] = {}
+    own = (whole.named_parameters(remove_duplicate=False), whole.named_buffers(remove_duplicate=False))
+    for name, tensor in [*own[0], *own[1]]:
+        names = called.get(name, (name,))
+        extent = next((extents[other] for other in names if other in extents), None)
+        if extent is not None:
+            content = read.setdefault(names, mapped(exported.stored.folder, extent, tensor))
+            path, _, last = name.rpartition(".")
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            setattr(whole.get_submodule(path), last, torch.nn.Parameter(content, False) if is_parameter else content)
 
 
 def _pieces(graph: Graph, placed: Mapping[Node, str]) -> list[_Piece]:

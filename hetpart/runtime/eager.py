@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
 
@@ -18,6 +17,7 @@ from hetpart.frontend.example import Example
 from hetpart.frontend.lifted import LiftedProgram
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.said import quiet, reason_of
+from hetpart.frontend.weights import mapped
 from hetpart.runtime.called_tensors import shared
 from hetpart.runtime.compare import Uncut
 from hetpart.runtime.dtypes import is_builtin, numpy_dtype
@@ -78,10 +78,8 @@ def _take_weights(program: torch.export.ExportedProgram, stored: StoredWeights) 
     for names in same.values():
         extent = next((stored.extents[name] for name in names if name in stored.extents), None)
         if extent is not None and extent.nbytes:
-            content = np.memmap(stored.folder / extent.location, np.uint8, "c", extent.offset, (extent.nbytes,))
             for name in names:
-                own = program.state_dict[name]
-                program.state_dict[name] = torch.from_numpy(content).view(own.dtype).reshape(own.shape)
+                program.state_dict[name] = mapped(stored.folder, extent, program.state_dict[name])
 
 
 def _is_complex(value: Any) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_model
 from torch import nn
 
 import hetpart
@@ -162,3 +165,39 @@ def test_constants_are_made_where_they_are_used() -> None:
     planned = hetpart.partition(Made(), args=(torch.ones(4),), hardware=EMULATED, placement="all-accelerator")
     module = planned.to_fx({"cuda:0": "meta", "cpu": "meta"})
     assert module(torch.ones(4, device="meta")).device.type == "meta"
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # PyTorch's own
+@pytest.mark.parametrize("shapes", [None, {"ids": {0: "rows"}}])
+def test_what_it_is_split_into_can_be_pickled(shapes: Any) -> None:
+    """Also where calls of one size alone are let in."""
+    module, args = Tied().eval(), (torch.arange(3),)
+    planned = hetpart.partition(module, args=args, dynamic_shapes=shapes, hardware=EMULATED, placement="random:1")
+    again = pickle.loads(pickle.dumps(planned.to_fx(ON_HOST)))
+    torch.testing.assert_close(again(*args), module(*args))
+    if shapes is None:
+        with pytest.raises(InvalidFeedError):
+            again(torch.arange(4))
+
+
+@pytest.mark.parametrize("content", ["meta", "other"])
+def test_weights_are_those_of_the_files(content: str, tmp_path: Path) -> None:
+    """One name of two is in them."""
+    whole, args = Tied().eval(), (torch.arange(3),)
+    save_model(whole, str(tmp_path / "model.safetensors"))
+    with torch.device("meta" if content == "meta" else "cpu"):
+        module = Tied().eval()
+    options: dict[str, Any] = {"weights": tmp_path, "hardware": EMULATED, "placement": "random:1"}
+    made = hetpart.partition(module, args=args, **options).to_fx(ON_HOST)
+    torch.testing.assert_close(made(*args), whole(*args))
+
+
+@pytest.mark.parametrize("device", ["nodev", "cuda:x", None])
+def test_a_device_that_pytorch_has_not_is_refused(device: Any) -> None:
+    case = mlp()
+    planned = hetpart.partition(case.module, args=case.args, hardware=EMULATED)
+    with pytest.raises(InvalidOptionError, match=rf"to call 'cuda:0' {device!r}, which is no device of PyTorch's"):
+        planned.to_fx({"cuda:0": device})
+    with pytest.raises(InvalidOptionError, match="cannot be given 'cpu'"):
+        planned.to_fx("cpu")  # pyright: ignore[reportArgumentType]
+    assert planned.to_fx({"cuda:0": torch.device("meta")})
