@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,24 @@ def require_as_example(program: StepProgram, arguments: Mapping[str, ValueSpec],
     for place, name in enumerate(program.batch):
         if name in arguments:
             _require_planned(place, batch[place], arguments[name])
+
+
+def counted(content: Mapping[str, Any], key: str, default: int = 0) -> int:
+    """A number of what was done, from 0 on, in what ``state_dict`` gave.
+
+    Raises:
+        InvalidFeedError: it is none.
+    """
+    found = content.get(key, default)
+    try:
+        number = index(found)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidFeedError(
+            f"the content's {key!r} is {found!r}, which counts nothing", hint="it is a whole number, from 0 on"
+        )
+    return number
 
 
 def require_collected(part: int, parts: int) -> None:

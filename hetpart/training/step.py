@@ -17,7 +17,7 @@ from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
-from hetpart.training.fed import require_as_example, require_collected
+from hetpart.training.fed import counted, require_as_example, require_collected
 from hetpart.training.kept import Kept
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
@@ -110,7 +110,8 @@ class Step:
     @property
     def _factor(self) -> float:
         """What multiplies the gradients of the next call; 0 where it makes no update."""
-        return 1.0 / (self._parts * self.loss_scale) if self._part == self._parts - 1 else 0.0
+        given = float(np.float32(self.loss_scale))  # what the loss is multiplied by, whatever its type
+        return 1.0 / (self._parts * given) if self._part == self._parts - 1 else 0.0
 
     def _feeds(self, batch: Sequence[Any]) -> dict[str, Any]:
         """What the session is given for the next call, beside states."""
@@ -165,19 +166,19 @@ class Step:
         """Go on from what ``state_dict`` gave.
 
         Raises:
-            InvalidFeedError: tensors are missing, unknown or of another form, or it has too many parts of a batch.
-                Nothing has been taken over then.
+            InvalidFeedError: tensors are missing, unknown or of another form, it has too many parts of a batch, or
+                counts nothing. Nothing has been taken over then.
         """
         missing = [key for key in ("step", "tensors") if key not in content]
         if missing:
             raise InvalidFeedError(
                 f"the content has no {missing[0]!r}, and has {sorted(content)[:4]}", hint="give what state_dict gave"
             )
-        part = int(content.get("part", 0))
+        steps, part = counted(content, "step"), counted(content, "part")
+        calls = counted(content, "calls", steps * self._parts + part)
         require_collected(part, self._parts)
         self._kept.load(content["tensors"])
-        self.steps, self._part = int(content["step"]), part
-        self.calls = int(content.get("calls", self.steps * self._parts + self._part))
+        self.steps, self._part, self.calls = steps, part, calls
         self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
             self._scaling.go_on(float(content["scale"]), int(content["since"]))

@@ -304,8 +304,9 @@ def follows(dtype: torch.dtype, rules: Rules) -> Iterator[tuple[float, float]]:
         Rules(clip_norm=0.1),
         Rules(loss_scale=128.0),
         Rules(accumulate=2, clip_norm=0.1, loss_scale=128.0),
+        Rules(clip_norm=0.1, loss_scale=1000.1),  # which float32 does not hold
     ],
-    ids=["accumulate", "clip_norm", "loss_scale", "all"],
+    ids=["accumulate", "clip_norm", "loss_scale", "all", "odd_scale"],
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 5e-2)])
 def test_models_of_other_types_do_as_eager_pytorchs(dtype: torch.dtype, tolerance: float, rules: Rules) -> None:

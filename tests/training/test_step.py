@@ -202,6 +202,17 @@ def test_a_content_of_another_step_is_refused() -> None:
         placed("mlp").load_state_dict(content)
 
 
+@pytest.mark.parametrize(
+    ("key", "number"), [("step", -1), ("part", -1), ("calls", -3), ("step", 1.5), ("step", "1"), ("part", None)]
+)
+def test_a_content_that_counts_nothing_is_refused(key: str, number: Any) -> None:
+    step = placed("mlp")
+    before = step.state_dict()
+    with pytest.raises(InvalidFeedError, match=f"'{key}' is {number!r}, which counts nothing"):
+        step.load_state_dict({**before, key: number})
+    assert (step.steps, step.calls) == (0, 0)
+
+
 def test_a_batch_of_other_parts_is_refused() -> None:
     with pytest.raises(InvalidFeedError, match="has 1 parts, and the step was compiled for 2"):
         placed("mlp")(task_of("mlp").batches[0][0])

@@ -111,17 +111,31 @@ def load(folder: Path | str, step: int | None = None) -> Checkpoint:
 def _open(one: Stored) -> Checkpoint:
     files: dict[str, Path] = {}
     aliases: dict[str, str] = {}
-    metadata: dict[str, Any] = {}
+    stamps: dict[str, Path] = {}
     for file in one.files:
         try:
             with safe_open(file, "pt") as opened:
                 files |= dict.fromkeys(opened.keys(), file)
                 header = opened.metadata() or {}
             aliases |= dict(json.loads(header.get(ALIASES, "{}")))
-            metadata = dict(json.loads(header.get(METADATA, "{}")))
+            stamps.setdefault(header.get(METADATA, "{}"), file)
         except (OSError, SafetensorError, ValueError, TypeError) as error:
             raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint="load an earlier step") from error
-    return Checkpoint(one.step, metadata, one.written[0], files, aliases)
+    if len(stamps) > 1:
+        first, second = (file.name for file in [*stamps.values()][:2])
+        raise InvalidCheckpointError(
+            f"{one.folder} has parts of several saves: {first} says other things of them than {second}",
+            hint="load an earlier step; all parts of a save have the same metadata",
+        )
+    return Checkpoint(one.step, _told(one, stamps), one.written[0], files, aliases)
+
+
+def _told(one: Stored, stamps: Mapping[str, Path]) -> dict[str, Any]:
+    """The metadata of a checkpoint."""
+    try:
+        return dict(json.loads(next(iter(stamps))))
+    except (ValueError, TypeError) as error:
+        raise InvalidCheckpointError(f"{one.folder} cannot be read: {error}", hint="load an earlier step") from error
 
 
 def merge(folder: Path | str, step: int | None = None, into: Path | str | None = None) -> Path:

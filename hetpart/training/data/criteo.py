@@ -95,9 +95,9 @@ def _rows(path: Path) -> Iterator[Integers]:
 
 
 def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
-    rest, line = b"", 1
+    rest, line, begun = b"", 1, False
     while chunk := file.read(_CHUNK):
-        text = rest + chunk
+        text, begun = rest + chunk, True
         end = text.rfind(b"\n") + 1
         rest = text[end:]
         if end:
@@ -106,6 +106,8 @@ def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
             line += len(rows)
     if rest:
         yield parse(rest + b"\n", path, line)
+    if not begun:
+        raise HetpartError(f"{path} is empty", hint=_HINT)
 
 
 def parse(text: bytes, path: Path, line: int) -> Integers:

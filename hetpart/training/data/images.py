@@ -22,6 +22,7 @@ Known = TypeVar("Known")
 
 _IDX_BYTES = 0x08
 _MNIST = {"train": "train", "test": "t10k"}
+_KINDS = (("images", "idx3"), ("labels", "idx1"))
 _CIFAR = {
     10: {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]},
     100: {"train": ["train.bin"], "test": ["test.bin"]},
@@ -33,13 +34,15 @@ _DIGITS = 10
 def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
     """Images float32 [N, 1, 28, 28] from 0 to 1, and labels int64 [N], from ``train-images-idx3-ubyte`` or its ``.gz``.
 
+    ``train-images.idx3-ubyte`` will do, too.
+
     Raises:
         HetpartError: a file is not there, is no IDX file of bytes, holds other than images with a label each, or
             has a label that is no digit.
         InvalidOptionError: there is no such split.
     """
     begin = _one_of(_MNIST, "split", split)
-    files = [_either(Path(folder) / f"{begin}-{what}-ubyte") for what in ("images-idx3", "labels-idx1")]
+    files = [_named(Path(folder), f"{begin}-{what}", f"{kind}-ubyte") for what, kind in _KINDS]
     images, labels = map(read_idx, files)
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise HetpartError(
@@ -51,14 +54,15 @@ def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
 
 
 def _one_of(known: Mapping[Any, Known], name: str, value: Any) -> Known:
-    if value not in known:
+    if not any(type(value) is type(key) and value == key for key in known):
         raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is {' or '.join(map(repr, known))}")
     return known[value]
 
 
-def _either(path: Path) -> Path:
-    packed = path.with_name(path.name + ".gz")
-    return path if path.exists() or not packed.exists() else packed
+def _named(folder: Path, what: str, kind: str) -> Path:
+    """The one of the names that a file goes by which is there, else the first: some copies have a dot for the dash."""
+    names = [folder / f"{what}{mark}{kind}{packed}" for mark in "-." for packed in ("", ".gz")]
+    return next((path for path in names if path.exists()), names[0])
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

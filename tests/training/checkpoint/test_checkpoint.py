@@ -127,6 +127,21 @@ def test_a_part_of_a_save_that_was_killed_is_not_mixed_in(tmp_path: Path) -> Non
     assert load(tmp_path).metadata == {"loss": 2.0}
 
 
+def test_parts_of_several_saves_in_a_whole_checkpoint_are_told(tmp_path: Path) -> None:
+    """As versions left them that did not tell the parts of two runs from each other."""
+    for number, loss in ((1, 1.0), (2, 2.0)):
+        other = tmp_path / str(number)
+        for index, name in ((1, "a"), (2, "b")):
+            save(other, 4, {name: torch.full((2,), loss)}, {"loss": loss}, part=Part(index, 2))
+    mixed = tmp_path / "1" / "step-00000004"
+    shutil.copy(tmp_path / "2" / mixed.name / Part(2, 2).file_name, mixed)
+    for read in (load, merge):
+        with pytest.raises(InvalidCheckpointError, match="parts of several saves: part-00001-of-00002") as refused:
+            read(tmp_path / "1")
+        assert "load an earlier step" in refused.value.hint
+    assert load(tmp_path / "2").metadata == {"loss": 2.0}
+
+
 def test_the_ones_written_first_go(tmp_path: Path) -> None:
     for step in (10, 20, 30, 25):
         save(tmp_path, step, {"a": torch.full((1,), float(step))}, keep_max=2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_criteos_lines_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (b"", "file is empty"),
         (b"1\t2\n", "file, line 1: it does not have 40 columns, but 2"),
         (b"\t".join([b"0"] * 41) + b"\n", "does not have 40 columns"),
         (b"\t".join([b"x"] * 40) + b"\n", "line 1: column 1 holds 'x', which is no number of base 10"),
@@ -145,10 +147,11 @@ def test_batches_of_no_number_are_refused(size: Any) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_mnist_is_read(tmp_path: Path, packed: bool) -> None:
+@pytest.mark.parametrize("mark", ["-", "."])
+def test_mnist_is_read(tmp_path: Path, packed: bool, mark: str) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (7, 28, 28), np.uint8)
     labels = np.arange(7, dtype=np.uint8)
-    for name, content in {"train-images-idx3-ubyte": pixels, "train-labels-idx1-ubyte": labels}.items():
+    for name, content in {f"train-images{mark}idx3-ubyte": pixels, f"train-labels{mark}idx1-ubyte": labels}.items():
         raw = struct.pack(f">HBB{content.ndim}I", 0, 8, content.ndim, *content.shape) + content.tobytes()
         (tmp_path / (name + ".gz" * packed)).write_bytes(gzip.compress(raw) if packed else raw)
     images, found = mnist(tmp_path)
@@ -201,8 +204,9 @@ def test_cifar_is_read(tmp_path: Path, classes: int) -> None:
     found, numbers = cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
     torch.testing.assert_close(found, torch.from_numpy(pixels.reshape(-1, 3, 32, 32).astype(np.float32) / 255))
     assert numbers.tolist() == labels.reshape(-1).tolist()
-    with pytest.raises(InvalidOptionError, match="classes cannot be 11"):
-        cifar(tmp_path, "train", 11)  # pyright: ignore[reportArgumentType]
+    for odd in (11, float(classes), str(classes), [classes], True):
+        with pytest.raises(InvalidOptionError, match=re.escape(f"classes cannot be {odd!r}")):
+            cifar(tmp_path, "train", odd)  # pyright: ignore[reportArgumentType]
     (tmp_path / names[0]).write_bytes(bytes([classes]) * (3072 + (2 if classes == 100 else 1)))
     with pytest.raises(HetpartError, match=f"{names[0]} has the label {classes} for its image 1, "):
         cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
