@@ -11,10 +11,14 @@ from itertools import accumulate
 
 from hetpart.cost_model.assumptions import Access, Assumptions, TripCount
 from hetpart.cost_model.formulas.control import is_loop
+from hetpart.cost_model.formulas.experts import WEIGHTS as EXPERT_WEIGHTS
+from hetpart.cost_model.formulas.table import CONTRIB
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.ir import AS_USUAL, Graph, Op, Usage, Value
 
 _SUGGESTIONS = 5
+_NUMBER = re.compile(r"\[(\d+)\]")
+"""As names of modules in lists have it, such as ``experts[0]``."""
 
 
 def assume(graph: Graph, assumptions: Assumptions) -> Graph:
@@ -94,8 +98,9 @@ class _Profile:
     @classmethod
     def of(cls, graph: Graph, entries: Sequence[Access]) -> _Profile:
         weights = {v.name: v for g in _all_graphs(graph) for v in g.values if v.is_constant}
-        # A weight's own name may end as rows do: then the weight is meant.
-        entries = [replace(e, pattern=e.key, rows=None) if e.key in weights else e for e in entries]
+        # A weight's own name, or a module's, may end as rows do: then that is meant.
+        named = weights.keys() | {name for op in _all_ops(graph) for name in _names(op)}
+        entries = [replace(e, pattern=e.key, rows=None) if e.key in named else e for e in entries]
         whole = [entry for entry in entries if entry.rows is None]
         names = {name: (name, *value.sources) for name, value in weights.items()}
         known = {name: None for group in (*names.values(), *map(_names, _all_ops(graph))) for name in group}
@@ -114,8 +119,12 @@ class _Profile:
         """Bytes of all that the op uses, of its weights those that a run touches; None where it touches all."""
         if not any(name in self.touched for name in _weights(op, graph)):
             return None
-        values = (graph.values[value] for value in op.uses)
-        return sum(self.touched.get(value.name, value.nbytes) for value in values)
+        experts = _experts(op, graph)
+        share = max(
+            [self.touched[v.name] / v.nbytes for v in experts if v.name in self.touched and v.nbytes], default=1.0
+        )
+        most = {**{value.name: round(share * value.nbytes) for value in experts}, **self.touched}
+        return sum(most.get(graph.values[value].name, graph.values[value].nbytes) for value in op.uses)
 
     def _probability(self, names: Sequence[str]) -> float | None:
         """What the last entry says that speaks of one of these names."""
@@ -140,9 +149,14 @@ def _numbers(entries: Sequence[Access], names: Sequence[str]) -> dict[str, int]:
 
 
 def _matched(pattern: str, names: Iterable[str]) -> list[str]:
-    """Names that are ``pattern`` or that it matches as a glob."""
-    matches = re.compile(translate(pattern)).match
-    return [name for name in names if name == pattern or matches(name)]
+    """Names that are ``pattern`` or that it matches as a glob; a number in brackets is one first of all."""
+    names = [*names]
+    for glob in dict.fromkeys((_NUMBER.sub(r"[[]\1]", pattern), pattern)):
+        matches = re.compile(translate(glob)).match
+        found = [name for name in names if name == pattern or matches(name)]
+        if found:
+            return found
+    return []
 
 
 def _names(op: Op) -> tuple[str, ...]:
@@ -155,6 +169,15 @@ def _names(op: Op) -> tuple[str, ...]:
 def _weights(op: Op, graph: Graph) -> list[str]:
     """Names of what the op reads; what its bodies read is theirs."""
     return [] if op.bodies else [graph.values[value].name for value in op.uses]
+
+
+def _experts(op: Op, graph: Graph) -> tuple[Value, ...]:
+    """Weights that hold a row for each expert: what is told of the rows of one is told of the others'."""
+    position = next(iter(EXPERT_WEIGHTS.get(op.op_type, ())), None) if op.domain == CONTRIB else None
+    first = None if position is None else graph.in_values(op)[position]
+    rows = (None,) if first is None or not first.shape else first.shape
+    values = (graph.values[value] for value in op.uses)
+    return tuple(v for v in values if rows[0] is not None and v.is_constant and v.shape and v.shape[0] == rows[0])
 
 
 def _touched(entries: Sequence[Access], weights: Mapping[str, Value]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from hetpart.cost_model.formulas.along_axes import kept_behind
+from hetpart.cost_model.formulas.matmul import transposed_inner
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.moving_calls import (
     KernelCall,
@@ -112,8 +113,7 @@ def _gemm(o: Operands, family: str) -> KernelCall | None:
     made, left, right = o.output_shape(), o.shape(0), o.input(1)
     if right is None or len(made) < 1 or len(left) < 1:
         return None
-    inner = left[0] if o.integer("transA", 0) else left[-1]
-    columns = made[-1]
+    inner, columns = transposed_inner(o), made[-1]
     if right.shape is not None and len(right.shape) <= 2:
         rows = prod(made[:-1])
         return KernelCall("gemm", (rows, inner, columns))

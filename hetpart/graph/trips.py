@@ -31,13 +31,14 @@ def trip_limit(node: onnx.NodeProto, contents: Mapping[str, NDArray[Any]]) -> Tr
     """
     if node.op_type != "Loop":
         return None
-    limit = contents.get(node.input[0]) if node.input else None
+    limit, begins = (contents.get(name) if name else None for name in (*node.input[:2], "", "")[:2])
+    if begins is not None and begins.size == 1 and not _is_true(begins):
+        return TripLimit(0, always=True)
     body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
-    if limit is None or body is None or limit.size != 1 or not 0 <= int(limit.reshape(-1)[0]) < _ENDLESS:
+    if limit is None or body is None or limit.size != 1 or int(limit.reshape(-1)[0]) >= _ENDLESS:
         return None
-    condition = node.input[1] if len(node.input) > 1 else ""
-    begins = not condition or _is_true(contents.get(condition))
-    return TripLimit(int(limit.reshape(-1)[0]), begins and _goes_on(body, contents))
+    begun = not any(node.input[1:2]) or _is_true(begins)
+    return TripLimit(max(0, int(limit.reshape(-1)[0])), begun and _goes_on(body, contents))
 
 
 def constants_of(body: onnx.GraphProto) -> dict[str, NDArray[Any]]:

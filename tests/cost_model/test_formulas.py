@@ -47,6 +47,43 @@ def test_matmul_counts_as_torch(left, right):
 
 
 @pytest.mark.parametrize(
+    ("left", "options", "equation"),
+    [
+        ((6, 4, 8), {}, "bij,bjk->bik"),
+        ((6, 8, 4), {"transA": 1}, "bji,bjk->bik"),
+        ((4, 6, 8), {"transBatchA": 1}, "ibj,bjk->bik"),
+        ((8, 6, 4), {"transA": 1, "transBatchA": 1}, "jbi,bjk->bik"),
+    ],
+)
+def test_products_of_turned_batches_count_as_in_torch(left, options, equation):
+    right = (6, 8, 5)
+    graph = single("FusedMatMul", [(left, F32), (right, F32)], (6, 4, 5), domain="com.microsoft", version=1, **options)
+    counted = _torch_flops(torch.einsum, equation, torch.ones(left), torch.ones(right))
+    assert _work(graph).flops == counted + 2 * 6 * 4 * 5
+
+
+@pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean", "ReduceL2", "ReduceMax"])
+def test_a_reduction_without_axes_may_give_back_what_it_is_given(op_type):
+    shape = (100, 64)
+    kept, whole = (single(op_type, [(shape, F32)], made, noop_with_empty_axes=noop)
+                   for noop, made in ((1, shape), (0, (1, 1))))  # fmt: skip
+    assert _work(kept).flops == _work(kept).spread_cycles == 0
+    assert _work(whole).flops >= 100 * 64
+
+
+def test_support_vectors_are_compared_with_every_row():
+    """By hand: distances, an exponential with its scale, and a product for each of ten vectors of five numbers."""
+    vectors = {"support_vectors": (0.1,) * 50, "coefficients": (1.0,) * 10, "n_supports": 10}
+    rows = [((100, 5), F32)]
+    found = {
+        kind: _work(single("SVMRegressor", rows, (100, 1), domain="ai.onnx.ml", version=1, kernel_type=kind, **vectors))
+        for kind in ("LINEAR", "RBF")
+    }
+    assert found["RBF"].flops == 100 * 10 * (3 * 5 + 4 + 1 + 2)
+    assert found["LINEAR"].flops == 100 * 10 * (2 * 5 + 2)
+
+
+@pytest.mark.parametrize(
     ("shape", "weight", "options"),
     [
         ((2, 6, 9, 9), (4, 6, 3, 3), {}),

@@ -75,3 +75,15 @@ def test_flops_of_a_fourier_transform_are_those_along_its_axis(name: str) -> Non
     work = work_of(b.ops[0], b.graph())
     assert work is not None
     assert work.flops == pytest.approx(5 * levels)
+
+
+@pytest.mark.parametrize("one_sided", [0, 1])
+def test_a_short_time_transform_counts_as_one_of_each_frame(one_sided: int) -> None:
+    made = 201 if one_sided else 400
+    b = Builder()
+    b.op("STFT", [b.value((1, 16000, 1)), b.weight((), "int64")], (1, 97, made, 2), version=17, onesided=one_sided)
+    b.op("DFT", [b.value((97, 400, 1))], (97, made, 2), onesided=one_sided)
+    framed, whole = (work_of(op, b.graph()) for op in b.ops)
+    assert framed is not None
+    assert whole is not None
+    assert framed.flops == pytest.approx(whole.flops)

@@ -35,6 +35,13 @@ _FLATTENING = 13
 _SLICE_AXES, _SLICE_STEPS = 3, 4
 
 
+def reduces_nothing(o: Operands) -> bool:
+    """Whether ``o`` is a reduction without axes that gives back what it is given."""
+    axes = o.input(1)
+    given = o.integers("axes") or (axes is not None and axes.numel > 0)
+    return bool(o.integer("noop_with_empty_axes", 0)) and not given
+
+
 def kept_behind(shape: tuple[int, ...], made: tuple[int, ...]) -> int | None:
     """Elements of the trailing axes that a reduction keeps; None where it takes the last one.
 
@@ -74,7 +81,12 @@ def _is_summed_last(o: Operands) -> bool:
 
 def _by_axis(table: Table[float], rows: ByAxis, is_last: Callable[[Operands], bool]) -> None:
     for op_type, (last, other) in rows.items():
-        table.add(lambda o, last=last, other=other: o.numel(0) * (last if is_last(o) else other), (op_type,))
+        table.add(
+            lambda o, last=last, other=other: (
+                0.0 if reduces_nothing(o) else o.numel(0) * (last if is_last(o) else other)
+            ),
+            (op_type,),
+        )
 
 
 _by_axis(spread_cycles, EXTREMA, lambda o: _along_last(o, 0))

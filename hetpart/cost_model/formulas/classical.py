@@ -17,6 +17,10 @@ PER_STRING: dict[str, float] = {
 TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 SPLIT_FLOPS = 4.0
 """To load a node, compare, and choose a side."""
+PRODUCT_FLOPS, DISTANCE_FLOPS = 2.0, 3.0
+"""Per element of a support vector."""
+KERNEL_FLOPS: dict[str, float] = {"LINEAR": 2, "POLY": 12, "RBF": 7, "SIGMOID": 10}
+"""Of each support vector: a scale, the function as it counts alone, and a product with its coefficient."""
 DECODED_PIXEL_FLOPS = 50.0
 
 per_input_element(PER_ELEMENT, ML)
@@ -45,7 +49,13 @@ def _linear(o: Operands) -> float:
 @flops("SVMClassifier", "SVMRegressor", domain=ML)
 def _support_vectors(o: Operands) -> float:
     """The kernel function of a row with every support vector, or a plain product where there are none."""
-    return 3.0 * _rows(o) * _length(o, "support_vectors", "coefficients")
+    elements = _length(o, "support_vectors")
+    if not elements:
+        return 2.0 * _rows(o) * _length(o, "coefficients")
+    features = max(1, o.numel(0) // max(1, _rows(o)))
+    kernel = str(o.attribute("kernel_type", "LINEAR"))
+    each = DISTANCE_FLOPS if kernel == "RBF" else PRODUCT_FLOPS
+    return _rows(o) * (each * elements + KERNEL_FLOPS.get(kernel, 0.0) * (elements / features))
 
 
 @flops(*TREES, domain=ML)

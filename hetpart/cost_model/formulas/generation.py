@@ -64,10 +64,13 @@ def _constant(o: Operands, position: int, default: int) -> int:
 
 @flops("STFT")
 def _short_time_fourier(o: Operands) -> float:
-    """Output is [batch, frames, bins, 2]: half the bins of a frame are its mirror image, and are not written."""
+    """Output is [batch, frames, bins, 2]. Of one side half the bins are a mirror image, and are not written."""
     shape = o.output_shape()
+    one_sided = bool(o.integer("onesided", 1))
     bins = shape[-2] if len(shape) > 1 else 2
-    return FFT_FLOPS * o.output_numel() * log2(max(2, 2 * bins))
+    frames = o.output_numel() / (2 * bins)
+    length = max(2, 2 * (bins - 1) if one_sided else bins)
+    return FFT_FLOPS * (0.5 if one_sided else 1.0) * frames * length * log2(length)
 
 
 @flops("Irfft", "Rfft", domain=CONTRIB)

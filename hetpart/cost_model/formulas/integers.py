@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hetpart.cost_model.formulas.matmul import inner_dimension
+from hetpart.cost_model.formulas.matmul import transposed_inner
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, spread_cycles
 
@@ -78,8 +78,7 @@ def _product(o: Operands, right: int, dtypes: tuple[str, str]) -> float:
     rate = RATES.get(dtypes)
     if rate is None:
         return 0.0
-    depth = (o.shape(0)[-2:] or (1,))[0] if o.integer("transA", 0) else inner_dimension(o)
-    return o.output_numel() * (rate.multiplied * depth + rate.made) + rate.weight * o.numel(right)
+    return o.output_numel() * (rate.multiplied * transposed_inner(o) + rate.made) + rate.weight * o.numel(right)
 
 
 def _convolution(o: Operands, weight: int, dtypes: tuple[str, str]) -> float:

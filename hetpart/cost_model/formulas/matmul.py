@@ -16,9 +16,12 @@ def inner_dimension(o: Operands, position: int = 0) -> int:
     return shape[-1] if shape else 1
 
 
-def _transposed_inner(o: Operands) -> int:
+def transposed_inner(o: Operands) -> int:
+    """The same where the left side may be transposed; ``transBatchA`` brings its rows before its batches."""
     shape = o.shape(0)
-    return shape[-2] if o.integer("transA", 0) and len(shape) > 1 else inner_dimension(o)
+    if not o.integer("transA", 0) or len(shape) < 2:
+        return inner_dimension(o)
+    return shape[0] if o.integer("transBatchA", 0) else shape[-2]
 
 
 @flops("MatMul", "MatMulInteger", "QLinearMatMul")
@@ -30,7 +33,7 @@ def matmul_flops(o: Operands) -> float:
 @flops("Gemm")
 def _gemm(o: Operands) -> float:
     bias = o.output_numel() if o.input(2) is not None else 0
-    return 2.0 * o.output_numel() * _transposed_inner(o) + bias
+    return 2.0 * o.output_numel() * transposed_inner(o) + bias
 
 
 @flops(
@@ -39,7 +42,7 @@ def _gemm(o: Operands) -> float:
 )  # fmt: skip
 def _contrib_matmul(o: Operands) -> float:
     """The bias or activation on top is a few flops an element, as of the product itself."""
-    return o.output_numel() * (2.0 * _transposed_inner(o) + 2)
+    return o.output_numel() * (2.0 * transposed_inner(o) + 2)
 
 
 @flops(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from math import log2, prod
 
+from hetpart.cost_model.formulas.along_axes import reduces_nothing
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, flops, per_input_element, per_output_element
 
 PER_INPUT_ELEMENT: dict[str, float] = {
     "ArgMax": 1, "ArgMin": 1, "CumProd": 1, "CumSum": 1, "GlobalAveragePool": 1, "GlobalLpPool": 3, "GlobalMaxPool": 1,
-    "MaxUnpool": 1, "ReduceL1": 2, "ReduceL2": 2, "ReduceLogSum": 1, "ReduceLogSumExp": 6, "ReduceMax": 1,
-    "ReduceMean": 1, "ReduceMin": 1, "ReduceProd": 1, "ReduceSum": 1, "ReduceSumSquare": 2,
+    "MaxUnpool": 1,
 }  # fmt: skip
+REDUCED: dict[str, float] = {
+    "ReduceL1": 2, "ReduceL2": 2, "ReduceLogSum": 1, "ReduceLogSumExp": 6, "ReduceMax": 1, "ReduceMean": 1,
+    "ReduceMin": 1, "ReduceProd": 1, "ReduceSum": 1, "ReduceSumSquare": 2,
+}  # fmt: skip
+"""Per element of the input, where axes are given."""
 CONTRIB_PER_INPUT_ELEMENT: dict[str, float] = {
     "QLinearGlobalAveragePool": 2, "QLinearReduceMean": 2, "ReduceSumInteger": 1,
 }  # fmt: skip
@@ -27,6 +32,8 @@ SUPPRESSION_FLOPS = 16
 
 per_input_element(PER_INPUT_ELEMENT)
 per_input_element(CONTRIB_PER_INPUT_ELEMENT, CONTRIB)
+for _op_type, _each in REDUCED.items():
+    flops.add(lambda o, each=_each: 0.0 if reduces_nothing(o) else each * o.numel(0), (_op_type,))
 per_output_element({"AffineGrid": 8, "MaxRoiPool": 8})
 
 
