@@ -75,7 +75,7 @@ class _Axis:
     @property
     def name(self) -> str:
         """The user's, else the argument and the number."""
-        return name_of(self.asked) or f"{self.argument}_dim{self.number}"
+        return name_of(self.asked) or _known_name(self.size) or f"{self.argument}_dim{self.number}"
 
     @property
     def hint(self) -> int | None:
@@ -86,6 +86,16 @@ class _Axis:
     def is_fixed(self) -> bool:
         """Whether the user leaves it open and the program does not."""
         return isinstance(self.size, int) and is_open(self.asked)
+
+
+def _known_name(size: int | torch.SymInt) -> str:
+    """That of the ``Dim`` which whoever made the program gave; in a file there is none."""
+    if isinstance(size, int):
+        return ""
+    shapes = size.node.shape_env
+    known: Mapping[str, str] = getattr(shapes, "source_name_to_debug_name", {})
+    sources = shapes.var_to_sources.get(size.node.expr, [])
+    return next((known[source.name] for source in sources if source.name in known), "")
 
 
 def _axes(program: torch.export.ExportedProgram, asked: Asked) -> Iterator[_Axis]:

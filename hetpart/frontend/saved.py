@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false, reportPrivateUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 """Programs that ``torch.export.save`` wrote, and what of them PyTorch has to know before it can read one."""
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ import re
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -44,7 +46,24 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
         raise _refusal(path, text, error) from error
     # PyTorch runs what the file says of its sizes, as Python, when it takes the program apart.
     program._guards_code = list(filter(asks_sizes, program._guards_code or ()))
+    _settle_sizes(program)
     return program
+
+
+def _settle_sizes(program: torch.export.ExportedProgram) -> None:
+    """Let sizes as ``2 * Dim("half")`` follow from that one's: read from a file each is one of its own."""
+    values = (node.meta.get("val") for node in program.graph.find_nodes(op="placeholder"))
+    sizes = (size for value in values if isinstance(value, torch.Tensor) for size in value.shape)
+    shapes: Any = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
+    if shapes is None:
+        return
+    spans, known = shapes.var_to_range, shapes.backed_var_to_val
+    for expression in [size for size in known if not size.is_Symbol]:
+        value = known.pop(expression)
+        for root in expression.free_symbols - known.keys() if len(expression.free_symbols) == 1 else ():
+            known[root] = sympy.solve(expression - value, root)[0]
+    for expression in [size for size in spans if not size.is_Symbol]:
+        del spans[expression]
 
 
 def _texts(path: Path) -> str:
