@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetpart.frontend.model import required
 from hetpart.graph.ir import Graph
 from hetpart.request import require
+from hetpart.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     import onnx
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hetpart.runtime.session import Session
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionedModel:
     """A model and the plan that was made for it."""
 
@@ -38,6 +39,16 @@ class PartitionedModel:
     imported: ImportedModel
     exported: ExportedModel | None = None
     """The PyTorch model that it is made from; ``None`` for others."""
+
+    def __repr__(self) -> str:
+        """One line; ``report()`` says all."""
+        model, uses = self.plan.model, self.plan.devices
+        facts = f"{format_count(model.ops, 'op')}, {format_bytes(model.weight_bytes)} of weights"
+        placed = ", ".join(f"{use.device} {format_count(use.ops, 'op')} {format_bytes(use.peak_bytes)}" for use in uses)
+        seconds = format_seconds(self.plan.prediction.seconds)
+        return (
+            f"<PartitionedModel {model.name!r}: {facts}; {placed}; {seconds} predicted on {self.plan.machine.name!r}>"
+        )
 
     @property
     def timeline(self) -> Timeline:

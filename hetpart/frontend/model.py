@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetpart.errors import HetpartError
 from hetpart.graph.load import LoadedModel
+from hetpart.units import format_count
 
 if TYPE_CHECKING:
     import onnx
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hetpart.frontend.weights import HeldWeights
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExportedModel:
     """A PyTorch model, in ONNX operators and as a program whose nodes those are named by."""
 
@@ -43,6 +44,11 @@ class ExportedModel:
     """What it takes for granted of sizes; ``None`` where somebody else asks before every call."""
     again: Callable[[Mapping[str, int]], ExportedModel] | None = None
     """Exports it again at other sizes, by the names of dimensions."""
+
+    def __repr__(self) -> str:
+        """One line."""
+        sizes = "".join(f", {name}={size}" for name, size in self.loaded.sizes.items())
+        return f"<ExportedModel {self.loaded.name!r}: {format_count(len(self.loaded.proto.graph.node), 'node')}{sizes}>"
 
 
 def required(exported: ExportedModel | None, what: str) -> ExportedModel:

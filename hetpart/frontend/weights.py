@@ -72,7 +72,7 @@ class HeldWeights:
         if self.missing:
             raise MissingContentError(
                 f"{self.name} was planned without the content of its weights: {_few(self.missing)}",
-                hint="partition it again with weights=FOLDER, where the safetensors files lie",
+                hint="partition it again with weights=FOLDER, --weights FOLDER on the command line: safetensors files",
             )
         with self._turn:
             if self._written is None:

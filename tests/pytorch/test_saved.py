@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch.export import Dim, ExportedProgram
 
 import hetpart
+from hetpart.cli import main
 
 EMULATED = "emulated"
 
@@ -47,3 +49,25 @@ def test_a_size_that_is_a_part_of_another_is_bound_in_a_file_too(tmp_path: Path)
     planned = hetpart.partition(tmp_path / "model.pt2", hardware=EMULATED, shape={name: 3})
     x = torch.randn(6, 5, 8)
     torch.testing.assert_close(planned.to_module(emulate=True)(x), module(x))
+
+
+def test_a_file_without_weights_is_told_the_option_of_the_command_line(tmp_path: Path) -> None:
+    with torch.device("meta"):
+        module = torch.nn.Linear(1024, 1024).eval()
+        torch.export.save(torch.export.export(module, (torch.ones(1, 1024),)), tmp_path / "model.pt2")
+    bundle = str(tmp_path / "model.hetpart")
+    ended = CliRunner().invoke(main, ["partition", str(tmp_path / "model.pt2"), "--hardware", EMULATED, "-o", bundle])
+    assert ended.exit_code
+    assert "--weights FOLDER" in ended.stderr
+
+
+def test_what_a_prompt_shows_is_one_line() -> None:
+    _, program = exported(Dim("rows"))
+    held = hetpart.export(program)
+    assert repr(held).startswith("<ExportedModel 'Linear': ")
+    assert repr(held).endswith(", rows=4, length=5>")
+    shown = repr(hetpart.partition(held, hardware=EMULATED, placement="all-cpu"))
+    assert shown.startswith("<PartitionedModel 'Linear': 1 op, 288 B of weights; cpu 1 op ")
+    assert "; cuda:0 0 ops 0 B;" in shown
+    assert "\n" not in shown
+    assert len(shown) < 200
