@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -60,6 +61,11 @@ def ctrl_c() -> Generator[None]:
 def _cuda_answers() -> bool:
     command = shutil.which("nvidia-smi")
     return command is not None and subprocess.run([command, "-L"], check=False, capture_output=True).returncode == 0
+
+
+def pytest_configure() -> None:
+    """Cycles are sought rarely: looking for them among thousands of tests and all of PyTorch takes a tenth of the time."""
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -29,7 +29,7 @@ class Placed:
     placement: Placement
 
 
-BUDGETS = (0, 10_000_000, *range(24_000_000, 36_000_000, 500_000))
+BUDGETS = (0, 10_000_000, *range(24_000_000, 36_000_000, 1_000_000))
 
 
 @cache
