@@ -64,7 +64,7 @@ def _cuda_answers() -> bool:
 
 
 def pytest_configure() -> None:
-    """Cycles are sought rarely: looking for them among thousands of tests and all of PyTorch takes a tenth of the time."""
+    """Cycles are sought rarely: to look for them among all that tests and PyTorch make takes a tenth of the time."""
     gc.set_threshold(50_000, 20, 100)
 
 

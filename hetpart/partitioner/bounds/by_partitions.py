@@ -1,9 +1,9 @@
 """A bound on placements that stream, by how many partitions they have on the accelerator and by their level.
 
 In n partitions, those of two that follow each other are there at once: with n even, of n/2 pairs one streams 2/n of all
-bytes that are streamed at least; with n odd, of (n + 1)/2. So few partitions hold much of what streams, and many hold
-their sessions' bytes. Numbers from p to q hold at least p sessions and what q would stream at once: that is a price
-search. So are levels from one to another, whose weights leave room for the lower.
+bytes that are streamed at least; with n odd, of (n + 1)/2. So few partitions hold much of what streams, and of what
+crosses their borders, and many hold their sessions' bytes. Numbers from p to q hold at least p sessions and what q
+would stream at once: that is a price search. So are levels from one to another, whose weights leave room for the lower.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SEARCHED_OPS = 200_000
 """Ops that ranges are searched on, all together, in either order."""
 MOST_RANGES = 64
 """In either order."""
+CROSSING_OF, MIXED = 6, (0.0, 0.5)
+"""Partitions up to which what crosses is counted, and how much of what streams at once counts beside it."""
 
 
 def bound_by_partitions(
@@ -90,6 +92,7 @@ class _Ranges:
         share = float(ring(np.array([part.most]))[0]) * (1 - ROUNDING)
         bound = max(part.bound, self._searched(sessions, high, share))
         bound = max(bound, self._searched(sessions + low, high, 0.0)) if low else bound
+        bound = max(bound, self._beside(part, sessions, high, share, bound))
         stretches = self.insides.among(part.most)
         if stretches is not None and bound < self.enough:
             # What lies inside a partition comes on top of what streams at once.
@@ -97,6 +100,19 @@ class _Ranges:
             if inside > bound:
                 bound = max(bound, min(inside, self._with_few(stretches, part.most, sessions, high, share, bound)))
         return replace(part, bound=bound)
+
+    def _beside(self, part: Range, sessions: int, high: int, share: float, bound: float) -> float:
+        """By what lies beside one of few partitions, an equal part of what streams and of what crosses.
+
+        Of n partitions one has 1/n of both together, since each piece lies beside some; and one has ``share`` of what
+        streams. What holds for each holds for any mixture of the two.
+        """
+        for mixed in MIXED if part.most <= CROSSING_OF else ():
+            if bound >= self.enough:
+                break
+            each = (1.0 - mixed) / part.most * (1 - ROUNDING)
+            bound = max(bound, self._searched(sessions, high, mixed * share + each, crossing=each))
+        return bound
 
     def _with_few(
         self, stretches: Stretches, partitions: int, sessions: int, high: int, share: float, bound: float
@@ -111,9 +127,11 @@ class _Ranges:
         np.add.at(seconds[ACCELERATOR], stretches.ends, each)
         return self._searched(sessions, high, share, replace(self.within, seconds=seconds)) - each * few
 
-    def _searched(self, reserved: int, high: int, share: float, within: PlacementProblem | None = None) -> float:
+    def _searched(
+        self, reserved: int, high: int, share: float, within: PlacementProblem | None = None, crossing: float = 0.0
+    ) -> float:
         found = self.of.within(within or self.within, reserved, high)
         if found is None:
             return np.inf
         left = self.states.with_share(found, share)
-        return search_price(left, CutNetwork.of(left)).bound
+        return search_price(left, CutNetwork.of(left, share=crossing)).bound

@@ -12,12 +12,12 @@ from hetpart.partitioner.bounds.branches import branch_between, branch_of
 from hetpart.partitioner.bounds.by_borders import bounds_by_number
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.scores.scoring import Scored, Scorer
-from hetpart.partitioner.search.pace import parted
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.bounds.ranges import Range
     from hetpart.partitioner.problem import PlacementProblem
+    from hetpart.partitioner.search.parts import Parts
 
 TELLING = 3e-3
 """Relative; where a program says less than that more than its number of partitions did, the next are left out."""
@@ -39,6 +39,8 @@ class Numbers:
     trimmed: Callable[[Scored], Scored]
     """Makes a placement fit that nearly does."""
     clock: Clock
+    parts: Parts
+    """Parts what a program is nearest to."""
 
     @property
     def may_be_cut_finer(self) -> bool:
@@ -88,7 +90,7 @@ class Numbers:
         if self.may_be_cut_finer and self.within.ops * partitions <= SOON_STAGED:
             met = relaxation.shut_out(best, self.scorer.score) or met
         for found in met[:1]:
-            met += parted(self.scorer, self.within, self.search.price, found.placement, self.clock.expired)
+            met += map(self.scorer.score, self.parts.parted(found.placement))
         return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
 
 

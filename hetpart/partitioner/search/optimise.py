@@ -25,6 +25,7 @@ from hetpart.partitioner.search.halves import Halves
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.search.numbers import Numbers
 from hetpart.partitioner.search.optimum import Optimum, by_borders
+from hetpart.partitioner.search.parts import Parts
 from hetpart.partitioner.search.passages import Passages
 from hetpart.partitioner.search.polish import at_the_border, flipped, merged, nudged
 from hetpart.partitioner.search.pressure import Pressure, levels, steered
@@ -69,6 +70,8 @@ class _Search:
     exchange: float
     """Seconds a byte over the budget is held against a candidate."""
     clock: Clock
+    parts: Parts | None
+    """Parts partitions where each takes bytes; nothing where they take none."""
 
     def _affordable(self, most: int) -> int:
         return max(1, min(most, OPS_AT_ONCE // max(1, self.scorer.problem.ops)))
@@ -118,7 +121,15 @@ class _Search:
 
     def settled(self, start: Scored) -> Scored:
         """``start`` made to fit at once and made to fit after improvement, each then improved; the better of both."""
-        return self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
+        found = self.nearest([self.climbed(self.repaired(start)), self.climbed(self.stepped(start))])
+        return self.nearest([found, *self.parted(found)])
+
+    def parted(self, whole: Scored) -> list[Scored]:
+        """``whole`` in more partitions, improved with the room that those leave."""
+        if self.parts is None or self.clock.expired():
+            return []
+        made = map(self.scorer.score, self.parts.parted(whole.placement))
+        return [self.climbed(self.repaired(one)) for one in made]
 
     def trimmed(self, start: Scored) -> Scored:
         """``start`` with groups at the border taken off the accelerator until it fits: no new partitions come of it."""
@@ -175,7 +186,8 @@ class _Search:
 
     def _counted(self, branch: Branch, search: PriceSearch, best: Scored, clock: Clock) -> tuple[Scored, float, bool]:
         """As ``_proven``, number of partitions by number where that tells more."""
-        numbers = Numbers(self.scorer, self.wiring.problem, search, self.trimmed, clock)
+        assert self.parts is not None
+        numbers = Numbers(self.scorer, self.wiring.problem, search, self.trimmed, clock, self.parts)
         best, bound, settled = numbers.proven(best)
         if settled:
             return best, bound, True
@@ -248,7 +260,9 @@ def optimise(
     fallback = scorer.score(forced_placement(problem))
     known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     average = _average_price(scorer.score(search.met[1]), fallback)
-    run = _Search(scorer, Wiring.of(within), search.price or average, max(search.price, average), clock)
+    wiring, price = Wiring.of(within), search.price or average
+    parts = Parts.of(scorer, wiring, price) if problem.session_bytes[ACCELERATOR] else None
+    run = _Search(scorer, wiring, price, max(search.price, average), clock, parts)
     for wanted in (search.met[1], all_accelerator(within)) if cuts_cost else ():
         known += longest_stretches(scorer, run.wiring, wanted, clock.expired)
     known = [found for found in known if np.isfinite(within.cost(found.placement))]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.devices import ACCELERATOR, HOST
+from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.chain import Ways, heaviest_chain
-from hetpart.partitioner.bounds.mincut import CutNetwork, Path, held_if_copied, stretches
+from hetpart.partitioner.bounds.mincut import CutNetwork, Path, stretches
 from hetpart.partitioner.bounds.price import search_price
-from hetpart.partitioner.problem import unique_pairs
 from hetpart.partitioner.scores.ledger import Ledger
 from hetpart.partitioner.scores.sessions import is_session
 from hetpart.partitioner.scores.wiring import Wiring, rows_of
 from hetpart.partitioner.search.fill import Pieces, filled
+from hetpart.partitioner.search.parts import Parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +38,6 @@ PARTS = (0.5, 0.7, 1.0, 1.4, 2.0)
 """Of √(S C), what a partition may hold."""
 WORTH = 0.9
 """Of the price: at the price itself all that a cut may take or leave is worth just its bytes."""
-MOST_PARTED = 6
-"""Partitions that a placement is parted into."""
 MOST_ROUNDS = 6
 ENOUGH = 1e-3
 """Share of the budget that may stay empty."""
@@ -66,30 +64,6 @@ def paced(scorer: Scorer, within: PlacementProblem, price: float, expired: Calla
     return [pacer.fitted(budget, part * most) for part in PARTS if not expired()]
 
 
-def parted(
-    scorer: Scorer, within: PlacementProblem, price: float, whole: Placement, expired: Callable[[], bool]
-) -> list[Scored]:
-    """``whole`` in two partitions, three, and so on, that share out what crosses; none where nothing does.
-
-    Args:
-        scorer: As for ``paced``.
-        within: The same.
-        price: The same.
-        whole: A placement, which need not fit.
-        expired: The same.
-    """
-    chain = heaviest_chain(within)
-    if not len(chain) or price <= 0.0:
-        return []
-    pacer = _Pacer.of(scorer, within, price, chain)
-    split = whole & pacer.cheap
-    pieces = pacer.between(split, whole)
-    sizes = pacer.crossing(pieces, whole)
-    counts = range(2, MOST_PARTED + 1) if sizes.any() else ()
-    most = (float(sizes.sum()) / count for count in counts if not expired())
-    return [scorer.score(pacer.joined(split, pieces, sizes, each)) for each in most]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pacer:
     scorer: Scorer
@@ -97,15 +71,14 @@ class _Pacer:
     price: float
     search: PriceSearch
     network: CutNetwork
-    cheap: Placement
-    """The cheapest without sessions: what it leaves on the host may part partitions."""
     wiring: Wiring
+    parts: Parts
 
     @classmethod
     def of(cls, scorer: Scorer, within: PlacementProblem, price: float, chain: NDArray[np.int64]) -> _Pacer:
         network, search = _counted(within, chain)
-        cheap = CutNetwork.of(within).cut(price).smallest
-        return cls(scorer, within, price, search, network, cheap, Wiring.of(within))
+        wiring = Wiring.of(within)
+        return cls(scorer, within, price, search, network, wiring, Parts.of(scorer, wiring, price))
 
     def fitted(self, budget: int, most: float) -> Scored:
         """The best whose partitions hold ``most`` bytes of what crosses, with weights as far as there is room."""
@@ -147,46 +120,10 @@ class _Pacer:
 
         Also the bytes that every piece brings.
         """
-        split = whole & self.cheap
+        split = whole & self.parts.cheap
         pieces = Pieces.of(self.within, split, whole)
-        sizes = self.crossing(pieces, whole)
-        return self.joined(split, pieces, sizes, most), sizes
-
-    def joined(self, split: Placement, pieces: Pieces, sizes: NDArray[np.int64], most: float) -> Placement:
-        """``split`` with all pieces but as few as keep what crosses within ``most`` bytes between two of them."""
-        placement, load = split.copy(), 0
-        for piece in np.argsort(pieces.order[pieces.ends[:-1]]).tolist():
-            load = load + int(sizes[piece]) if load + sizes[piece] <= most else 0
-            if load or not sizes[piece]:
-                placement[pieces.ops(piece)] = ACCELERATOR
-        return placement
-
-    def between(self, split: Placement, whole: Placement) -> Pieces:
-        """What ``whole`` has more than ``split``, in parts that lie between the same partitions of ``split``."""
-        groups, of_op = self.wiring.groups, self.wiring.groups.of_op
-        first = np.full(len(groups), self.within.ops, np.int64)
-        np.minimum.at(first, of_op, self.scorer.score(split).cut.partition)
-        more = np.flatnonzero(whole > split)
-        parts, piece = np.unique(first[of_op[more]], return_inverse=True)
-        order = np.argsort(piece, kind="stable")
-        ends = np.searchsorted(piece[order], np.arange(len(parts) + 1))
-        return Pieces(more[order], ends, np.zeros(len(parts), np.int64))
-
-    def crossing(self, pieces: Pieces, placement: Placement) -> NDArray[np.int64]:
-        """Bytes that every piece reads of what is copied to the accelerator, or makes of what is copied from it."""
-        problem, count = self.within, len(pieces.ends) - 1
-        of_op = np.full(problem.ops, -1, np.int64)
-        of_op[pieces.order] = np.repeat(np.arange(count), np.diff(pieces.ends))
-        home, uses, nbytes = problem.home(placement), problem.value_uses, held_if_copied(problem)
-        copied = problem.copies(placement).any(axis=0)
-        read = (of_op[uses.ops] >= 0) & ~uses.on_host & (copied & (home != ACCELERATOR))[uses.rows]
-        piece, value = unique_pairs(of_op[uses.ops[read]], uses.rows[read])
-        sizes = np.zeros(count, np.int64)
-        np.add.at(sizes, piece, nbytes[ACCELERATOR, value])
-        made = np.flatnonzero(copied & (home == ACCELERATOR) & problem.made)
-        made = made[of_op[problem.value_producer[made]] >= 0]
-        np.add.at(sizes, of_op[problem.value_producer[made]], nbytes[HOST, made])
-        return sizes
+        sizes = self.parts.crossing(pieces, whole)
+        return self.parts.joined(split, pieces, sizes, most), sizes
 
 
 def _counted(within: PlacementProblem, chain: NDArray[np.int64]) -> tuple[CutNetwork, PriceSearch]:
