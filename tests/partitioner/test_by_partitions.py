@@ -16,6 +16,7 @@ from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.streamed import StreamScorer
 from tests.partitioner.problems import chain
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
+from tests.partitioner.test_pace import with_caches
 
 ROUNDING = 1e-9
 
@@ -62,3 +63,20 @@ def test_levels_take_no_searches_from_numbers(monkeypatch: pytest.MonkeyPatch) -
     found, priced = bounds(sessions)
     assert found > 2 * priced
     assert found <= cheapest(sessions) + ROUNDING
+
+
+def test_what_crosses_lies_beside_few_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers that each bring a cache of 300 bytes: of two partitions one has half of both."""
+    problem = with_caches(layers=2, cache=300)
+    weights = problem.weight_bytes * 2 // 5
+    host = np.where(np.arange(problem.ops) % 3 == 1, 20.0, 10.0)
+    problem = replace(
+        problem,
+        seconds=np.stack([host, np.ones(problem.ops)]),
+        weight_bytes=weights,
+        budgets=np.array([-1, 700]),
+        streaming=Streaming(np.full(problem.ops, 0.5), weights, asked=True),
+    )
+    found, _ = bounds(problem)
+    monkeypatch.setattr(by_partitions, "CROSSING_OF", 0)
+    assert bounds(problem)[0] + 0.1 < found <= cheapest(problem) + ROUNDING

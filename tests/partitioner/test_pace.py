@@ -16,11 +16,11 @@ from hetpart.partitioner.search.pace import paced
 LAYERS, CACHE, SESSION = 32, 80, 50
 
 
-def with_caches() -> PlacementProblem:
+def with_caches(layers: int = LAYERS, cache: int = CACHE) -> PlacementProblem:
     """Of three ops a layer the middle one reads a cache that the host gives, and is a little slower for being there."""
-    ops = 3 * LAYERS
+    ops = 3 * layers
     middle = np.arange(ops) % 3 == 1
-    made, given = ops, LAYERS
+    made, given = ops, layers
     rows: list[list[tuple[int, bool]]] = [[(op + 1, False)] if op + 1 < ops else [] for op in range(ops)]
     rows += [[(op, False)] for op in np.flatnonzero(middle).tolist()]
     copies = np.zeros((2, 2, made + given))
@@ -33,12 +33,12 @@ def with_caches() -> PlacementProblem:
         value_producer=np.concatenate([np.arange(ops), np.full(given, NO_OP)]).astype(np.int32),
         value_left_on_host=np.zeros(made + given, np.bool_),
         value_returned=np.arange(made + given) == ops - 1,
-        value_bytes=np.repeat([1, CACHE], [made, given]),
+        value_bytes=np.repeat([1, cache], [made, given]),
         value_uses=Uses.from_rows(rows),
         copy_seconds=copies,
         weight_bytes=np.where(middle, 0, 200),
         weight_uses=Uses.from_rows([[(op, False)] for op in range(ops)]),
-        budgets=np.array([-1, 75 * 2 * LAYERS * 2]),
+        budgets=np.array([-1, 75 * 2 * layers * 2]),
         session_seconds=np.zeros(2),
         session_bytes=np.array([0, SESSION]),
     )
