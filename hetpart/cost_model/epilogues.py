@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hetpart.cost_model.foldings import SCALED_DTYPES, SCALES, scalar_beside
+from hetpart.cost_model.foldings import HALF, SCALED_DTYPES, SCALES, is_left_half, scalar_beside
+from hetpart.cost_model.kernels import lacks_half
 from hetpart.cost_model.quantized import QUANTIZED_ON_CPU, is_quantized
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, adds_bias, is_row_sum, is_skip, rank
 from hetpart.cost_model.turning import permutation
@@ -15,6 +16,7 @@ from hetpart.graph.ir import Op, Value
 
 EVERYWHERE = frozenset({Provider.CPU, Provider.CUDA})
 ON_CPU = frozenset({Provider.CPU})
+ON_CUDA = EVERYWHERE - ON_CPU
 NOWHERE: frozenset[Provider] = frozenset()
 
 CONV_ACTIVATIONS = ("Clip", "HardSigmoid", "LeakyRelu", "Sigmoid", "Tanh")
@@ -131,13 +133,32 @@ def _before_gelu(add: Op, _: Op, wiring: Wiring) -> frozenset[Provider]:
 
 def _skip(add: Op, norm: Op, wiring: Wiring) -> frozenset[Provider]:
     first = wiring.inputs(norm)[:1] == add.results[:1]
-    return EVERYWHERE if first and norm.op_type == "LayerNormalization" and is_skip(add, wiring) else NOWHERE
+    if not (first and norm.op_type == "LayerNormalization" and is_skip(add, wiring)):
+        return NOWHERE
+    return ON_CUDA if _stays_half(norm, wiring) else EVERYWHERE
+
+
+def _stays_half(norm: Op, wiring: Wiring) -> bool:
+    """Whether the CPU normalizes in half precision, behind a sum that is cast: where not all cast what it makes."""
+    if wiring.graph.values[norm.results[0]].dtype != HALF:
+        return False
+    users = [wiring.graph.ops[user] for user in wiring.users(norm)]
+    return not users or any(not lacks_half(user, wiring.graph) or _is_flattened(user, wiring) for user in users)
+
+
+def _is_flattened(product: Op, wiring: Wiring) -> bool:
+    """Whether a Reshape goes before a product of batches, which becomes one of matrices with its bias."""
+    add, left = wiring.sole_consumer(product), wiring.operands(product)[0]
+    biased = is_op(product, "MatMul") and add is not None and is_op(add, "Add") and adds_bias(product, add, wiring)
+    return biased and left is not None and rank(left) != MATRIX
 
 
 def _scaled(product: Op, scale: Op, wiring: Wiring) -> frozenset[Provider]:
     """By a constant of one element."""
     scales = scalar_beside(scale, wiring) == product.results[0]
-    return EVERYWHERE if scales and wiring.graph.values[product.results[0]].dtype in SCALED_DTYPES else NOWHERE
+    fits = scales and wiring.graph.values[product.results[0]].dtype in SCALED_DTYPES
+    everywhere = ON_CUDA if is_left_half(scale, wiring) else EVERYWHERE
+    return everywhere if fits else NOWHERE
 
 
 def _turned(gemm: Op, transpose: Op, wiring: Wiring) -> frozenset[Provider]:

@@ -12,28 +12,47 @@ from hetpart.cost_model.quantized import is_quantized, quantizes_from_zero
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, is_gemm, rank
 from hetpart.cost_model.turning import permutation, split_permutation, swaps_last, turned
 from hetpart.cost_model.wiring import Wiring, is_op
+from hetpart.devices import Provider
 from hetpart.graph.ir import Op
 
 SCALES = ("Mul", "Div")
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 SCALED_DTYPES = GEMM_DTYPES | {"float64"}
-ON_CPU_ALONE = frozenset({"DequantizeLinear"})
-"""What vanishes in sessions of the CPU provider alone; the others do everywhere."""
+HALF = "float16"
+"""What of it ONNX Runtime computes in float32 on the CPU reads constants that are cast, once for all in every run where
+several ops read them: they are no constants any more for what looks for such."""
 
 
-def foldings(wiring: Wiring, taken: Collection[int]) -> frozenset[int]:
-    """Ids of the ops that vanish.
+def foldings(wiring: Wiring, taken: Collection[int], provider: Provider) -> frozenset[int]:
+    """Ids of the ops that vanish in a session of ``provider``.
 
     Args:
         wiring: Of their graph.
         taken: Ops that other fusions have.
+        provider: What runs the session.
     """
     found: set[int] = set()
+    on_cpu = provider is Provider.CPU
     for op in reversed(wiring.simple.ops):
         rule = None if op.domain or op.id in taken else FOLDINGS.get(op.op_type)
-        if rule is not None and _vanishes(op, rule, wiring, found):
+        left = is_left_half(op, wiring) if on_cpu else op.op_type == "DequantizeLinear"
+        if rule is not None and not left and _vanishes(op, rule, wiring, found):
             found.add(op.id)
     return frozenset(found)
+
+
+def fold_alike(wiring: Wiring) -> bool:
+    """Whether the same ops vanish in sessions of every provider."""
+    quantized = any(op.op_type == "DequantizeLinear" for op in wiring.simple.ops)
+    return not quantized and all(value.dtype != HALF for value in wiring.graph.values)
+
+
+def is_left_half(scale: Op, wiring: Wiring) -> bool:
+    """Whether no kernel of the CPU provider takes over ``scale``: several ops read its constant, in half precision."""
+    if scale.op_type not in SCALES or wiring.graph.values[scale.results[0]].dtype != HALF:
+        return False
+    constants = [value.id for value in wiring.operands(scale) if value is not None and value.is_constant]
+    return any(len(wiring.consumers.get(value, ())) > 1 for value in constants)
 
 
 def takes_operands(product: Op, wiring: Wiring, taken: Collection[int]) -> bool:
@@ -41,7 +60,7 @@ def takes_operands(product: Op, wiring: Wiring, taken: Collection[int]) -> bool:
     found = (wiring.producer(value) for value in wiring.inputs(product))
     makers = (maker for maker in found if maker is not None and maker.id not in taken)
     return _is_plain_product(product, wiring) and any(
-        not maker.domain and not wiring.is_returned(maker) and (
+        not maker.domain and not wiring.is_returned(maker) and not is_left_half(maker, wiring) and (
             (maker.op_type in OPERANDS and OPERANDS[maker.op_type](maker, product, wiring, ()))
             or _is_turned_apart(maker, wiring)
         ) for maker in makers

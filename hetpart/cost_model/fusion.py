@@ -16,11 +16,12 @@ from hetpart.cost_model.epilogues import (
     EXTENDED,
     NOWHERE,
     ON_CPU,
+    ON_CUDA,
     TANH_GELU,
     bias_before,
     quantized_kernel,
 )
-from hetpart.cost_model.foldings import ON_CPU_ALONE, VIEWS, foldings, takes_operands
+from hetpart.cost_model.foldings import VIEWS, fold_alike, foldings, takes_operands
 from hetpart.cost_model.patterns import fused_formulas
 from hetpart.cost_model.quantized import QUANTIZED_ON_CPU
 from hetpart.cost_model.session.simplify import Simplified
@@ -58,11 +59,11 @@ def find_fusions(graph: Graph) -> Fusions:
     found = _Found.of(wiring)
     taken: set[int] = set()
     for fused in fused_formulas(wiring):
-        on_cpu = any(is_op(graph.ops[member], "MatMulInteger") for member in fused.members)
-        found.fuse(fused.members, fused.kernel, ON_CPU if on_cpu else EVERYWHERE)
+        of_integers = any(is_op(graph.ops[member], "MatMulInteger") for member in fused.members)
+        found.fuse(fused.members, fused.kernel, ON_CPU if of_integers else EVERYWHERE)
         taken |= fused.members
-    folded = foldings(wiring, taken)
-    found.fold(folded, taken)
+    on_cpu = foldings(wiring, taken, Provider.CPU)
+    found.fold(on_cpu, on_cpu if fold_alike(wiring) else foldings(wiring, taken, Provider.CUDA), taken)
     for op in wiring.simple.ops:
         consumer = wiring.sole_consumer(op) if found.may_extend(op) else None
         if consumer is not None:
@@ -70,7 +71,7 @@ def find_fusions(graph: Graph) -> Fusions:
     found.add_biases()
     in_place = tuple([in_place_on(op, wiring) for op in graph.ops])
     groups = tuple([found.root(op.id) for op in graph.ops])
-    return Fusions(groups, tuple(found.absorbed), in_place, folded, wiring.simple, found.kernels)
+    return Fusions(groups, tuple(found.absorbed), in_place, found.folded, wiring.simple, found.kernels)
 
 
 def fusion_groups(graph: Graph) -> tuple[int, ...]:
@@ -107,11 +108,12 @@ class _Found:
         self._unite(members)
         self.kernels[last] = kernel
 
-    def fold(self, folded: frozenset[int], taken: AbstractSet[int]) -> None:
-        """Have ``folded`` ops vanish into what reads them; ``taken`` are those of formulas."""
-        self.folded, ops = folded, self.wiring.graph.ops
-        for number in folded:
-            self.absorbed[number] = ON_CPU if ops[number].op_type in ON_CPU_ALONE else EVERYWHERE
+    def fold(self, on_cpu: frozenset[int], on_cuda: frozenset[int], taken: AbstractSet[int]) -> None:
+        """Have ops vanish into what reads them, on each provider; ``taken`` are those of formulas."""
+        self.folded, ops = on_cpu | on_cuda, self.wiring.graph.ops
+        for number in sorted(self.folded):
+            self.absorbed[number] |= ON_CPU if number in on_cpu else NOWHERE
+            self.absorbed[number] |= ON_CUDA if number in on_cuda else NOWHERE
             users = self.wiring.users(ops[number])
             if len(users) == 1:
                 self._unite({number, *users, *self._behind_split(ops[number], ops[users[0]])})
@@ -143,7 +145,8 @@ class _Found:
         if row is not None and providers:
             self.absorbed[op.id] |= providers
             self._unite({op.id, consumer.id, reader.id})
-            self.kernels[reader.id] = row.kernel or kernel
+            if providers >= ON_CPU:
+                self.kernels[reader.id] = row.kernel or kernel
 
     def _kind(self, op: Op) -> str:
         tanh = op.op_type == "Gelu" and op.attributes.get("approximate") == "tanh"
@@ -154,7 +157,7 @@ class _Found:
         for op in self.wiring.simple.ops:
             bias = bias_before(op, self.wiring) if self.absorbed[op.id] and is_op(op, "Add") else None
             if bias is not None:
-                self.absorbed[bias.id] |= EVERYWHERE
+                self.absorbed[bias.id] |= self.absorbed[op.id]
                 self._unite({bias.id, op.id})
 
     def _unite(self, members: AbstractSet[int]) -> None:

@@ -15,9 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from hetpart.cost_model.session.widened import half_body
 from hetpart.graph.from_onnx import import_onnx
+from hetpart.plan.cut_models import cut_models
 from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
 from tests.cost_model.float_models import Sizes, feeds_of
 from tests.cost_model.kernels_and_memory import REACH, assert_as_onnx_runtime
+from tests.cost_model.kernels_run import partitioned, priced_types, run_types
 
 ROWS, BATCHES, IMAGE = (512, 1024), (4, 256, 256), (1, 32, 64, 64)
 WINDOW = {"kernel_shape": [3, 3], "pads": [1] * 4}
@@ -54,7 +56,38 @@ FUNCTIONS = {
 }
 WITH_SCALARS = {"Gelu": alone("Gelu"), "Gelu by tanh": alone("Gelu", approximate="tanh")}
 """Whose bodies compute constants, in every run of ONNX Runtime."""
+NORMALIZED = (
+    helper.make_node("Neg", ["a"], ["n"]),
+    helper.make_node("Add", ["a", "n"], ["sum"]),
+    helper.make_node("LayerNormalization", ["sum", "g", "h"], ["l"]),
+)
+VECTORS = {name: np.full(256, 0.5, np.float16) for name in "gh"}
+SCALED = (
+    helper.make_node("Mul", ["a", "half"], ["s"]), helper.make_node("MatMul", ["s", "a"], ["c"]),
+    helper.make_node("Neg", ["c"], ["n"]),
+)  # fmt: skip
+HALF = np.array([0.5], np.float16)
+FUSED_APART = {
+    "products scaled by one constant": halved(
+        *SCALED, helper.make_node("Mul", ["n", "half"], ["t"]), helper.make_node("MatMul", ["t", "a"], ["b"]),
+        shape=BATCHES, half=HALF,
+    ),
+    "normalized sum before a product and a bias": halved(
+        *NORMALIZED, helper.make_node("MatMul", ["l", "w"], ["c"]), helper.make_node("Add", ["c", "i"], ["b"]),
+        shape=BATCHES, w=np.ones((256, 256), np.float16), i=np.ones(256, np.float16), **VECTORS,
+    ),
+}  # fmt: skip
 OTHERS = {
+    "scaled product": halved(
+        *SCALED, helper.make_node("MatMul", ["n", "a"], ["b"]), shape=BATCHES, half=HALF,
+    ),
+    "normalized sum before a product": halved(
+        *NORMALIZED, helper.make_node("MatMul", ["l", "w"], ["b"]), shape=BATCHES,
+        w=np.ones((256, 256), np.float16), **VECTORS,
+    ),
+    "normalized sum before what has a kernel": halved(
+        *NORMALIZED, helper.make_node("Transpose", ["l"], ["b"], perm=[0, 2, 1]), shape=BATCHES, **VECTORS,
+    ),
     "LeakyRelu": alone("LeakyRelu"),
     "Relu": alone("Relu"),
     "Elu": alone("Elu"),
@@ -88,3 +121,14 @@ def test_a_body_stands_for_what_is_a_function_of_this_opset(name: str) -> None:
     graph = import_onnx((FUNCTIONS | OTHERS)[name], {}).graph
     bodies = [op.op_type for op in graph.ops if half_body(op, graph) is not None]
     assert bool(bodies) == (name in FUNCTIONS or name in ("masked scores", "Conv, HardSwish"))
+
+
+@pytest.mark.parametrize("name", FUSED_APART)
+def test_what_casts_stand_between_is_not_fused(name: str, tmp_path: Path) -> None:
+    """Casts of constants, and of what is flattened for a product of matrices, are not told."""
+    model = partitioned(FUSED_APART[name])
+    (own,) = cut_models(model.imported.proto, model.plan)
+    run, priced = run_types(own, model.plan, tmp_path), priced_types(model.costs.graph)
+    for types in (run, priced):
+        types.pop("Cast")
+    assert priced == run
