@@ -13,6 +13,7 @@ import msgspec
 
 from hetpart.cost_model.detect import Processor, this_processor
 from hetpart.cost_model.kernel_calls import GROUPED, REORDER
+from hetpart.cost_model.roofline import DEFAULT_DTYPE
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
 from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
@@ -101,6 +102,15 @@ class _Kind:
 
 
 _READ = _Kind(SCHEMA, VERSION)
+
+
+def slower_together(found: Calibration) -> tuple[int, ...]:
+    """Numbers of threads that seem to multiply matrices slower than one does: they waited for cores that others had."""
+    alone = found.rates(1)
+    if alone is None:
+        return ()
+    least = alone.peak_flops[DEFAULT_DTYPE]
+    return tuple(int(count) for count, rates in found.threads.items() if rates.peak_flops[DEFAULT_DTYPE] < least)
 
 
 def too_fast(rates: KernelRates) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def _how_calibrated(name: str, found: Calibration, threads: int) -> str:
         few, more = ", ".join(impossible[:NAMED]), len(impossible) - NAMED
         families = f"{few} and {more} more families" if more > 0 else few
         return f"{how}; impossibly fast figures of {families}: calibrate --refine on a quieter machine"
+    if (threads or found.cores) in calibrated.slower_together(found):
+        return f"{how}; slower than one thread, as others had its cores: calibrate --refine on a quieter machine"
     return f"{how} while other work slowed it: calibrate --refine in a quieter hour" if rates.was_disturbed else how
 
 

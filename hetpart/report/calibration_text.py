@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration, too_fast
+from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration, slower_together, too_fast
+from hetpart.cost_model.roofline import DEFAULT_DTYPE
 from hetpart.rates import LEAST_QUIET, LEAST_SECONDS, MOST_EXCESS, KernelRates
 from hetpart.report.layout import labelled, line, name, table
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
@@ -56,12 +57,22 @@ def _disturbances(found: Calibration) -> Iterator[str]:
             f"Other work slowed the probe of what a session takes beside its kernels: it took {excess:.1f} times the "
             f"least run, which counts instead. Other figures may be too slow as well: {_REFINE}"
         )
+    yield from (_slower_together(threads, found) for threads in slower_together(found))
     impossible = sorted({name for rates in found.threads.values() for name in too_fast(rates)})
     if impossible:
         yield (
             f"Too fast for any kernel, at {format_seconds(LEAST_SECONDS)} a call: figures of {', '.join(impossible)}. "
             f"Other work slowed what is taken off them: do not plan with these. {_REFINE}"
         )
+
+
+def _slower_together(threads: int, found: Calibration) -> str:
+    rates = [found.threads[count].peak_flops[DEFAULT_DTYPE] for count in (str(threads), "1")]
+    words = ", one alone ".join(f"{rate / 1e9:.0f} GFLOP/s" for rate in rates)
+    return (
+        f"{format_count(threads, 'thread')} together multiply slower than one: {words}. Other work had their cores: "
+        f"do not plan with these. {_REFINE}"
+    )
 
 
 def _products(rates: KernelRates) -> str:
@@ -102,6 +113,7 @@ def calibration_content(found: Calibration) -> dict[str, Any]:
         "cores": found.cores,
         "runtime": found.runtime,
         "link": {"bandwidth": found.link_bandwidth, "latency": found.link_seconds},
+        "slower_together": list(slower_together(found)),
         "threads": {count: _figures(rates) for count, rates in found.threads.items()},
         "accelerator": None
         if accelerator is None

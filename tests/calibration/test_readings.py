@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from math import prod
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from hetpart.calibration import measure
 from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
@@ -15,12 +17,13 @@ from hetpart.calibration.probes import FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, T
 from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
-from hetpart.cost_model.calibrated import VERSION, runtime_version, too_fast
+from hetpart.cost_model.calibrated import VERSION, runtime_version, slower_together, too_fast
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.kernel_calls import REORDER
 from hetpart.cost_model.machines import load_machine
 from hetpart.cost_model.moving_calls import GATHER_SHARED
 from hetpart.rates import LEAST_SECONDS, RateTable
+from hetpart.report.calibration_text import calibration_parts
 
 SESSION, START, FLUSH = 2e-6, 0.2e-6, 60e-6
 MICROSECOND = 1e-6
@@ -139,6 +142,22 @@ def test_the_command_says_which_way_figures_are_off(monkeypatch, quiet, key, sec
     assert shown.exit_code == 0, shown.output
     assert all(words in text for words in says)
     assert ("Other work" in text) == ("--refine" in text) == bool(says)
+
+
+@pytest.mark.parametrize(("gain", "named"), [(1.9, ()), (0.4, (2,))])
+@pytest.mark.usefixtures("own_folder")
+def test_threads_that_multiply_slower_together_than_one_alone_are_named(quiet, gain, named):
+    """Two threads of which one waits for a core of which the other has the rest."""
+    found = sampled(quiet).calibration()
+    alone = found.threads["1"]
+    both = replace(alone, peak_flops={kind: gain * rate for kind, rate in alone.peak_flops.items()})
+    together = replace(found, cores=2, threads={"1": alone, "2": both})
+    console = Console(width=400, file=StringIO())
+    console.print(*calibration_parts(together))
+    assert slower_together(together) == named
+    assert ("2 threads together multiply slower than one" in console.file.getvalue()) == bool(named)
+    calibrated.save(replace(together, cores=found.cores))
+    assert ("slower than one thread" in load_machine("emulated", threads=2).origin) == bool(named)
 
 
 @pytest.mark.parametrize(
