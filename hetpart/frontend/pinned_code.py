@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Generator
@@ -135,7 +136,7 @@ def with_notes(module: torch.nn.Module) -> torch.nn.Module:
 
     if not isinstance(module, GraphModule) or not any(map(_device_of, module.graph.nodes)):
         return module
-    held, otherwise = GraphModule(module, module.graph, type(module).__name__), _in_force()
+    held, otherwise = GraphModule(module, copy.deepcopy(module.graph), type(module).__name__), _in_force()
     before = otherwise
     for node in list(held.graph.nodes):
         device = otherwise if node.op in _OUTSIDE else _device_of(node) or otherwise

@@ -78,3 +78,10 @@ def test_a_mark_around_a_plan_is_outside_of_those_in_its_code() -> None:
         found = {decision.op_type: decision.device for decision in planned.plan.decisions}
         assert found["Relu"] == "cpu"
         assert {kind: found[kind] for kind in WANTED} == WANTED
+
+
+def test_a_graph_with_marks_is_left_as_it_was() -> None:
+    module = torch.fx.symbolic_trace(Pinned().eval())
+    before = [node.format_node() for node in module.graph.nodes]
+    hetpart.partition(module, args=(X,), hardware=EMULATED)
+    assert [node.format_node() for node in module.graph.nodes] == before
