@@ -14,6 +14,7 @@ from hetpart.devices import HOST
 from hetpart.errors import InvalidFeedError
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.embedding import file_of
+from hetpart.training.norms import COLLECTED
 from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 Contents = dict[str, torch.Tensor]
 """Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
 _SAME = "compile the same model with the same optimizers"
+_SAME_PARTS = (
+    "compile with the accumulate= that it was made with, or save when all parts of a batch have made an update"
+)
 _SAMPLED = 1024
 """Of a table in a file this reads a page each; what has fewer than twice as many elements is read whole."""
 
@@ -76,6 +80,10 @@ class PlannedStep:
     rest: Rest
     log: CallLog | None = None
     """Of every call, where the session notes what its runs do."""
+
+
+def _hint(name: str) -> str:
+    return _SAME_PARTS if name.startswith(COLLECTED) else _SAME
 
 
 def _sample(tensor: torch.Tensor) -> bytes:
@@ -147,31 +155,42 @@ class Kept:
                 self._states[given] = shared(contents[name])
         self._round(contents)
 
-    def load(self, contents: Mapping[str, torch.Tensor]) -> None:
+    def load(self, contents: Mapping[str, torch.Tensor], *, collecting: bool) -> None:
         """Go on from other contents.
+
+        Args:
+            contents: By name.
+            collecting: Whether they hold parts of a batch that make no update yet. Where they hold none, what there is
+                for such parts is of no consequence: the step may collect as many as it likes.
 
         Raises:
             InvalidFeedError: they are not those of this step; nothing has been taken over then.
         """
-        self._require_same(contents)
-        for name, given in self._given.items():
+        wanted = {name: given for name, given in self._given.items() if collecting or not name.startswith(COLLECTED)}
+        if not collecting:
+            contents = {name: content for name, content in contents.items() if not name.startswith(COLLECTED)}
+        self._require_same(contents, wanted)
+        for name, given in wanted.items():
             self._states[given] = shared(contents[name])
         self._round(contents)
 
-    def _require_same(self, contents: Mapping[str, torch.Tensor]) -> None:
-        odd = sorted(contents.keys() ^ self._given.keys())
+    def _require_same(self, contents: Mapping[str, torch.Tensor], wanted: Mapping[str, str]) -> None:
+        odd = sorted(contents.keys() ^ wanted.keys())
         if odd:
             raise InvalidFeedError(
-                f"the content is of another step: {odd[0]!r} is in one of them alone, of {len(odd)} such", hint=_SAME
+                f"the content is of another step: {odd[0]!r} is in one of them alone, of {len(odd)} such",
+                hint=_hint(odd[0]),
             )
         for name, spec in self._specs.items():
+            if name not in wanted:
+                continue
             found = shared(contents[name])
             form = str(found.dtype).removeprefix("torch."), tuple(found.shape)
             if form != (spec.dtype, spec.shape):
                 raise InvalidFeedError(
                     f"the content is of another step: {name!r} is {form[0]}{list(form[1])}, and here "
                     f"{spec.dtype}{list(spec.shape or ())}",
-                    hint=_SAME,
+                    hint=_hint(name),
                 )
 
     def _round(self, contents: Mapping[str, torch.Tensor]) -> None:

@@ -163,7 +163,7 @@ class Step:
         return {"step": self.steps, **self._progress(), "tensors": self._kept.copies()}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave.
+        """Go on from what ``state_dict`` gave. Between two updates ``accumulate`` may be another.
 
         Raises:
             InvalidFeedError: tensors are missing, unknown or of another form, it has too many parts of a batch, or
@@ -175,9 +175,9 @@ class Step:
                 f"the content has no {missing[0]!r}, and has {sorted(content)[:4]}", hint="give what state_dict gave"
             )
         steps, part = counted(content, "step"), counted(content, "part")
-        calls = counted(content, "calls", steps * self._parts + part)
+        calls = counted(content, "calls", steps * self._parts + part if "part" in content else steps)
         require_collected(part, self._parts)
-        self._kept.load(content["tensors"])
+        self._kept.load(content["tensors"], collecting=part > 0)
         self.steps, self._part, self.calls = steps, part, calls
         self._seed = int(content.get("seed", self._seed))
         if self._scaling is not None and "scale" in content:
@@ -257,7 +257,7 @@ class Step:
     def _progress(self) -> dict[str, Any]:
         """Numbers that a step goes on from, beside the number of the update."""
         scaling, found = self._scaling, dict[str, Any]()
-        if self.calls != self.steps:
+        if self.calls != self.steps or self._parts > 1:
             found["calls"] = self.calls
         if self._parts > 1:
             found["part"] = self._part

@@ -1,0 +1,76 @@
+# pyright: reportUnknownMemberType=false
+"""What a step goes on from, with another number of parts of a batch that make an update."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from hetpart.errors import InvalidFeedError
+from hetpart.training import SGD, Group, Groups, SparseSGD
+from hetpart.training.compiled import Running, capture, place
+from hetpart.training.rules import Rules
+from hetpart.training.step import Step
+from tests.training.models import classified
+
+EMULATED = Running(emulate=True, threads=1)
+RATE = 1e-2
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
+def test_between_two_updates_they_may_be_made_of_other_numbers_of_parts(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    """As eager PyTorch goes on, which knows of no such number; with clipping, a schedule, and a table."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(18, 5))
+    eager, drawn = copy.deepcopy(model), torch.Generator().manual_seed(0)
+    batches = [(torch.randint(0, 20, (4, 3), generator=drawn), torch.randint(0, 5, (4,))) for _ in range(12)]
+    optimizer, updates = torch.optim.SGD(eager.parameters(), lr=RATE), 0
+
+    def schedule(number: int) -> float:
+        return 1 / number
+
+    def compiled(parts: int) -> Step:
+        rule = Groups(SGD(RATE), (Group("0.*", SparseSGD(RATE)),))
+        rules = Rules(accumulate=parts, clip_norm=0.1)
+        made = capture(model, classified, optimizer=rule, example_batch=batches[0], rules=rules)
+        return place(made, running=EMULATED, hardware="emulated", placement="random:1", schedule=schedule)
+
+    step, parts = compiled(before), before
+    for number, batch in enumerate(batches):
+        if number == len(batches) // 2:
+            step.save_checkpoint(tmp_path, integrated=False, keep_max=1)
+            step, parts = compiled(after), after
+            step.load_checkpoint(tmp_path)
+            assert (step.steps, step.calls) == (updates, number)
+        loss = classified(eager, *batch)
+        (loss / parts).backward()
+        assert step(*batch).item() == pytest.approx(loss.item(), rel=1e-5)
+        if number % parts == parts - 1:
+            updates += 1
+            torch.nn.utils.clip_grad_norm_(eager.parameters(), 0.1)
+            optimizer.param_groups[0]["lr"] = RATE * schedule(updates)
+            optimizer.step()
+            optimizer.zero_grad()
+    step.sync_to(model)
+    for ours, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_collected_part_goes_on_with_as_many_parts_alone() -> None:
+    model = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(18, 5))
+    batch = torch.randint(0, 20, (4, 3)), torch.randint(0, 5, (4,))
+    rule = Groups(SGD(RATE), (Group("0.*", SparseSGD(RATE)),))
+    three, two = (
+        place(capture(model, classified, optimizer=rule, example_batch=batch, rules=Rules(accumulate=parts)), budget=0)
+        for parts in (3, 2)
+    )
+    three(*batch)
+    with pytest.raises(InvalidFeedError, match=r"another step: 'optimizer/collected/0\.weight") as refused:
+        two.load_state_dict(three.state_dict())
+    assert "accumulate=" in refused.value.hint
