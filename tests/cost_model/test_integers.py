@@ -42,6 +42,8 @@ def microseconds(proto: onnx.ModelProto) -> float:
 MATRICES = ((256, 512), (512, 512))
 IMAGES = ((1, 64, 56, 56), (64, 64, 3, 3))
 BY_CHANNEL = ((1, 64, 56, 56), (64, 1, 3, 3))
+VOLUMES = ((1, 16, 16, 16, 16), (32, 16, 3, 3, 3))
+FEW_OF_VOLUMES = ((1, 1, 24, 24, 24), (16, 1, 3, 3, 3))
 FEW = ((1, 3, 112, 112), (64, 3, 7, 7))
 CASES = [
     ("MatMulInteger", U8, S8, *MATRICES, 305), ("MatMulInteger", U8, U8, *MATRICES, 778),
@@ -52,6 +54,8 @@ CASES = [
     ("QLinearConv", S8, S8, *IMAGES, 6968), ("QLinearConv", U8, S8, *BY_CHANNEL, 109),
     ("QLinearConv", U8, U8, *BY_CHANNEL, 156), ("QLinearConv", S8, S8, *BY_CHANNEL, 198),
     ("QLinearConv", U8, S8, *FEW, 1258), ("QLinearConv", S8, S8, *FEW, 8915),
+    ("QLinearConv", U8, S8, *VOLUMES, 994), ("QLinearConv", U8, U8, *VOLUMES, 1817),
+    ("QLinearConv", U8, S8, *FEW_OF_VOLUMES, 2844),
     ("ConvInteger", U8, S8, *IMAGES, 8430), ("ConvInteger", U8, U8, *IMAGES, 1561),
 ]  # fmt: skip
 """Microseconds on one core of an EPYC 9004, ONNX Runtime 1.31: what a profile says of the kernel, the least of many."""
@@ -62,7 +66,7 @@ def test_seconds_are_of_the_order_measured(
     op_type: str, left: type, right: type, given: Sizes, weight: Sizes, measured: float
 ) -> None:
     images = len(given) > 2
-    window = {"pads": [weight[-1] // 2] * 4, "group": given[1] // weight[1]} if images else {}
+    window = {"pads": [weight[-1] // 2] * 2 * len(given[2:]), "group": given[1] // weight[1]} if images else {}
     found = microseconds(model(op_type, left, given, right, weight, **window))
     assert measured / FACTOR < found < FACTOR * measured
 

@@ -24,6 +24,10 @@ CHANNELS = 4
 """Input channels that the kernel for symmetric weights multiplies together."""
 COPIED_ROW = 40.0
 """Cycles of each row of a window that is copied to unfold an image."""
+FOUND_TAP, IMAGE_AXES = 30.0, 2
+"""Cycles of each place of a window of more axes, which is looked up by itself: 17 to 44."""
+UNFOLDED = 2.2
+"""Cycles of each element of those that is unfolded with channels first."""
 RIGHT = 3
 """Where QLinearConv, QLinearMatMul and QGemm have their right side."""
 
@@ -92,8 +96,12 @@ def _convolution(o: Operands, weight: int, dtypes: tuple[str, str]) -> float:
         return made * (rate.by_channel * taps + SCALED)
     plain = taps == 1 and o.shape(0)[2:] == o.output_shape()[2:]
     where_it_lies = rate is RATES[SYMMETRIC] and groups == 1 and inner % CHANNELS == 0
-    rows = 0 if plain or where_it_lies else groups * made // max(1, filters) * prod(window[:-1])
-    return made * (rate.multiplied * inner * taps + rate.made) + rate.weight * o.numel(weight) + COPIED_ROW * rows
+    found, pixels = 0.0, groups * made // max(1, filters)
+    if not plain and len(window) > IMAGE_AXES:
+        found = FOUND_TAP * pixels * taps
+    elif not plain and not where_it_lies:
+        found = COPIED_ROW * pixels * prod(window[:-1])
+    return made * (rate.multiplied * inner * taps + rate.made) + rate.weight * o.numel(weight) + found
 
 
 @spread_cycles("ConvInteger")
@@ -104,7 +112,8 @@ def _channels_first(o: Operands) -> float:
         return 0.0
     filters, *rest = o.shape(1) or (1,)
     unfolded = o.integer("group", 1) * o.output_numel() // max(1, filters) * prod(rest)
-    return o.output_numel() * (rate.multiplied * prod(rest) + rate.made) + rate.weight * unfolded
+    each = rate.weight + (UNFOLDED if len(rest) - 1 > IMAGE_AXES else 0.0)
+    return o.output_numel() * (rate.multiplied * prod(rest) + rate.made) + each * unfolded
 
 
 _Rule = Callable[[Operands, int, tuple[str, str]], float]
