@@ -36,6 +36,7 @@ _STOPPED = (
     "see what this batch holds, such as labels that are no class; updates that do not wait for it may have been made: "
     "go on from a checkpoint"
 )
+_LIKE = "give the model that was compiled, or one made like it: the module itself, not what wraps it"
 
 
 class Step:
@@ -269,8 +270,11 @@ class Step:
         """Copy the parameters and buffers into ``model``, which was compiled or is like it.
 
         Raises:
-            InvalidFeedError: it has others; nothing has been copied then.
+            InvalidFeedError: it has others, or none that hold anything; nothing has been copied then.
         """
+        given: Any = model
+        if not isinstance(given, torch.nn.Module):
+            raise InvalidFeedError(f"parameters cannot be copied into {given!r}", hint=_LIKE)
         held: Contents = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         copies = {name: tensor for name, tensor in self._kept.copies().items() if not name.startswith(STATE)}
         for name, tensor in copies.items():
@@ -278,7 +282,12 @@ class Step:
                 what = f"it is {list(held[name].shape)} there" if name in held else "there is none there"
                 raise InvalidFeedError(
                     f"{name!r} of the step is {list(tensor.shape)}, and {what}, in {type(model).__name__}",
-                    hint="give the model that was compiled, or one made like it",
+                    hint=_LIKE,
+                )
+            if held[name].is_meta:
+                raise InvalidFeedError(
+                    f"{name!r} has a form and no content in {type(model).__name__}",
+                    hint="model.to_empty(device='cpu') gives it memory",
                 )
         with torch.no_grad():
             for name, tensor in copies.items():

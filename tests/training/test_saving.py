@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -277,6 +277,19 @@ def other_model() -> nn.Module:
     model = words()
     model.layers[0] = nn.Linear(WIDTH, WIDTH, bias=False)
     return model
+
+
+@pytest.mark.parametrize(
+    ("into", "why"),
+    [
+        (lambda model: model.to("meta"), "has a form and no content"),
+        (nn.DataParallel, "there is none there, in DataParallel"),
+        (lambda _: "model", "cannot be copied into 'model'"),
+    ],
+)
+def test_what_holds_no_such_parameters_is_not_synced_to(into: Callable[[nn.Module], Any], why: str) -> None:
+    with pytest.raises(InvalidFeedError, match=why):
+        placed().sync_to(into(words()))
 
 
 def test_a_model_of_another_form_is_not_synced_to() -> None:

@@ -53,7 +53,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
         InvalidOptionError: ``keep_max`` is below 1.
         HetpartError: the disk refuses; what was whole before still is.
     """
-    if keep_max is not None and (not isinstance(keep_max, int) or keep_max < 1):
+    if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
         raise InvalidOptionError(f"keep_max={keep_max!r} keeps nothing", hint="give 1 or more, or None to keep all")
     home = step_folder(Path(folder), step)
     building = home.with_name(home.name + INCOMPLETE)

@@ -230,7 +230,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "[1]" in error.value.hint
     with pytest.raises(InvalidCheckpointError, match="has no tensor 'b'"):
         load(tmp_path).tensor("b")
-    for wrong in (0, "3"):
+    for wrong in (0, "3", True):
         with pytest.raises(InvalidOptionError, match=f"keep_max={wrong!r}"):
             save(tmp_path, 2, {}, keep_max=cast("Any", wrong))
     with pytest.raises(InvalidOptionError, match="part 3 of 2"):
