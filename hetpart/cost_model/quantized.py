@@ -16,7 +16,10 @@ QUANTIZED_ON_CPU: Mapping[str, str] = {
         "Add", "AveragePool", "Concat", "Conv", "GlobalAveragePool", "LeakyRelu", "MatMul", "Mul", "Sigmoid", "Softmax",
         "Where",
     )},
-    **{kind: kind for kind in ("MaxPool", "Reshape", "Resize", "Split", "Squeeze", "Transpose", "Unsqueeze")},
+    **{kind: kind for kind in (
+        "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "MaxPool", "ReduceMax", "ReduceMin", "Reshape",
+        "Resize", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    )},
     "Gemm": "QGemm",
 }  # fmt: skip
 """Ops the CPU provider computes on integers when dequantized inputs and a quantized output stand around them."""

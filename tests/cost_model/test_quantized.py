@@ -78,7 +78,22 @@ def pooled(scale: str) -> onnx.ModelProto:
     return q.model(q.through(q.convolved(pool)))
 
 
+def moved(op_type: str, made: tuple[int, ...], *constants: Any, **options: Any) -> onnx.ModelProto:
+    """Numbers that are only moved stay bytes."""
+    q = Quantizing(U8)
+    names = [f"c{place}" for place in range(len(constants))]
+    q.weights |= dict(zip(names, constants, strict=True))
+    return q.model(q.through(q.op(op_type, q.through(q.op("Erf", "x")), *names, **options)), made)
+
+
 CASES = {
+    "Gather": moved("Gather", (1, 8, 56, 56), np.arange(8), axis=1),
+    "Slice": moved("Slice", (1, 8, 56, 56), *(np.array([number]) for number in (0, 8, 1))),
+    "Expand": moved("Expand", (2, 32, 56, 56), np.array([2, 32, 56, 56])),
+    "Tile": moved("Tile", (2, 32, 56, 56), np.array([2, 1, 1, 1])),
+    "DepthToSpace": moved("DepthToSpace", (1, 8, 112, 112), blocksize=2),
+    "ReduceMax": moved("ReduceMax", (1, 32, 1, 1), np.array([2, 3])),
+    "GatherElements": moved("GatherElements", (1, 32, 8, 56), np.zeros((1, 32, 8, 56), np.int64), axis=2),
     "Conv and Relu": rectified(U8, 0),
     "Conv and Relu of signed bytes from zero": rectified(S8, -128),
     "Conv and Relu of signed bytes": rectified(S8, 0),

@@ -45,7 +45,7 @@ def _roots(wiring: _Wiring, fusions: Fusions, provider: Provider) -> dict[int, i
         if op.op_type == "Conv" and not op.domain:
             chain = _convolution(op, wiring, fusions, provider)
             root.update(dict.fromkeys(chain, chain[-1]))
-    for parts in _whole_parts(wiring):
+    for parts in _whole_parts(wiring, fusions, provider):
         root.update(dict.fromkeys(parts, parts[-1]))
     for op in reversed(wiring.simple.ops):
         users = wiring.users(op)
@@ -155,15 +155,18 @@ def _residual(before: int, add: Op, wiring: _Wiring) -> Value | None:
     return residual if residual.shape == wiring.graph.values[made].shape else None
 
 
-def _whole_parts(wiring: _Wiring) -> Iterator[tuple[int, ...]]:
-    """Ops that take a value apart along one axis, all of it: together they are a Split."""
+def _whole_parts(wiring: _Wiring, fusions: Fusions, provider: Provider) -> Iterator[tuple[int, ...]]:
+    """Ops that take a value apart along one axis, all of it: together they are a Split.
+
+    Where each part is quantized behind, each is a kernel of integers.
+    """
     taken: dict[tuple[int, str, int], list[Op]] = {}
     for op in wiring.simple.ops:
-        axis = _taken_axis(op, wiring)
+        axis = None if provider in fusions.absorbed[op.id] else _taken_axis(op, wiring)
         if axis is not None:
             taken.setdefault((wiring.flowing(op)[0], op.op_type, axis), []).append(op)
     for (value, _, axis), parts in taken.items():
-        if _is_one_of_several(value, wiring.graph):
+        if _is_one_of_several(value, wiring.graph) or _is_dequantized(value, wiring.graph):
             continue
         sizes = [_taken_size(op, axis, wiring) for op in parts]
         if len(parts) > 1 and sum(sizes) == (wiring.graph.values[value].shape or ())[axis]:
@@ -174,6 +177,12 @@ def _is_one_of_several(value: int, graph: Graph) -> bool:
     """Whether the op that makes ``value`` makes others: ONNX Runtime takes none of them apart."""
     producer = graph.values[value].producer
     return producer is not None and len(graph.ops[producer].results) > 1
+
+
+def _is_dequantized(value: int, graph: Graph) -> bool:
+    """Whether ONNX Runtime dequantizes it for each of its readers, which so have nothing in common."""
+    producer = graph.values[value].producer
+    return producer is not None and graph.ops[producer].op_type == "DequantizeLinear"
 
 
 def _taken_axis(op: Op, wiring: _Wiring) -> int | None:
