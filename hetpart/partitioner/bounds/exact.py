@@ -49,7 +49,7 @@ MOST_TURNED = 2500
 """Groups up to which each is turned."""
 MOST, NEARLY_ALL = 0.8, 0.1
 """Of the gap that is asked for, what a program may leave itself."""
-GROUP_NODES = 150_000
+GROUP_NODES = 300_000
 """Nodes of a search tree times groups: large programs get fewer nodes, and at least one."""
 MOMENTS_SHARE = 0.02
 """Of the nodes, where activations fill the budget: those programs' nodes take longer."""
