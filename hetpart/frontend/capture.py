@@ -27,7 +27,7 @@ from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
-from hetpart.frontend.pinned_code import CUSTOM_KEY, with_notes
+from hetpart.frontend.pinned_code import CUSTOM_KEY, in_force, noted_on_nodes, with_notes
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.saved import load_program
 from hetpart.frontend.traceable import Traceable, know_forms
@@ -194,12 +194,15 @@ def _traced(
     sharing = nullcontext([]) if tracer is by_dynamo or asks_sharing else sharing_unasked()
     know_forms()
     settings = symbolic_config.patch(backed_size_oblivious=True)
+    noted = noted_on_nodes(in_force())
     silent = (quiet(logging.CRITICAL), without_graphs(), unwound(), layouts_unasked())
     with ExitStack() as entered:
-        for one in (settings, *silent, torch.no_grad(), traceback.preserve_node_meta(), known):
+        for one in (settings, *silent, torch.no_grad(), traceback.preserve_node_meta(), noted, known):
             entered.enter_context(one)
         unasked = entered.enter_context(sharing)
-        program = tracer(with_notes(module), example.args, dict(example.kwargs), shapes)
+        program = tracer(
+            module if tracer is by_dynamo else with_notes(module), example.args, dict(example.kwargs), shapes
+        )
     if unasked and writes(program):
         return _traced(module, example, tracer, asks_sharing=True)
     _forget_others(program)

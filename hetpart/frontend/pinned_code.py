@@ -7,7 +7,8 @@ import copy
 import sys
 import warnings
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -23,6 +24,8 @@ CUSTOM_KEY = "hetpart.pin"
 """Of PyTorch's own notes on FX nodes."""
 _BACKEND = "hetpart"
 """Its name at ``torch.compile``."""
+_entered: ContextVar[tuple[str, ...]] = ContextVar("hetpart.pin", default=())
+"""Devices of the pins that Python runs within; the last is the innermost."""
 _OUTSIDE = ("placeholder", "output")
 PIN_HINT = 'write hetpart.pin(model.encoder, "cpu"), or `with hetpart.pin("cpu"):` around code'
 
@@ -86,9 +89,31 @@ def noted(device: str) -> Any:
 
 @contextmanager
 def _kept(device: str) -> Generator[None]:
-    """The same where nobody has asked that notes be kept: ``torch.export.export`` by itself leaves them out."""
+    """The pin in force in this thread, and on what is traced in it: notes are the process's, and others may run too."""
+    before = _entered.set((*_entered.get(), device))
+    try:
+        with noted_on_nodes(device) if _is_traced() else nullcontext():
+            yield
+    finally:
+        _entered.reset(before)
+
+
+def _is_traced() -> bool:
+    """Whether the code that runs is read by ``torch.export`` or ``torch.fx.symbolic_trace``."""
+    from torch.fx._symbolic_trace import is_fx_symbolic_tracing
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    return get_proxy_mode() is not None or is_fx_symbolic_tracing()
+
+
+@contextmanager
+def noted_on_nodes(device: str) -> Generator[None]:
+    """PyTorch's own note on FX nodes, also where nobody has asked that notes be kept; none of a device ``""``."""
     from torch.fx import traceback
 
+    if not device:
+        yield
+        return
     # In this order: annotate writes to a dict that the other, which copies no deeper, would bring back.
     with traceback.annotate({CUSTOM_KEY: device}), traceback.preserve_node_meta():
         yield
@@ -115,7 +140,7 @@ def _warn_of_break(device: str) -> None:
 
 def note_in_force(graph: Graph) -> None:
     """Let nodes of ``graph`` without a pin of their own have that which Python runs within."""
-    device = _in_force()
+    device = in_force()
     for node in graph.nodes if device else ():
         node.meta["custom"] = {CUSTOM_KEY: device, **node.meta.get("custom", {})}
 
@@ -136,7 +161,7 @@ def with_notes(module: torch.nn.Module) -> torch.nn.Module:
 
     if not isinstance(module, GraphModule) or not any(map(_device_of, module.graph.nodes)):
         return module
-    held, otherwise = GraphModule(module, copy.deepcopy(module.graph), type(module).__name__), _in_force()
+    held, otherwise = GraphModule(module, copy.deepcopy(module.graph), type(module).__name__), in_force()
     before = otherwise
     for node in list(held.graph.nodes):
         device = otherwise if node.op in _OUTSIDE else _device_of(node) or otherwise
@@ -152,10 +177,9 @@ def _device_of(node: Node) -> str:
     return str(node.meta.get("custom", {}).get(CUSTOM_KEY, ""))
 
 
-def _in_force() -> str:
-    from torch.fx import traceback
-
-    return str(traceback.get_current_meta().get("custom", {}).get(CUSTOM_KEY, ""))
+def in_force() -> str:
+    """The device of the innermost pin that Python runs within; ``""`` where there is none."""
+    return next(reversed(_entered.get()), "")
 
 
 def _put_in_force(device: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,22 @@ def test_a_graph_with_marks_is_left_as_it_was() -> None:
     before = [node.format_node() for node in module.graph.nodes]
     hetpart.partition(module, args=(X,), hardware=EMULATED)
     assert [node.format_node() for node in module.graph.nodes] == before
+
+
+def test_threads_that_run_marked_code_leave_no_mark() -> None:
+    """PyTorch's notes are those of the process."""
+
+    def runs() -> None:
+        for _ in range(500):
+            module(X)
+
+    module, interval = Pinned().eval(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(runs) for _ in range(4)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not traceback.get_current_meta()
+    assert not traceback.has_preserved_node_meta()
