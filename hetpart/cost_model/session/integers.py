@@ -69,7 +69,7 @@ def computed_on_integers(members: tuple[Op, ...]) -> Op | None:
     """The op that the kernel computes on what stands behind quantization, if it is one of those."""
     if len(members) == 1 or members[-1].op_type != "QuantizeLinear":
         return None
-    return next(op for op in members if op.op_type not in QUANTIZERS)
+    return next((op for op in members if op.op_type not in QUANTIZERS), None)
 
 
 def before_dequantized(value: int, graph: Graph, simple: Simplified) -> int:
