@@ -7,16 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
+from hetpart.cost_model.session.flow import ChannelsLast, Flow
 from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made, wide_made
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS, BodyNumbers
-from hetpart.cost_model.session.integers import (
-    before_dequantized,
-    computed_on_integers,
-    convolves_bytes,
-    is_of_any_order,
-    is_on_the_way,
-    wanted_last,
-)
+from hetpart.cost_model.session.integers import convolves_bytes
 from hetpart.cost_model.session.lane import Lane
 from hetpart.cost_model.session.layout import blocked_form, reads_blocked
 from hetpart.cost_model.session.made import IN_PLACE, made_by
@@ -69,12 +63,14 @@ class Building:
     """Values of bodies that have numbers."""
     groups: Sequence[tuple[Op, ...]] = ()
     """Ops that share a kernel, of all kernels."""
-    wanted: frozenset[int] | None = None
-    """``wanted_last``, once somebody asked."""
-    last: set[int] = field(default_factory=set[int])
-    """Values that lie with channels last."""
     waiting: dict[int, tuple[Op, ...]] = field(default_factory=dict[int, tuple[Op, ...]])
     """Transposes that put channels first, by what they make: no kernel runs them for those who read it in blocks."""
+    flow: Flow = field(init=False)
+    last: ChannelsLast = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flow = Flow(self.graph, self.simple, self._on_cpu)
+        self.last = ChannelsLast(self.flow, self.groups)
 
     @property
     def _on_cpu(self) -> bool:
@@ -88,7 +84,7 @@ class Building:
         in_blocks = self._read_in_blocks(members, wide=wide) if self._on_cpu and body is None else None
         if body is not None:
             self._add_body(members[-1], body)
-        elif self._on_cpu and (convolves_bytes(members) or self._stays_last(members)):
+        elif self._on_cpu and (convolves_bytes(members) or self.last.stays(members)):
             self._add_last(members)
         elif self._turns(members, LAST) and self._is_blocked(members[-1].uses[0]):
             self._bring_last(members[-1])
@@ -103,14 +99,14 @@ class Building:
         """What the kernel of ``members`` reads in blocks; None where it computes on plain values."""
         head = head_of(members)
         if head is None:
-            (*reads,) = dict.fromkeys(self._reads(members))
+            (*reads,) = dict.fromkeys(self.flow.read(members))
             images = all(blocked_form(self.floats.values[value]) for value in members[-1].results)  # else bytes
             known = images and len(reads) == 1 and self._is_blocked(reads[0])
             return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
         in_blocks = reads_blocked(head, self.floats if wide else self.graph, self._is_blocked)
         if in_blocks is None:
             return None
-        others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self._flowing(op))
+        others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self.flow.into(op))
         return {*map(self.simple.value, in_blocks), *others}
 
     def need_plain(self, value: int) -> None:
@@ -159,21 +155,8 @@ class Building:
     def _is_blocked(self, value: int) -> bool:
         return self._blocked(self.simple.value(value)) in self.there
 
-    def _flowing(self, op: Op) -> tuple[int, ...]:
-        """What ``op`` reads, weights left out; what stands there twice counts twice."""
-        read = [self.simple.value(v) for v in (*op.inputs, *op.captures) if v is not None]
-        return tuple([value for value in read if not self.graph.values[value].is_constant])
-
-    def _reads(self, members: tuple[Op, ...]) -> tuple[int, ...]:
-        on_integers = computed_on_integers(members) if self._on_cpu else None
-        if on_integers is not None:
-            read = [before_dequantized(value, self.graph, self.simple) for value in self._flowing(on_integers)]
-            return tuple([value for value in read if not self.graph.values[value].is_constant])
-        inside = {value for op in members for value in op.results}
-        return tuple([value for op in members for value in self._flowing(op) if value not in inside])
-
     def _add_plain(self, members: tuple[Op, ...]) -> None:
-        reads = self._reads(members)
+        reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
             self.need_plain(value)
         computed = computing(members)
@@ -190,7 +173,7 @@ class Building:
         self._append(self._gated(kernel, members, index), index)
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
-        reads = self._reads(members)
+        reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
             plain = self._need_wide if self._is_half(value) else self.need_plain
             (self._need_blocked if value in in_blocks else plain)(value)
@@ -201,21 +184,9 @@ class Building:
         index = last.id + 2 * len(self.graph.ops)
         self._append(self._gated(Kernel(numbers, made, ops=self._ids(computing(members))), members, index), index)
 
-    def _stays_last(self, members: tuple[Op, ...]) -> bool:
-        """Whether all that the kernel reads lies with channels last, and so may what it makes."""
-        on_the_way = is_on_the_way(members, self.graph)
-        if not on_the_way and not is_of_any_order(members, self.graph):
-            return False
-        reads = self._reads(members)
-        if not reads or not self.last.issuperset(reads):
-            return False
-        if on_the_way and self.wanted is None:
-            self.wanted = wanted_last(self.groups, self._reads, self.graph)
-        return not on_the_way or members[-1].results[0] in (self.wanted or ())
-
     def _add_last(self, members: tuple[Op, ...]) -> None:
         """A kernel that reads and makes channels last; what it reads is turned where it is not so already."""
-        source, *others = self._reads(members)
+        source, *others = self.flow.read(members)
         if convolves_bytes(members):
             for value in dict.fromkeys(others):
                 self.need_plain(value)
@@ -223,7 +194,7 @@ class Building:
             turned = last_made(self.graph.values[source])
             self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
         made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
-        self.last.update((source, *members[-1].results))
+        self.last.values.update((source, *members[-1].results))
         scratch = self._scratch(members)
         beside = others if convolves_bytes(members) else [-1 - value for value in others]
         kernel = Kernel((-1 - source, *beside), made, scratch, self._ids(computing(members)))
@@ -260,7 +231,7 @@ class Building:
         self._append(Kernel((source,), (made,)), op.id + 2 * len(self.graph.ops))
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
-        reads = self._reads(members)
+        reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
             (self._need_wide if self._is_half(value) else self.need_plain)(value)
         computed = computing(members)
@@ -273,7 +244,7 @@ class Building:
 
     def _add_body(self, op: Op, body: Graph) -> None:
         """The kernels of the function that ``op`` is, which ONNX Runtime puts in its place before it casts."""
-        for value in filter(self._is_half, self._flowing(op)):
+        for value in filter(self._is_half, self.flow.into(op)):
             self._need_wide(value)
         inner, numbers = _of_body(body, self.lane), BodyNumbers(op, body, self.graph, self.simple, self.inlined)
         inner.there.update(number for number in numbers.of_ends() if numbers.outer(number) in self.there)
