@@ -41,9 +41,10 @@ demo: $(VENV)/.demo-$(RUNTIME)
 	$(SAY) 'demo: build, partition, run and check Wide&Deep'
 	@$(BIN)/python examples/wide_and_deep.py
 
+# A file's tests run in one process: what they share is made once.
 test: lint docs $(VENV)/.browser
 	$(SAY) 'pytest, $(JOBS) processes'
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(VENV)/.dev
 	$(SAY) 'ruff check'
