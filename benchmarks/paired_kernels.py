@@ -131,11 +131,15 @@ def profiled_nodes(session: onnxruntime.InferenceSession, folder: Path, kinds: i
     import onnx
 
     graph = onnx.load(folder / OPTIMISED, load_external_data=False).graph
-    known = {node.name: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
-    nested = {node.name for outer in graph.node for node in _nested(outer)} - set(known)
+    lasting = {node.name: _lasting_name(node) for node in graph.node}
+    known = {lasting[node.name]: (node.op_type, tuple(node.input), tuple(node.output)) for node in graph.node}
+    nested = {node.name for outer in graph.node for node in _nested(outer)} - set(lasting)
     events = json.loads(Path(session.end_profiling()).read_bytes())
-    runs = [{name: ticks for name, ticks in run.items() if name not in nested} for run in profiled_runs(events)]
-    spans = list(begin_to_begin(events, nested))
+    runs = [
+        {lasting.get(name, name): ticks for name, ticks in run.items() if name not in nested}
+        for run in profiled_runs(events)
+    ]
+    spans = [{lasting.get(name, name): ticks for name, ticks in run.items()} for run in begin_to_begin(events, nested)]
     return [_profiled(runs[kind::kinds], spans[kind::kinds], known) for kind in range(kinds)]
 
 
@@ -146,6 +150,11 @@ def _profiled(
     unknown = ("", (), ())
     nodes = (Node(name, *known.get(name, unknown), CLOCK * typical[name], CLOCK * least[name]) for name in least)
     return tuple(nodes), runs
+
+
+def _lasting_name(node: onnx.NodeProto) -> str:
+    """One that is the same in the next session: what brings channels out of blocks is numbered otherwise in each."""
+    return f"{node.op_type} of {node.output[0]}" if node.op_type == "ReorderOutput" else node.name
 
 
 def _nested(outer: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
