@@ -38,17 +38,20 @@ class RateTable:
 
     def at(self, sizes: Sequence[float]) -> float:
         """Seconds of a call of these sizes, one an axis."""
-        corners, beyond = [(0, 1.0)], 1.0
+        total = 0.0
+        for index, weight in self.read(sizes):
+            total += weight * log(self.seconds[index])
+        return exp(total) * prod(max(1.0, size / axis[-1]) for axis, size in zip(self.axes, sizes, strict=True))
+
+    def read(self, sizes: Sequence[float]) -> list[tuple[int, float]]:
+        """The points that a call of these sizes is read between, and the weight of each; they sum to 1."""
+        corners = [(0, 1.0)]
         for axis, size in zip(self.axes, sizes, strict=True):
             place, up = _place(axis, size)
             corners = [(index * len(axis) + place, weight * (1 - up)) for index, weight in corners] + (
                 [(index * len(axis) + place + 1, weight * up) for index, weight in corners] if up else []
             )
-            beyond *= max(1.0, size / axis[-1])
-        total = 0.0
-        for index, weight in sorted(corners):
-            total += weight * log(self.seconds[index])
-        return exp(total) * beyond
+        return sorted(corners)
 
     def at_most(self, sizes: Sequence[float]) -> float:
         """The same, at the rate of the largest first size: that of what no cache holds, however small the call is."""
@@ -66,6 +69,10 @@ class RateTable:
     def times(self, factor: float) -> RateTable:
         """The table with all seconds multiplied."""
         return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))
+
+    def times_at(self, factors: Mapping[int, float]) -> RateTable:
+        """The table with the seconds of some points multiplied, each by its own factor."""
+        return RateTable(self.axes, tuple(s * factors.get(index, 1.0) for index, s in enumerate(self.seconds)))
 
 
 def _place(axis: tuple[float, ...], size: float) -> tuple[int, float]:

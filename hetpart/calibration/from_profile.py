@@ -6,56 +6,32 @@ Runtime packed for it are left out. What shapes leave open is not guessed: such 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import Annotated
-
-import msgspec
 
 from hetpart.calibration.families import FAMILIES
 from hetpart.calibration.probes import OVERHEADS, SHORT
-from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, Tensor, kernel_calls
+from hetpart.calibration.profiled_calls import ProfiledCall, ProfiledKernel, kernel_calls
+from hetpart.calibration.run_profile import RunProfile, read_profile
 from hetpart.calibration.timing import Profiled
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import Calibration
 from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.kernel_calls import STREAMED
-from hetpart.devices import Provider
 from hetpart.errors import HetpartError, InvalidOptionError
-from hetpart.rates import LEAST_SECONDS, KernelRates
+from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 from hetpart.units import format_count
 
 LEAST_TOLD = 1e-5
-"""A profile counts whole microseconds: kernels that take less, and should, tell nothing."""
+"""Kernels that the tables say take less tell nothing. A profile counts whole microseconds, and what a run adds to a
+short kernel, such as fetching its code, is no part of the tables. What was measured neither chooses nor weighs: it
+would favour what was disturbed."""
+LEAST_RUNS = 3
+"""The first allocates what later ones find, and one more may have been disturbed."""
 FARTHEST = 100.0
 """A run that took so many times what was measured here, or so small a part, is of another machine or was edited."""
 PRACTICE = 100
-_KERNEL = "_kernel_time"
-_PROFILE_HINT = "a session with `enable_profiling` writes one, which is whole after `session.end_profiling()`"
-
-
-_Shapes = list[dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]]
-
-
-class _Arguments(msgspec.Struct):
-    """What a kernel's event says of it."""
-
-    op_name: str = ""
-    provider: str = ""
-    node_index: str = ""
-    parameter_size: str = "0"
-    input_type_shape: _Shapes = msgspec.field(default_factory=_Shapes)
-    output_type_shape: _Shapes = msgspec.field(default_factory=_Shapes)
-    thread_scheduling_stats: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-class _Event(msgspec.Struct):
-    cat: str = ""
-    name: str = ""
-    dur: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    args: _Arguments = msgspec.field(default_factory=_Arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +40,13 @@ class FamilyFit:
 
     family: str
     kernels: int
+    seconds: float
+    """That the tables say they take together."""
     factor: float
-    """Median of measured to predicted seconds, by which the family's tables were multiplied."""
+    """Median of measured to predicted seconds, each weighed by the predicted."""
+    points: int
+    """Of the family's table that these kernels are read between, each multiplied by the median of those."""
+    all_points: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +58,6 @@ class Refit:
     families: tuple[FamilyFit, ...]
     left_out: int
     """Kernels that tell nothing of a family."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunProfile:
-    """What ONNX Runtime wrote of the CPU provider's kernels."""
-
-    kernels: tuple[ProfiledKernel, ...]
-    """In the order they ran."""
-    threads: int | None
-    """``None`` where the profile does not tell."""
 
 
 def refit_from(path: Path, threads: int = 0) -> Refit:
@@ -101,6 +72,7 @@ def refit_from(path: Path, threads: int = 0) -> Refit:
         InvalidOptionError: the file is no such profile, or of another number of threads, or tells nothing.
     """
     profile = read_profile(path)
+    _require_usable(path, profile)
     found = calibrated.load()
     if found is None:
         raise HetpartError(
@@ -112,10 +84,31 @@ def refit_from(path: Path, threads: int = 0) -> Refit:
     if not refitted.families:
         raise InvalidOptionError(
             f"none of the {format_count(len(profile.kernels), 'kernel')} in {path} tells anything of a measured family",
-            hint="profile a model of float32 products, convolutions or elementwise ops that take 10 µs or more each",
+            hint="profile a model of float32 products, convolutions or elementwise ops of 10 µs or more each",
         )
     _require_likely(path, refitted.families)
     return refitted
+
+
+def _require_usable(path: Path, profile: RunProfile) -> None:
+    """Refuse runs whose kernels are not those that were measured, or took what no later run takes."""
+    if profile.runs < LEAST_RUNS:
+        raise InvalidOptionError(
+            f"{path} is of {format_count(profile.runs, 'run')}, and the first allocates what later ones find",
+            hint=f"run the session some ten times, {LEAST_RUNS} at least, before `session.end_profiling()`",
+        )
+    if profile.in_parallel:
+        raise InvalidOptionError(
+            f"{path} is of a session that runs kernels beside one another, so that each takes longer",
+            hint="profile a session with `execution_mode = ORT_SEQUENTIAL`",
+        )
+    plain = profile.convolutions_out_of_blocks
+    if plain:
+        raise InvalidOptionError(
+            f"none of the {format_count(plain, 'convolution')} of 16 channels and more in {path} computes on blocks of"
+            " channels, as those that were calibrated do",
+            hint="profile a session with `graph_optimization_level = ORT_ENABLE_ALL`",
+        )
 
 
 def _require_likely(path: Path, fits: Sequence[FamilyFit]) -> None:
@@ -128,28 +121,11 @@ def _require_likely(path: Path, fits: Sequence[FamilyFit]) -> None:
             )
 
 
-def read_profile(path: Path) -> RunProfile:
-    """The CPU provider's kernels in a profile, each with its median over all runs but the first.
-
-    Raises:
-        InvalidOptionError: it cannot be read, or is no profile.
-    """
-    try:
-        events = msgspec.json.decode(path.read_bytes(), type=list[_Event])
-        kernels = _kernels(events)
-    except OSError as error:
-        raise InvalidOptionError(f"the profile {path} cannot be read: {error.strerror}", hint=_PROFILE_HINT) from error
-    except (ValueError, msgspec.DecodeError) as error:
-        raise InvalidOptionError(
-            f"{path} is no profile that ONNX Runtime wrote: {error}", hint=_PROFILE_HINT
-        ) from error
-    if not kernels:
-        raise InvalidOptionError(f"{path} speaks of no kernel of the CPU provider", hint=_PROFILE_HINT)
-    return RunProfile(kernels, max((n for n in map(_event_threads, events) if n is not None), default=None))
-
-
 def refit(found: Calibration, kernels: Sequence[ProfiledKernel], threads: int, noting: float) -> Refit:
-    """``found`` with every family's tables at ``threads`` threads scaled to what its kernels took.
+    """``found`` with the tables at ``threads`` threads scaled to what kernels took, where these are read in them.
+
+    What one size takes says nothing of others far from it: a product of one row waits for its weights, one of many
+    computes, and what bounds them errs differently.
 
     Args:
         found: What was measured before.
@@ -158,19 +134,56 @@ def refit(found: Calibration, kernels: Sequence[ProfiledKernel], threads: int, n
         noting: Seconds that profiling itself adds to a kernel.
     """
     rates = _rates(found, threads)
-    ratios: dict[str, list[float]] = {}
+    told: dict[str, list[_Told]] = {}
     for call in kernel_calls(kernels):
-        ratio = _ratio(call, call.seconds - noting, rates)
-        if ratio is not None:
-            ratios.setdefault(call.call.family, []).append(ratio)
-    fits = tuple(FamilyFit(name, len(those), median(those)) for name, those in sorted(ratios.items()))
-    scaled = _scaled(rates, {fit.family: fit.factor for fit in fits})
-    calibration = replace(found, threads={**found.threads, str(threads): scaled})
+        one = _told(call, call.seconds - noting, rates)
+        if one is not None:
+            told.setdefault(call.call.family, []).append(one)
+    fits = tuple(_family_fit(name, those, rates.tables[name]) for name, those in sorted(told.items()))
+    calibration = replace(found, threads={**found.threads, str(threads): _scaled(rates, told)})
     return Refit(calibration, threads, fits, len(kernels) - sum(fit.kernels for fit in fits))
 
 
-def _ratio(profiled: ProfiledCall, seconds: float, rates: KernelRates) -> float | None:
-    """Measured to predicted; nothing where the clock or the memory's rate decides and not the table."""
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one kernel tells of its family."""
+
+    sizes: Sequence[float]
+    seconds: float
+    """Predicted."""
+    ratio: float
+    """Of measured seconds to those."""
+
+
+def _family_fit(name: str, told: Sequence[_Told], table: RateTable) -> FamilyFit:
+    seconds = sum(one.seconds for one in told)
+    factor = _median((one.ratio, one.seconds) for one in told)
+    return FamilyFit(name, len(told), seconds, factor, len(_factors(table, told)), len(table.seconds))
+
+
+def _median(weighted: Iterable[tuple[float, float]]) -> float:
+    """The least value of which, with those below, the weights are half of all."""
+    ascending = sorted(weighted)
+    half, passed = sum(weight for _, weight in ascending) / 2, 0.0
+    for value, weight in ascending:
+        passed += weight
+        if passed >= half:
+            return value
+    raise AssertionError("a median of nothing")
+
+
+def _factors(table: RateTable, told: Iterable[_Told]) -> dict[int, float]:
+    """For each point that kernels are read at, the median of their ratios by the seconds that are read there."""
+    ratios: dict[int, list[tuple[float, float]]] = {}
+    for one in told:
+        for point, share in table.read(one.sizes):
+            if share:
+                ratios.setdefault(point, []).append((one.ratio, share * one.seconds))
+    return {point: _median(those) for point, those in sorted(ratios.items())}
+
+
+def _told(profiled: ProfiledCall, seconds: float, rates: KernelRates) -> _Told | None:
+    """Nothing where the clock or the memory's rate decides and not the table."""
     untouched = replace(profiled.around, touched=0)
     predicted, by_table = (call_seconds(profiled.call, rates, around) for around in (profiled.around, untouched))
     if predicted > by_table:
@@ -178,17 +191,16 @@ def _ratio(profiled: ProfiledCall, seconds: float, rates: KernelRates) -> float 
     # Tables of kernels measured end to end hold the start of a kernel, which the profile's own cost covers.
     started = seconds + (rates.launch_seconds if profiled.call.family in FAMILIES else 0.0)
     measured = max(LEAST_SECONDS, started)
-    return measured / predicted if max(measured, predicted) >= LEAST_TOLD else None
+    return _Told(profiled.call.sizes, predicted, measured / predicted) if predicted >= LEAST_TOLD else None
 
 
-def _scaled(rates: KernelRates, factors: Mapping[str, float]) -> KernelRates:
-    if "gemm" in factors:
-        factors = {**factors, STREAMED: factors["gemm"]}
-    return replace(
-        rates,
-        tables={name: table.times(factors.get(name, 1.0)) for name, table in rates.tables.items()},
-        warm_tables={name: table.times(factors.get(name, 1.0)) for name, table in rates.warm_tables.items()},
-    )
+def _scaled(rates: KernelRates, told: Mapping[str, Sequence[_Told]]) -> KernelRates:
+    told = {**told, STREAMED: told["gemm"]} if "gemm" in told else told
+    return replace(rates, tables=_refitted(rates.tables, told), warm_tables=_refitted(rates.warm_tables, told))
+
+
+def _refitted(tables: Mapping[str, RateTable], told: Mapping[str, Sequence[_Told]]) -> dict[str, RateTable]:
+    return {name: table.times_at(_factors(table, told.get(name, ()))) for name, table in tables.items()}
 
 
 def _rates(found: Calibration, threads: int) -> KernelRates:
@@ -217,40 +229,3 @@ def _noting(threads: int) -> float:
         short.sample()
     _, warm = short.kernels()
     return max(0.0, warm["Relu"] - LEAST_SECONDS)
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node's events as they are met."""
-
-    arguments: _Arguments
-    seconds: list[float] = field(default_factory=list[float])
-
-    def kernel(self) -> ProfiledKernel:
-        """The first run allocates what later ones find, and does not count where there are others."""
-        said = self.arguments
-        inputs, outputs = _tensors(said.input_type_shape), _tensors(said.output_type_shape)
-        seconds = median(self.seconds[1:] or self.seconds)
-        return ProfiledKernel(said.op_name, inputs, outputs, int(said.parameter_size), seconds)
-
-
-def _kernels(events: Sequence[_Event]) -> tuple[ProfiledKernel, ...]:
-    nodes: dict[tuple[str, str], _Node] = {}
-    for event in events:
-        if event.cat == "Node" and event.name.endswith(_KERNEL) and event.args.provider == Provider.CPU:
-            node = nodes.setdefault((event.args.node_index, event.name), _Node(event.args))
-            node.seconds.append(event.dur * 1e-6)
-    return tuple(node.kernel() for node in nodes.values())
-
-
-def _tensors(said: Sequence[Mapping[str, Sequence[int]]]) -> tuple[Tensor, ...]:
-    return tuple(Tensor.of(dtype, tuple(shape)) for one in said for dtype, shape in one.items())
-
-
-def _event_threads(event: _Event) -> int | None:
-    """Threads of the pool that ran a kernel; one without a pool is told by an empty text."""
-    said = bytes(event.args.thread_scheduling_stats)
-    if not said:
-        return None
-    # All threads that had nothing to do have one name, so that a mapping would hold one of them.
-    return 1 + said.count(b'"num_run"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ def _refit(profile: Path, threads: int, *, as_json: bool) -> None:
         found = refit_from(profile, threads)
         path = save(found.calibration)
     if as_json:
-        fits = [{"family": fit.family, "kernels": fit.kernels, "factor": fit.factor} for fit in found.families]
+        fits = [asdict(fit) for fit in found.families]
         content = {"threads": found.threads, "families": fits, "left_out": found.left_out}
         print_json("calibrate", {"file": str(path), "profile": str(profile), **content})
     else:
@@ -89,13 +90,16 @@ def _refit(profile: Path, threads: int, *, as_json: bool) -> None:
 
 def _refit_parts(found: Refit) -> Iterator[RenderableType]:
     from hetpart.report.layout import heading, line, table
-    from hetpart.units import format_count
+    from hetpart.units import format_count, format_seconds
 
     yield heading(f"Kernels of a run with {format_count(found.threads, 'thread')}")
-    rows = [(fit.family, str(fit.kernels), f"× {fit.factor:.3g}") for fit in found.families]
-    yield table(("family", ">kernels", ">seconds"), rows)
-    yield line("seconds: measured to predicted, their median; the family's tables were multiplied by it.")
+    rows = [
+        (f.family, str(f.kernels), format_seconds(f.seconds), f"× {f.factor:.3g}", f"{f.points} of {f.all_points}")
+        for f in found.families
+    ]
+    yield table(("family", ">kernels", ">predicted", ">they took", ">sizes refitted"), rows)
+    yield line("they took: to predicted, the median by time; sizes near those of kernels got that of their own.")
     if found.left_out:
         yield line(
-            f"{format_count(found.left_out, 'kernel')} told nothing: too short, or of no family, or not for sure."
+            f"{format_count(found.left_out, 'kernel')} told nothing: below 10 µs, of no family, or not for sure."
         )
