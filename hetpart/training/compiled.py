@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,6 +31,7 @@ from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.program import StepProgram, step_program
+from hetpart.training.ranges import ranges_of
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Step
 from hetpart.training.tables import CHECK, CHECK_OP, LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
 
     from hetpart.frontend.model import ExportedModel
     from hetpart.partitioned import PartitionedModel
-    from hetpart.training.capture import Gradients, LossFunction
+    from hetpart.training.capture import Exported, Gradients, LossFunction
     from hetpart.training.optimizers import Assignment, Groups
     from hetpart.training.precision import LossScale
+    from hetpart.training.ranges import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +143,7 @@ def capture(
     contents = _contents(gradients, assigned)
     if rules.accumulate > 1:
         contents |= {f"{COLLECTED}{name}": torch.zeros_like(contents[name]) for name in gradients.gradients}
-    program = step_program(gradients, assigned, rules)
+    program = replace(step_program(gradients, assigned, rules), ranges=_ranges(loss, tables))
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     targets |= files_on_host(loss.parameters, targets)
@@ -222,6 +225,11 @@ def plan(  # noqa: PLR0913 - the options are what users type
 def planned_step(captured: CapturedStep, **planning: Any) -> PartitionedModel:
     """A step with its placement; ``planning`` are options of ``hetpart.partition``."""
     return partition(captured.exported, **planning)
+
+
+def _ranges(loss: Exported, tables: AbstractSet[str]) -> list[Range]:
+    batch = [part.node.name for part in loss.inputs if part.kind is InputKind.USER_INPUT]
+    return ranges_of(loss.program, batch, {part.node.name for part in loss.inputs if part.name in tables})
 
 
 def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Contents:

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
 from hetpart.training.norms import collected, norm_of, scale_of, square_norm
+from hetpart.training.ranges import Range
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.tables import Tables, progress_with_rows
 from hetpart.training.updates import Common, StateName, updated
@@ -57,6 +58,8 @@ class StepProgram:
     """Names of ops that share a device."""
     constants: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """What of the batch is no tensor, by its place: the step computes with these values and no others."""
+    ranges: Sequence[Range] = ()
+    """Values that parts of the batch may have."""
 
     @property
     def numbers(self) -> int:

@@ -117,6 +117,8 @@ class Step:
     def _feeds(self, batch: Sequence[Any]) -> dict[str, Any]:
         """What the session is given for the next call, beside states."""
         require_as_example(self._program, self._arguments, batch)
+        for values in self._program.ranges:
+            values.require(batch[values.place])
         own = {
             PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
             SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),

@@ -187,6 +187,16 @@ def test_a_batch_may_be_numpys() -> None:
 @pytest.mark.parametrize("placement", ["all-cpu", "all-accelerator"])
 def test_a_label_that_is_no_class_is_told_to_the_user_of_a_step(placement: str) -> None:
     step = placed(placement)
+    with pytest.raises(
+        ExecutionError, match="labels of cross_entropy_loss go from -1 to 1 in part 1 of the batch, where 0 to 2"
+    ) as error:
+        step(X, LABELS - 1)
+    assert "nothing was updated" in error.value.hint
+
+
+def test_what_an_op_of_a_step_refuses_is_told_in_terms_of_the_batch() -> None:
+    captured_step = captured(loss_fn=lambda model, x, labels: model(x)[torch.arange(4), labels].sum())
+    step = place(captured_step, running=Running(emulate=True, threads=1), hardware="emulated", placement="all-cpu")
     with pytest.raises(ExecutionError, match="failed") as error:
         step(X, LABELS + 7)
     assert "labels that are no class" in error.value.hint
