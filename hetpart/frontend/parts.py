@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from hetpart.frontend import halves, strided
+from hetpart.frontend import halves, scattered, strided
 from hetpart.frontend.conditions import may_be_empty
 
 aten = torch.ops.aten
@@ -211,5 +211,6 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.geometric_.default: _geometric,
     **halves.OWN,
     **strided.OWN,
+    **scattered.OWN,
 }
 """By operator."""

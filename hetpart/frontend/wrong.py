@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch._ops import OpOverload
 
-from hetpart.frontend import halves, strided
+from hetpart.frontend import halves, scattered, strided
 from hetpart.frontend.conditions import (
     BFLOATS,
     DOUBLES,
@@ -119,6 +119,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     **halves.LOST,
     # Steps in the memory of a tensor that lies in order, whatever is transposed.
     **dict.fromkeys(strided.OWN, always),
+    # Of what is scattered as much as there are places for.
+    **dict.fromkeys(scattered.OWN, scattered.differs),
     # Sums are added up in floating point, which has 53 bits.
     aten.sum.default: adds_large,
     aten.sum.dim_IntList: adds_large,
