@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import HetpartError, InvalidFeedError, InvalidOptionError
 from hetpart.training.embedding import (
     Bags,
     Table,
@@ -209,3 +212,54 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     mapped(tmp_path / "table", (4, 4))
     with pytest.raises(InvalidOptionError, match="holds 64 bytes, where 80 are asked for"):
         mapped(tmp_path / "table", (5, 4))
+
+
+KILLED = """
+import os, sys
+from hetpart.training.embedding import mapped_table
+from hetpart.training.optimizers import SparseAdagrad
+own = sys.modules["hetpart.training.embedding.mapped"]
+whole = own.flat_blocks
+def some(tensor):
+    for (block,) in whole(tensor[:10]):
+        yield (block,)
+    os._exit(9)
+own.flat_blocks = some
+mapped_table(sys.argv[1], (30, 5), SparseAdagrad(0.1), std=0.5, seed=1)
+"""
+
+
+def test_a_table_whose_making_was_killed_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == 9
+    assert not path.exists()
+    rule = SparseAdagrad(0.1, initial_accumulator=0.5)
+    table, other = (mapped_table(tmp_path / name, (30, 5), rule, std=0.5, seed=1) for name in ("table", "other"))
+    assert torch.equal(table.weight, other.weight)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "other.sum", "table", "table.sum"]
+
+
+def test_a_state_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Tensor:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tensor, "fill_", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mapped(tmp_path / "state", (4, 4), fill=0.5)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    assert mapped(tmp_path / "state", (4, 4), fill=0.5).unique().tolist() == [0.5]
+
+
+def test_a_table_that_no_disk_holds_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(HetpartError, match="a table of 256000000000000 bytes") as error:
+        mapped(tmp_path / "huge", (10**12, 64))
+    assert "a disk that takes a file of its size" in error.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shape", [(50.0, 6), (-1, 6), 50, ("5", 6)])
+def test_a_shape_of_no_numbers_is_refused_before_a_file_is_made(tmp_path: Path, shape: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="a table of shape"):
+        mapped(tmp_path / "table", shape)
+    assert not list(tmp_path.iterdir())
