@@ -9,7 +9,10 @@ from math import prod
 from hetpart.cost_model.formulas.along_axes import kept_behind
 from hetpart.cost_model.formulas.matmul import transposed_inner
 from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.formulas.scalar import multiplies
+from hetpart.cost_model.formulas.windows import is_blocked
 from hetpart.cost_model.moving_calls import (
+    COPY,
     KernelCall,
     copied,
     found,
@@ -221,7 +224,13 @@ def _largest(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, o.numel(0) // max(1, width)), max(1, width), max(1, taken)))
 
 
+def _power(o: Operands, family: str) -> KernelCall | None:
+    return _each_element(o, COPY) if multiplies(o) else _two_sided(o, family)
+
+
 def _window(o: Operands, family: str) -> KernelCall | None:
+    if not is_blocked(o):
+        return None
     area = prod(o.integers("kernel_shape")) or 1
     return KernelCall(family, (max(1, o.output_numel()), area))
 
@@ -243,7 +252,7 @@ HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "FusedMatMul": _gemm, "Gemm": _ge
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
-_COPIES = ("DepthToSpace", "Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile")
+_COPIES = ("Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile")
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round"), ("relu", _each_element)),
     **dict.fromkeys(("Add", "Max", "Min", "Mul", "Sub", "Sum"), ("add", _two_sided)),
@@ -268,7 +277,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     "GlobalAveragePool": ("relu", _whole_image),
     "GlobalMaxPool": ("relu", _whole_image),
     "NonZero": ("non_zero", found),
-    "Pow": ("pow", _two_sided),
+    "Pow": ("pow", _power),
     "ScatterElements": ("scatter", scatter),
     "SkipLayerNormalization": ("skip_layer_normalization", _rowwise),
     "Tanh": ("tanh", _each_element),

@@ -171,3 +171,32 @@ def test_no_family_speaks_of_elements_taken_with_a_step(tmp_path, step):
     size = 64 if step < 0 else 32
     rows = call_of(tmp_path, node, inputs, {"y": [size, 256]}, weights=[*weights, ("axis", [0])])
     assert rows.family == "concat"
+
+
+@pytest.mark.parametrize(("exponent", "family"), [(2, COPY), (3, COPY), (4, "pow"), (0.5, "pow")])
+def test_squares_and_cubes_are_products(tmp_path, exponent, family):
+    """Of 1.6 million elements ONNX Runtime 1.31 takes 0.5, 0.6 and 11 ms by the exponents 2, 3 and a half."""
+    node = helper.make_node("Pow", ["x", "by"], ["y"])
+    by = helper.make_node("Constant", [], ["by"], value=helper.make_tensor("", FLOAT, [], [exponent]))
+    graph = helper.make_graph(
+        [by, node],
+        "one",
+        [helper.make_tensor_value_info("x", FLOAT, [512])],
+        [helper.make_tensor_value_info("y", FLOAT, [512])],
+    )
+    path = tmp_path / "one.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=OPSETS).SerializeToString())
+    loaded = load(path)
+    found = kernel_call([op for op in loaded.ops if op.op_type == "Pow"], loaded)
+    assert found is not None
+    assert (found.family, found.sizes[0]) == (family, 512)
+
+
+@pytest.mark.parametrize("shape", [[4, 256, 400], [1, 5, 112, 112], [1, 16, 8, 32, 32]])
+def test_no_family_speaks_of_pools_without_blocks_of_channels(tmp_path, shape):
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1] * (len(shape) - 2))
+    with pytest.raises(AssertionError):
+        call_of(tmp_path, node, {"x": shape}, {"y": shape})
+    images = [1, 16, 56, 56]
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1])
+    assert call_of(tmp_path, node, {"x": images}, {"y": images}) == KernelCall("pool", (prod(images), 1))

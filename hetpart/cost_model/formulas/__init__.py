@@ -25,6 +25,7 @@ from hetpart.cost_model.formulas import (
     scalar,
     tables,
     updates,
+    windows,
 )
 from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 
@@ -33,6 +34,6 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 FAMILIES = (
     along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
     generation, integers, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
-    tables, updates,
+    tables, updates, windows,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

@@ -32,6 +32,12 @@ def gathered_rows(o: Operands) -> int:
     return min(table, o.output_nbytes()) if table <= CACHED_BYTES else o.output_nbytes()
 
 
+def _far_rows(o: Operands) -> int:
+    """Single elements of a table that a near cache holds are found in it as fast as any."""
+    near = o.op.op_type == "GatherElements" and o.nbytes(0) <= CACHED_BYTES
+    return 0 if near else gathered_rows(o)
+
+
 def slice_elements(o: Operands) -> int:
     """Elements of what each index tuple of a ``GatherND`` takes."""
     return max(1, o.output_numel() // max(1, index_tuples(o)))
@@ -45,7 +51,7 @@ def index_tuples(o: Operands) -> int:
 for types, domain in ((GATHERS, ""), (("ArrayFeatureExtractor",), ML), (("GatherND", "TorchEmbedding"), CONTRIB)):
     no_arithmetic(types, domain)
     bytes_read.add(gathered_bytes, types, domain)
-    bytes_scattered.add(gathered_rows, types, domain)
+    bytes_scattered.add(_far_rows, types, domain)
 
 
 def _packed_row_bytes(o: Operands) -> int:
