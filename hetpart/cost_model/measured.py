@@ -16,6 +16,9 @@ from hetpart.cost_model.call_seconds import (
     start_seconds,
 )
 from hetpart.cost_model.einsum_calls import einsum_seconds
+from hetpart.cost_model.expanded import expanded_seconds
+from hetpart.cost_model.formulas.convolution import is_expanded
+from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
     BATCHED,
@@ -27,7 +30,7 @@ from hetpart.cost_model.kernel_calls import (
 )  # fmt: skip
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, overwriting
-from hetpart.devices import Device
+from hetpart.devices import Device, Provider
 from hetpart.graph.ir import Graph, Op
 from hetpart.rates import KernelRates
 
@@ -99,7 +102,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
     in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
     return tuple(
-        TimedKernel(kernel, _taken(kernel, _kernel_seconds(kernel, graph, rates, around, in_place), rates, around))
+        TimedKernel(kernel, _taken(kernel, _seconds_of(kernel, graph, device, around, in_place), rates, around))
         for kernel, around in zip(kernels, _surroundings(kernels, graph, rates), strict=True)
     )
 
@@ -184,6 +187,20 @@ def _taken(kernel: Kernel, seconds: float | None, rates: KernelRates, around: Su
     beside = constants_seconds(rates, around) + start + kernel.views * (rates.visit_seconds + start)
     # What brings channels into blocks is there whatever runs behind it.
     return Taken(seconds, beside) if kernel.ops else Taken(0.0, (seconds or 0.0) + beside)
+
+
+def _seconds_of(
+    kernel: Kernel, graph: Graph, device: Device, around: Surroundings, in_place: Collection[int]
+) -> float | None:
+    assert device.rates is not None
+    head = _head([graph.ops[op] for op in kernel.ops]) if kernel.ops else None
+    if head is not None and device.provider is Provider.CPU and _is_expanded(head, graph):
+        return expanded_seconds(head, graph, device.rates)
+    return _kernel_seconds(kernel, graph, device.rates, around, in_place)
+
+
+def _is_expanded(op: Op, graph: Graph) -> bool:
+    return op.op_type == "Conv" and not op.domain and is_expanded(Operands.of(op, graph))
 
 
 def _kernel_seconds(
