@@ -94,3 +94,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     source: str = ""
     """The PyTorch code that the op is from, where the exporter told."""
+    asked: str = ""
+    """The module or FX node that was asked for, where several ops are of it: this one takes longest."""
+    others: tuple[str, ...] = ()
+    """The rest of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -12,7 +12,7 @@ from hetpart.report.layout import Cell, heading, labelled, line, name, table
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _NONE = "–"
-_TOGETHER_SHOWN = 4
+_OPS_SHOWN = 4
 _COPIES_SHOWN = 5
 _ROUNDING = 1e-9
 
@@ -33,6 +33,8 @@ def _opening(explained: Explanation) -> Iterator[tuple[str, Text]]:
     yield "Model", Text.assemble(name(explained.path or explained.model, "bold"), " – ", name(f"budget {budgets}"))
     scope = f" in {explained.scope}" if explained.scope else ""
     yield "Op", Text.assemble(name(explained.op, "bold"), name(f" – {explained.op_type}{scope}"))
+    if explained.others:
+        yield "Longest of", name(f"{explained.asked}, with {_listed(explained.others)}")
     if explained.source:
         yield "From", name(explained.source)
     where = f", partition {explained.partition} of {explained.partitions}"
@@ -40,10 +42,12 @@ def _opening(explained: Explanation) -> Iterator[tuple[str, Text]]:
     yield "Runs on", Text.assemble(name(explained.device, "bold"), pinned, where)
     yield "Because", name(explained.reason)
     if explained.together:
-        shown = ", ".join(explained.together[:_TOGETHER_SHOWN])
-        rest = len(explained.together) - _TOGETHER_SHOWN
-        more = f" and {rest} more" if rest > 0 else ""
-        yield "Together", name(f"with {shown}{more}: fused or colocated, they share a device")
+        yield "Together", name(f"with {_listed(explained.together)}: fused or colocated, they share a device")
+
+
+def _listed(ops: Sequence[str]) -> str:
+    rest = len(ops) - _OPS_SHOWN
+    return ", ".join(ops[:_OPS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _sides(explained: Explanation) -> Iterator[RenderableType]:

@@ -56,7 +56,8 @@ def explain(
 
     Args:
         model: An ``.onnx`` or ``.pt2`` file, or a model in memory, PyTorch's too.
-        node: An op's name, the name of a value it makes, or a pattern that matches one op.
+        node: An op's name, the name of a value it makes, or a pattern that matches one op. Of several ops of one FX
+            node, or of one module that has no others in it, that which takes longest is explained.
         budget: As in ``hetpart.partition``.
         hardware: As in ``hetpart.partition``.
         progress: Called with the name of every stage as it begins.
@@ -74,19 +75,26 @@ def explain(
     budgets = request.resolved_budgets(machine)
     say("reading the model")
     imported = request.read(model)
-    op = find_op(node, imported)
+    found = find_ops(node, imported)
     say("pricing its operators")
     priced = request.priced(imported.graph, machine)
     say("placing them")
     best = priced.placed(priced.formulated(budgets.nbytes))
+    op = max(found, key=lambda one: _seconds(best, one))
     forced: list[Forced] = []
     for device in best.device_names:
         if device != best.device_names[int(best.solution.placement[op.id])]:
             say(f"placing them with {op.name} on {device}")
             forced.append(_forced(priced, best, budgets.nbytes, op, device))
     notes = (*budgets.notes, *priced.costs.notes)
-    found = _explained(imported, best, op)
-    return ExplainedOp(replace(found, forced=tuple(forced), budgets=budgets.nbytes, notes=notes))
+    others = tuple(one.name for one in found if one is not op)
+    said = replace(_explained(imported, best, op), asked=node if others else "", others=others)
+    return ExplainedOp(replace(said, forced=tuple(forced), budgets=budgets.nbytes, notes=notes))
+
+
+def _seconds(best: Assembly, op: Op) -> float:
+    """What ``op`` takes where the plan has it."""
+    return float(best.formulation.problem.seconds[best.solution.placement[op.id], op.id])
 
 
 def _silent(stage: str) -> None:
@@ -152,18 +160,22 @@ def _forced(priced: Priced, best: Assembly, budgets: dict[str, int], op: Op, dev
     )
 
 
-def find_op(node: str, imported: ImportedModel) -> Op:
+def find_ops(node: str, imported: ImportedModel) -> Sequence[Op]:
     """The op that ``node`` names: by its own name, by a value it makes, or by a pattern that matches it alone.
 
+    A translation makes several of one FX node, as of a Linear's product and bias: then they are all of that node, or of
+    the innermost module ``node``.
+
     Raises:
-        InvalidOptionError: there is none, or there are several.
+        InvalidOptionError: there is none, or there are several otherwise.
     """
     graph = imported.graph
-    named = [op for op in graph.ops if op.name == node] or _maker(node, graph)
+    made_of = [op for op in graph.ops if op.source is not None and op.source.node == node]
+    named = [op for op in graph.ops if op.name == node] or made_of or _maker(node, graph)
     pattern = parse_pattern(node)
     found = named or [op for op in graph.ops if matches(pattern, op)]
-    if len(found) == 1:
-        return found[0]
+    if len(found) == 1 or (found and (named or all(op.scope == node for op in found))):
+        return found
     if found:
         shown = ", ".join(repr(op.name) for op in found[:_SUGGESTIONS])
         raise InvalidOptionError(
