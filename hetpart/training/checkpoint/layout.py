@@ -8,6 +8,7 @@ name only then. Until then it is ``step-00000050.incomplete``; one about to be r
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,3 +84,18 @@ def stored(folder: Path) -> list[Stored]:
         if match and is_whole(parts):
             found[int(match[1])] = Stored(int(match[1]), home, tuple(parts.values()))
     return sorted(found.values(), key=lambda one: one.written)
+
+
+def partial(folder: Path, step: int | None = None) -> list[str]:
+    """What is there of checkpoints in ``folder`` that are not whole, of ``step`` or of any."""
+    homes = sorted(folder.glob("step-*" if step is None else f"{step_folder(folder, step).name}*"))
+    found = [(home.name, parts_in(home)) for home in homes if home.is_dir()]
+    return [f"{name} has {_parts_told(parts)}" for name, parts in found if not is_whole(parts)]
+
+
+def _parts_told(parts: Collection[Part]) -> str:
+    if not parts:
+        return "no part"
+    count = max(part.count for part in parts)
+    missing = sorted({*range(1, count + 1)} - {part.index for part in parts if part.count == count})
+    return f"{count - len(missing)} of {count} parts, and lacks {', '.join(map(str, missing[:8]))}"

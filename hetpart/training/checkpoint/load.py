@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from hetpart.errors import InvalidCheckpointError
-from hetpart.training.checkpoint.layout import Part, Stored, stored
+from hetpart.training.checkpoint.layout import Part, Stored, partial, parts_in, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
 from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
@@ -102,10 +102,22 @@ def load(folder: Path | str, step: int | None = None) -> Checkpoint:
     whole = stored(Path(folder))
     chosen = [one for one in whole if step in (None, one.step)]
     if not chosen:
-        steps = sorted(one.step for one in whole)
-        wanted = "a whole checkpoint" if step is None else f"a whole checkpoint of step {step}"
-        raise InvalidCheckpointError(f"{folder} does not hold {wanted}", hint=f"whole ones are of steps {steps}")
+        raise _absent(Path(folder), step, sorted(one.step for one in whole))
     return _open(chosen[-1])
+
+
+def _absent(folder: Path, step: int | None, steps: list[int]) -> InvalidCheckpointError:
+    wanted = "a whole checkpoint" if step is None else f"a whole checkpoint of step {step}"
+    message, hint = f"{folder} does not hold {wanted}", f"whole ones are of steps {steps}"
+    if not folder.is_dir():
+        message += ": it is a file" if folder.exists() else ": there is no such folder"
+    elif parts_in(folder):
+        message, hint = f"{message}: it holds the parts of one", f"give the folder that it lies in, {folder.parent}"
+    elif lacking := partial(folder, step):
+        message, hint = f"{message}: {'; '.join(lacking)}", f"{hint}; each process writes its own part"
+    elif not steps:
+        message, hint = f"{message}, nor a part of one", "give the folder that save was given"
+    return InvalidCheckpointError(message, hint=hint)
 
 
 def _open(one: Stored) -> Checkpoint:

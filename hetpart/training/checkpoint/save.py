@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.checkpoint.durable import locked, rename, sync
+from hetpart.training.checkpoint.given import require_storable, stamp_from, step_number
 from hetpart.training.checkpoint.layout import (
     INCOMPLETE,
     ORDER,
@@ -50,14 +51,16 @@ def save(  # noqa: PLR0913 - what is written, and where among others
     is that of the checkpoint which this is another form of; without one it is the last.
 
     Raises:
-        InvalidOptionError: ``keep_max`` is below 1.
+        InvalidOptionError: ``keep_max`` is below 1, ``step`` no number from 0 on, a tensor none that has content in one
+            piece, or ``metadata`` no JSON.
         HetpartError: the disk refuses; what was whole before still is.
     """
     if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
         raise InvalidOptionError(f"keep_max={keep_max!r} keeps nothing", hint="give 1 or more, or None to keep all")
-    home = step_folder(Path(folder), step)
+    require_storable(tensors)
+    home = step_folder(Path(folder), step_number(step))
     building = home.with_name(home.name + INCOMPLETE)
-    stamp = json.dumps(dict(metadata or {}), sort_keys=True)
+    stamp = stamp_from(metadata)
     try:
         building.mkdir(parents=True, exist_ok=True)
         _write_part(building / part.file_name, tensors, stamp)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -276,3 +277,50 @@ def test_a_header_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, home / Part().file_name, {"hetpart.metadata": "{not json"})
     with pytest.raises(InvalidCheckpointError, match="cannot be read: Expecting property name"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"step": -1}, "step cannot be -1"),
+        ({"step": 1.5}, "step cannot be 1.5"),
+        ({"step": torch.tensor(1)}, r"step cannot be tensor\(1\)"),
+        ({"tensors": {"a": 3}}, "'a' is of the type int"),
+        ({"tensors": {"a": torch.ones(2, device="meta")}}, "'a' is a tensor on the meta device"),
+        ({"tensors": {"a": torch.eye(2).to_sparse()}}, "'a' is a tensor of the layout sparse_coo"),
+        ({"tensors": {1: torch.ones(2)}}, "1 is a name that is no text"),
+        ({"tensors": [torch.ones(2)]}, "tensors cannot be a list"),
+        ({"metadata": {"a": torch.ones(2)}}, "metadata is no JSON: Object of type Tensor"),
+        ({"metadata": [1]}, "metadata is no JSON"),
+    ],
+)
+def test_what_no_checkpoint_holds_is_refused_before_anything_is_written(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        save(tmp_path, **{"step": 1, "tensors": {}, **changed})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_may_be_numpys(tmp_path: Path) -> None:
+    save(tmp_path, cast("Any", np.int64(3)), {"a": torch.ones(2)})
+    assert load(tmp_path).step == 3
+
+
+def test_why_there_is_no_whole_checkpoint_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    for name, why in (("nothing", "there is no such folder"), ("file", "it is a file"), ("empty", "nor a part of one")):
+        with pytest.raises(InvalidCheckpointError, match=why):
+            load(tmp_path / name)
+    for number in (1, 2, 4):
+        save(tmp_path / "parts", 7, {"a": torch.ones(2)}, part=Part(number, 4))
+    with pytest.raises(InvalidCheckpointError, match=r"step-00000007\.incomplete has 3 of 4 parts, and lacks 3\n"):
+        load(tmp_path / "parts", 7)
+    home = save(tmp_path / "parts", 7, {"a": torch.ones(2)}, part=Part(3, 4))
+    with pytest.raises(InvalidCheckpointError, match="it holds the parts of one") as error:
+        load(home)
+    assert error.value.hint == f"give the folder that it lies in, {home.parent}"
+    (home / "part-00002-of-00004.safetensors").unlink()
+    with pytest.raises(InvalidCheckpointError, match=r"step-00000007 has 3 of 4 parts, and lacks 2\n"):
+        load(tmp_path / "parts")
