@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, cast
@@ -88,6 +88,12 @@ class _Run:
         for listener in self.listeners:
             listener.on(event)
 
+    def end(self, *, failed: bool) -> None:
+        """Tell all of them, whichever fails at that."""
+        with ExitStack() as all_of_them:
+            for listener in reversed(self.listeners):
+                all_of_them.callback(listener.on, Ended(self.count, failed))
+
     def epoch(self, number: int, batches: Iterable[Any]) -> None:
         before = perf_counter()
         for batch in batches:
@@ -148,7 +154,7 @@ def fit(  # noqa: PLR0913 - the options of a training
         run.evaluate(epochs)
         failed = False
     finally:
-        run.tell(Ended(run.count, failed))
+        run.end(failed=failed)
     return run.history
 
 
@@ -157,11 +163,16 @@ def _epoch(run: _Run, number: int, loader: Iterable[Any], ahead: int) -> None:
     with closing(cast("Any", prefetch(loader, ahead))) as batches:
         run.epoch(number, batches)
     if run.count == before:
-        raise InvalidOptionError(
-            f"the loader gave no batch in epoch {number}", hint="an iterator is spent after one epoch: give a loader"
-        )
+        raise InvalidOptionError(f"the loader gave no batch in epoch {number}", hint=_why_none(number, loader))
     if run.evaluation is not None and run.evaluation.every is None:
         run.evaluate(number)
+
+
+def _why_none(number: int, loader: Any) -> str:
+    size = getattr(loader, "batch_size", None)
+    if number > 1 or not size or not getattr(loader, "drop_last", False):
+        return "an iterator is spent after one epoch: give a loader"
+    return f"it has fewer samples than batch_size={size}, and drop_last leaves them out: give a smaller batch_size"
 
 
 def _parts(batch: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import hetpart
 import hetpart.training
@@ -112,6 +113,28 @@ def test_an_error_of_the_step_is_told_and_raised() -> None:
         fit(step, [1], callbacks=[recorder, Checkpoints(lambda: saved.append(1), 1)], progress=False)
     assert recorder.events == [Ended(0, failed=True)]
     assert not saved
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_end_is_told_to_all_whichever_callback_fails_at_it(place: int) -> None:
+    class Failing(Callback):
+        def on(self, event: Event) -> None:
+            if isinstance(event, Ended):
+                raise ZeroDivisionError
+
+    recorders = [Recorder(), Recorder()]
+    callbacks: list[Callback] = [*recorders]
+    callbacks.insert(place, Failing())
+    with pytest.raises(ZeroDivisionError):
+        fit(Step(), [1], callbacks=callbacks, progress=False)
+    assert [recorder.events[-1] for recorder in recorders] == [Ended(1)] * 2
+
+
+def test_a_loader_of_fewer_samples_than_a_batch_is_told_so() -> None:
+    loader = DataLoader(TensorDataset(torch.ones(3)), 10, drop_last=True)
+    with pytest.raises(InvalidOptionError, match="no batch in epoch 1") as error:
+        fit(Step(), loader, progress=False)
+    assert "fewer samples than batch_size=10" in error.value.hint
 
 
 @pytest.mark.parametrize(
