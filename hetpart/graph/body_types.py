@@ -86,14 +86,27 @@ def _kept_states(
     body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), onnx.GraphProto())
     initial = [outer.get(name, onnx.TypeProto()) for name in node.input[_BEFORE_STATES:]]
     states = body.input[_BEFORE_STATES:]
-    if not initial or len(states) != len(initial) or not all(map(is_static, initial)):
+    if not initial or len(states) != len(initial):
         return {}
-    after = _types_after_a_turn(body, [*(value.type for value in body.input[:_BEFORE_STATES]), *initial], around)
-    if after[1 : len(initial) + 1] != initial:
-        return {}
-    for state, type_ in zip(states, initial, strict=True):
-        state.type.CopyFrom(type_)
-    return {name: type_ for name, type_ in zip(node.output, initial, strict=False) if name}
+    kept = _kept_positions(body, initial, around)
+    for position in kept:
+        states[position].type.CopyFrom(initial[position])
+    return {node.output[i]: initial[i] for i in sorted(kept) if i < len(node.output) and node.output[i]}
+
+
+def _kept_positions(body: onnx.GraphProto, initial: Sequence[onnx.TypeProto], around: onnx.ModelProto) -> set[int]:
+    """The most states of which a turn keeps all the types, whatever the others become."""
+    kept = {position for position, type_ in enumerate(initial) if is_static(type_)}
+    while kept:
+        given = [value.type for value in body.input]
+        for position in kept:
+            given[_BEFORE_STATES + position] = initial[position]
+        after = _types_after_a_turn(body, given, around)[1:]
+        lost = {position for position in kept if position >= len(after) or after[position] != initial[position]}
+        if not lost:
+            break
+        kept -= lost
+    return kept
 
 
 def _types_after_a_turn(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from hetpart.errors import InvalidModelError
-from hetpart.graph.estimates import bounding, estimated_nbytes
+from hetpart.graph.estimates import AXES, REDUCTIONS, SLICED_AXES, bounding, estimated_nbytes, sliced_shape
 from hetpart.graph.ir import Attribute, Graph, Op, Shape, Value, ValueKind, ValueRole
 from hetpart.graph.listing import Kind, ListedNode, captured, listed_nodes
 from hetpart.graph.provenance import provenance_of
+from hetpart.graph.ragged import Bounds
 from hetpart.graph.sequences import Maker, Parts, made_parts, states_of
 from hetpart.graph.tensor_rules import MOST_BYTES, shape_text
 from hetpart.graph.trips import constants_of, trip_limit
@@ -72,16 +73,35 @@ class GraphBuilder:
     """Of the sequences, bytes of each tensor in them, as far as they are known."""
     makers: dict[Hashable, int] = field(default_factory=dict[Any, Any])
     """The derived weights that ops make, by what those do."""
+    outer: GraphBuilder | None = None
+    """Of the graph around this body."""
+    bounds: Bounds = field(default_factory=Bounds)
     _descriptions: dict[int, _Description] = field(default_factory=dict[int, _Description])
     """By the identity of a type, of those in ``types``."""
     _options: dict[Kind, Mapping[str, Attribute]] = field(default_factory=dict[Any, Any])
     """Attributes of nodes by their kind."""
 
-    def value(self, name: str, role: ValueRole, *, producer: int | None = None, inputs: Iterable[Value] = ()) -> int:
-        """Id of the value called ``name``, which is made now if it is new."""
+    def value(
+        self,
+        name: str,
+        role: ValueRole,
+        *,
+        producer: int | None = None,
+        inputs: Iterable[Value] = (),
+        shape: Shape | None = None,
+    ) -> int:
+        """Id of the value called ``name``, which is made now if it is new.
+
+        Where its type tells no size it is of ``shape``, or, in a body, of the shape and size it has outside.
+        """
         if name in self.ids:
             return self.ids[name]
         known = self._described(name)
+        if shape is not None and known.kind is ValueKind.TENSOR and not any(known.shape or ()):
+            known = replace(known, shape=shape)
+        outside = self._outside(name) if producer is None and known.nbytes is None else None
+        if outside is not None:
+            known = replace(known, shape=outside.shape, nbytes=outside.nbytes)
         parts = self.parts.get(name) if known.kind is ValueKind.SEQUENCE else None
         size = self._nbytes(name, known, inputs) if parts is None else sum(parts)
         sources = tuple(sorted(self.origins.get(name, ()))) if role is ValueRole.DERIVED else ()
@@ -142,15 +162,23 @@ class GraphBuilder:
         held = bodies_of(node) if listed.holds else ()
         outer = tuple([self.value(name, outer_role) for name in captured(held)])
         given = [None if value is None else self.values[value] for value in inputs]
-        read = [*bounding(listed.op_type, given), *(self.values[value] for value in outer)]
+        axes = self._axes(listed)
+        read = [
+            *bounding(listed.op_type, given, axes, self._longest(listed, given, axes)),
+            *(self.values[value] for value in outer),
+        ]
+        shape = sliced_shape(given, axes) if listed.op_type == "Slice" else None
         bodies, limit = tuple([self._body(node, body) for body in held]), trip_limit(node, self.contents)
         if any(self._described(name).kind is ValueKind.SEQUENCE for name in listed.outputs):
             parts = made_parts(Maker(node, given, self.contents, bodies, limit))
             self.parts.update((n, p) for n, p in zip(listed.outputs, parts, strict=False) if p is not None)
         outputs = [
-            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=read) if name else None
-            for name in listed.outputs
+            self.value(name, ValueRole.ACTIVATION, producer=position, inputs=made or read, shape=shape)
+            if name
+            else None
+            for name, made in zip(listed.outputs, _chosen(listed, bodies), strict=True)
         ]
+        self._note(listed)
         domain, known = "" if listed.domain == "ai.onnx" else listed.domain, provenance_of(node)
         self.ops.append(
             Op(
@@ -172,6 +200,31 @@ class GraphBuilder:
             )
         )
 
+    def _axes(self, listed: ListedNode) -> tuple[int, ...] | None:
+        """Along which a node slices or reduces, where its input for them is known."""
+        position = SLICED_AXES if listed.op_type == "Slice" else AXES if listed.op_type in REDUCTIONS else None
+        name = listed.inputs[position] if position is not None and position < len(listed.inputs) else ""
+        known = self.contents.get(name)
+        return None if known is None else tuple(int(axis) for axis in known.ravel())
+
+    def _note(self, listed: ListedNode) -> None:
+        first = self.values[self.ids[listed.inputs[0]]].shape if any(listed.inputs[:1]) else None
+        self.bounds.note(listed.op_type, listed.inputs, listed.outputs, first, self.contents)
+
+    def _longest(self, listed: ListedNode, given: Sequence[Value | None], axes: Sequence[int] | None) -> int | None:
+        """Elements that a Slice takes along the first of its axes at most."""
+        whole = given[0] if listed.op_type == "Slice" and given else None
+        if whole is None or not whole.shape or not whole.is_static:
+            return None
+        return self.bounds.longest(listed.inputs, whole.shape[(axes or (0,))[0]] or 0)
+
+    def _outside(self, name: str) -> Value | None:
+        """The value in the graph around this body, or around that one."""
+        around = self.outer
+        while around is not None and name not in around.ids:
+            around = around.outer
+        return None if around is None else around.values[around.ids[name]]
+
     def _attributes(self, listed: ListedNode) -> Mapping[str, Attribute]:
         """Numbers and strings; those of nodes that are alike are read once."""
         found = self._options.get(listed.kind)
@@ -184,7 +237,8 @@ class GraphBuilder:
 
     def _body(self, node: onnx.NodeProto, body: onnx.GraphProto) -> Graph:
         states = states_of(node, body)
-        return build_body(body, self, {state: self.parts[name] for state, name in states.items() if name in self.parts})
+        parts = {state: self.parts[name] for state, name in states.items() if name in self.parts}
+        return build_body(body, self, parts, self.bounds.within(node.op_type, (value.name for value in body.input)))
 
     def graph(self, inputs: Sequence[str], outputs: Sequence[str], index_ranges: Mapping[str, int]) -> Graph:
         return Graph(
@@ -199,16 +253,27 @@ class GraphBuilder:
         )
 
 
-def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, Parts]) -> Graph:
+def _chosen(listed: ListedNode, bodies: Sequence[Graph]) -> list[list[Value]]:
+    """For every output of an If, what its branches make; nothing for those of other nodes."""
+    if listed.op_type != "If":
+        return [[] for _ in listed.outputs]
+    return [
+        [body.values[body.outputs[i]] for body in bodies if i < len(body.outputs)] for i in range(len(listed.outputs))
+    ]
+
+
+def build_body(body: onnx.GraphProto, outer: GraphBuilder, parts: Mapping[str, Parts], bounds: Bounds) -> Graph:
     """The Graph of an op's subgraph. Outer values it reads are its inputs, behind its own.
 
-    ``parts`` are those of its inputs that are sequences.
+    ``parts`` are those of its inputs that are sequences; ``bounds`` is what is known of its turns.
     """
     types = dict(outer.types)
     types.update((tensor.name, tensor_type(tensor.data_type, tensor.dims)) for tensor in body.initializer)
     types.update((info.name, info.type) for info in (*body.input, *body.value_info, *body.output))
     contents = {**outer.contents, **constants_of(body)}
-    builder = GraphBuilder(body.name, outer.opsets, types, {}, contents, parts={**outer.parts, **parts})
+    builder = GraphBuilder(
+        body.name, outer.opsets, types, {}, contents, parts={**outer.parts, **parts}, outer=outer, bounds=bounds
+    )
     for value in body.input:
         builder.value(value.name, ValueRole.INPUT)
     for tensor in body.initializer:

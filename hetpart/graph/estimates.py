@@ -16,24 +16,35 @@ UNKNOWN_BYTES = 64
 """Assumed of a value about which nothing is known, not even from its op's inputs."""
 
 
-AXES = 1
-"""Input of a reduction."""
+AXES, SLICED_AXES = 1, 3
+"""Input of a reduction, and of a Slice."""
 SCORES, MOST_KEPT, COORDINATES = 1, 2, 3
 """Inputs of NonMaxSuppression, and what it says of each box that it keeps: image, class and box."""
 
 
-def bounding(op_type: str, inputs: Sequence[Value | None]) -> list[Value]:
+def bounding(
+    op_type: str, inputs: Sequence[Value | None], axes: Sequence[int] | None = None, longest: int | None = None
+) -> list[Value]:
     """Values that no output of an op is larger than: its inputs, or less of them where their shapes tell.
 
     A reduction along axes that only a run can tell takes one away at least, which may be the smallest: numbers may
-    repeat. Of a sequence one part is taken. Of the boxes of a class no more are kept than a constant says.
+    repeat. Of a sequence one part is taken. Of the boxes of a class no more are kept than a constant says. Of what is
+    sliced there is the whole, whatever its bounds are.
+
+    Args:
+        op_type: Of the op.
+        inputs: That it reads, ``None`` for those left out.
+        axes: Along which it slices or reduces, where they are known.
+        longest: What it slices has no more elements along the first of these axes.
     """
     given = [value for value in inputs if value is not None]
     if op_type == "SequenceAt":
         return [_largest(value) for value in given]
     if op_type == "NonMaxSuppression" and len(given) > SCORES and given[SCORES].is_static:
         return [_kept(inputs)]
-    return [_reduced(given), *given[AXES:]] if op_type in REDUCTIONS and len(given) > AXES else given
+    if op_type == "Slice" and given:
+        return [_part(given[0], (axes or (0,))[0], longest)]
+    return [_reduced(given, axes), *given[AXES:]] if op_type in REDUCTIONS and len(given) > AXES else given
 
 
 def _largest(value: Value) -> Value:
@@ -54,9 +65,38 @@ def _kept(inputs: Sequence[Value | None]) -> Value:
     return replace(scores, shape=shape, nbytes=prod(shape) * DTYPE_BITS["int64"] // 8)
 
 
-def _reduced(inputs: Sequence[Value]) -> Value:
+def _part(whole: Value, axis: int, longest: int | None) -> Value:
+    """No more elements of it along an axis."""
+    if longest is None or not whole.shape or not whole.is_static:
+        return whole
+    shape = [size or 0 for size in whole.shape]
+    shape[axis] = min(shape[axis], longest)
+    return replace(whole, shape=tuple(shape), nbytes=prod(shape) * DTYPE_BITS[whole.dtype] // 8)
+
+
+def sliced_shape(inputs: Sequence[Value | None], axes: Sequence[int] | None) -> Shape | None:
+    """Of a slice whose bounds only a run can tell, the sizes along axes that it leaves whole.
+
+    Without ``axes`` it slices as many of the first as it has bounds.
+    """
+    whole, starts = (*inputs, None, None)[:2]
+    if whole is None or whole.shape is None or starts is None or (axes is None and len(inputs) > SLICED_AXES):
+        return None
+    if axes is None:
+        axes = range(min(starts.numel, len(whole.shape)))
+    taken = {axis % len(whole.shape) for axis in axes}
+    return tuple(None if axis in taken else size for axis, size in enumerate(whole.shape))
+
+
+def _reduced(inputs: Sequence[Value], along: Sequence[int] | None) -> Value:
     """What is left of the first input at most."""
     whole, axes = inputs[0], inputs[AXES]
+    if along and whole.shape is not None and whole.dtype in DTYPE_BITS:
+        taken = {axis % len(whole.shape) for axis in along}
+        others = [size for axis, size in enumerate(whole.shape) if axis not in taken]
+        kept = tuple(size for size in others if size is not None)
+        if len(kept) == len(others):
+            return replace(whole, shape=kept, nbytes=prod(kept) * DTYPE_BITS[whole.dtype] // 8)
     count = (axes.shape[0] or 0) if axes.shape is not None and len(axes.shape) == 1 else 0
     sizes = sorted(size for size in whole.shape or () if size is not None)
     if not whole.is_static or axes.content is not None or not count:

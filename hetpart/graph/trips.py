@@ -54,7 +54,8 @@ def constants_of(body: onnx.GraphProto) -> dict[str, NDArray[Any]]:
 def _goes_on(body: onnx.GraphProto, contents: Mapping[str, NDArray[Any]]) -> bool:
     """Whether the body's condition is the one it was given, or always true."""
     known = {**contents, **constants_of(body)}
-    copies = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
+    # Of a truth value, Cast too makes the same.
+    copies = {node.output[0]: node.input[0] for node in body.node if node.op_type in ("Cast", "Identity")}
     name = body.output[0].name if body.output else ""
     while name in copies:
         name = copies[name]

@@ -86,11 +86,11 @@ def test_an_output_that_is_declared_otherwise_than_it_is_computed_is_said() -> N
     assert "'y' is declared [1, 1, 68, 919] and computed [1, 1, 68, 920]" in "".join(imported.notes)
 
 
-@pytest.mark.parametrize(("declared", "known"), [(["Q", 3], (None, 3)), ([2, 3], (2, 3)), (["Q"], (None, None))])
+@pytest.mark.parametrize(("declared", "known"), [(["Q", 3], (None, 3)), ([2, 3], (2, 3)), (["Q"], (None, 3))])
 def test_sizes_that_inference_leaves_open_are_as_declared(
     declared: list[int | str], known: tuple[int | None, ...]
 ) -> None:
-    """Where slices are told in the run, it knows no size of any axis."""
+    """Where slices are told in the run, it knows no size of any axis; with one bound the first alone is sliced."""
     fed = [helper.make_tensor_value_info("x", 1, [4, 3])]
     fed += [helper.make_tensor_value_info(name, 7, [1]) for name in ("begin", "end")]
     made = helper.make_tensor_value_info("y", 1, declared)
