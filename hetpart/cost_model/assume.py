@@ -100,6 +100,7 @@ class _Profile:
         weights = {v.name: v for g in _all_graphs(graph) for v in g.values if v.is_constant}
         # A weight's own name, or a module's, may end as rows do: then that is meant.
         named = weights.keys() | {name for op in _all_ops(graph) for name in _names(op)}
+        _require_rows(entry for entry in entries if entry.key not in named)
         entries = [replace(e, pattern=e.key, rows=None) if e.key in named else e for e in entries]
         whole = [entry for entry in entries if entry.rows is None]
         names = {name: (name, *value.sources) for name, value in weights.items()}
@@ -130,6 +131,16 @@ class _Profile:
         """What the last entry says that speaks of one of these names."""
         number = max((self.numbers[name] for name in names if name in self.numbers), default=None)
         return None if number is None else self.entries[number].probability
+
+
+def _require_rows(entries: Iterable[Access]) -> None:
+    """Refuse what was meant as rows: its brackets would match other names."""
+    for entry in entries:
+        if entry.is_nearly_rows:
+            raise InvalidOptionError(
+                f"the access profile's {entry.key!r} ends in brackets that name no rows",
+                hint="rows are written NAME[I], NAME[I:J] or NAME[I:], in whole numbers from 0",
+            )
 
 
 def _numbers(entries: Sequence[Access], names: Sequence[str]) -> dict[str, int]:

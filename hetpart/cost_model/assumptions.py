@@ -19,6 +19,8 @@ AccessOption = Mapping[str, float] | str | PathLike[str] | None
 
 _COUNT = re.compile(r"[0-9]{1,15}")
 _ROWS = re.compile(r"(.+)\[(\d{1,15})(?:(:)(\d{0,15}))?\]", re.DOTALL)
+_NEARLY_ROWS = re.compile(r".*\[(?!\d-\d\])[\d:,+\s-]*\]", re.DOTALL)
+"""As a glob it would be a class of characters, which nobody writes so; one of digits, such as ``[0-9]``, is."""
 _TRIP_HINT = "write --trip-count 'decoder/loop*=32', by the name of a Loop, Scan or SequenceMap"
 _ACCESS_HINT = """write an object such as {"experts.3.*": 0.25, "user_table[0:1000]": 0.9}: probabilities by name"""
 
@@ -53,6 +55,11 @@ class Access:
     pattern: str
     """``key`` without its rows."""
     rows: Rows | None = None
+
+    @property
+    def is_nearly_rows(self) -> bool:
+        """Whether ``key`` ends in brackets as of rows that are none."""
+        return self.rows is None and _NEARLY_ROWS.fullmatch(self.key) is not None
 
 
 @dataclass(frozen=True, slots=True)

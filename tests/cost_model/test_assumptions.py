@@ -277,6 +277,10 @@ def test_weights_of_bodies_are_weighted_where_they_are_read() -> None:
         ('{"n1": 0.5, "n1": 0.6}', "gives 'n1' twice"),
         ('{"nothing": 0.5}', "'nothing' matches no weight, op or module"),
         ('{"n1[0]": 0.5}', "matches no weight"),
+        *(
+            (f'{{"TABLE{rows}": 0.5}}', "ends in brackets that name no rows")
+            for rows in ("[-5:]", "[-1]", "[0-100]", "[5,6]", "[::2]", "[:5]", "[0: 5]", "[]")
+        ),
         ('{"TABLE[5:5]": 0.5}', "has no row"),
         ('{"TABLE[100]": 0.5}', "beyond the 100 rows"),
         ('{"TABLE[0:5]": 0.5, "TABLE[4]": 0.1}', "overlaps"),
