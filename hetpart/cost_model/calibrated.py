@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
+from math import prod
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,11 @@ RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 MOST_AT_FLOOR = 0.1
 """Of a family's calls. Undisturbed, 0 to 6 % of any were measured so short."""
+LEAST_RATE = 0.05
+"""Of the best products' rate. On quiet cores a quarter of each family's calls were measured at 0.13 to 1.0 of it or
+less; beside other work, of channels by themselves at 0.006 to 0.04."""
+CONVOLVED: Mapping[str, float] = {"convolution": 9, "depthwise": 9, "pointwise": 1, "stem": 3}
+"""Families of convolutions: products for each of a call's sizes multiplied."""
 _FLOOR = 1.001 * LEAST_SECONDS
 """Tables of more threads are multiplied from those of one, and rounded."""
 _MAY_TAKE_NOTHING = frozenset({REORDER, *GROUPED})
@@ -104,13 +111,25 @@ class _Kind:
 _READ = _Kind(SCHEMA, VERSION)
 
 
-def slower_together(found: Calibration) -> tuple[int, ...]:
+def slower_together(found: Calibration, dtype: str = DEFAULT_DTYPE) -> tuple[int, ...]:
     """Numbers of threads that seem to multiply matrices slower than one does: they waited for cores that others had."""
     alone = found.rates(1)
-    if alone is None:
-        return ()
-    least = alone.peak_flops[DEFAULT_DTYPE]
-    return tuple(int(count) for count, rates in found.threads.items() if rates.peak_flops[DEFAULT_DTYPE] < least)
+    least = 0.0 if alone is None else alone.peak_flops.get(dtype, 0.0)
+    return tuple(int(count) for count, rates in found.threads.items() if rates.peak_flops.get(dtype, least) < least)
+
+
+def too_slow(rates: KernelRates) -> tuple[str, ...]:
+    """Families of convolutions that others slowed: a quarter of their calls multiply far slower than products do."""
+    least = LEAST_RATE * rates.peak_flops[DEFAULT_DTYPE]
+    tables = [*rates.tables.items(), *rates.warm_tables.items()]
+    return tuple(sorted({n for n, table in tables if n in CONVOLVED and _low_rate(table, CONVOLVED[n]) < least}))
+
+
+def _low_rate(table: RateTable, each: float) -> float:
+    """Operations/s that a quarter of its calls stay below."""
+    points = zip(product(*table.axes), table.seconds, strict=True)
+    ascending = sorted(2 * each * prod(sizes) / seconds for sizes, seconds in points)
+    return ascending[len(ascending) // 4]
 
 
 def too_fast(rates: KernelRates) -> tuple[str, ...]:

@@ -46,12 +46,18 @@ def _how_calibrated(name: str, found: Calibration, threads: int) -> str:
     how = f"calibrated with ONNX Runtime {found.runtime}, {off}"
     impossible = calibrated.too_fast(rates)
     if impossible:
-        few, more = ", ".join(impossible[:NAMED]), len(impossible) - NAMED
-        families = f"{few} and {more} more families" if more > 0 else few
-        return f"{how}; impossibly fast figures of {families}: calibrate --refine on a quieter machine"
+        return f"{how}; impossibly fast figures of {_few(impossible)}: calibrate --refine on a quieter machine"
+    slow = calibrated.too_slow(rates)
+    if slow:
+        return f"{how}; figures of {_few(slow)} are too slow: calibrate --refine on a quieter machine"
     if (threads or found.cores) in calibrated.slower_together(found):
         return f"{how}; slower than one thread, as others had its cores: calibrate --refine on a quieter machine"
     return f"{how} while other work slowed it: calibrate --refine in a quieter hour" if rates.was_disturbed else how
+
+
+def _few(families: tuple[str, ...]) -> str:
+    few, more = ", ".join(families[:NAMED]), len(families) - NAMED
+    return f"{few} and {more} more families" if more > 0 else few
 
 
 def _calibrated(profile: Profile, found: Calibration, threads: int) -> Profile:

@@ -8,8 +8,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hetpart.cost_model.calibrated import AcceleratorCalibration, Calibration, slower_together, too_fast
-from hetpart.cost_model.roofline import DEFAULT_DTYPE
+from hetpart.cost_model.calibrated import (
+    LEAST_RATE,
+    AcceleratorCalibration,
+    Calibration,
+    slower_together,
+    too_fast,
+    too_slow,
+)
 from hetpart.rates import LEAST_QUIET, LEAST_SECONDS, MOST_EXCESS, KernelRates
 from hetpart.report.layout import labelled, line, name, table
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
@@ -57,7 +63,14 @@ def _disturbances(found: Calibration) -> Iterator[str]:
             f"Other work slowed the probe of what a session takes beside its kernels: it took {excess:.1f} times the "
             f"least run, which counts instead. Other figures may be too slow as well: {_REFINE}"
         )
-    yield from (_slower_together(threads, found) for threads in slower_together(found))
+    for dtype in _dtypes(found):
+        yield from (_slower_together(threads, dtype, found) for threads in slower_together(found, dtype))
+    slow = sorted({name for rates in found.threads.values() for name in too_slow(rates)})
+    if slow:
+        yield (
+            f"Too slow, a quarter of the calls at less than {format_percent(LEAST_RATE)} of the products' rate: "
+            f"figures of {', '.join(slow)}. Other work slowed them: do not plan with these. {_REFINE}"
+        )
     impossible = sorted({name for rates in found.threads.values() for name in too_fast(rates)})
     if impossible:
         yield (
@@ -66,12 +79,16 @@ def _disturbances(found: Calibration) -> Iterator[str]:
         )
 
 
-def _slower_together(threads: int, found: Calibration) -> str:
-    rates = [found.threads[count].peak_flops[DEFAULT_DTYPE] for count in (str(threads), "1")]
+def _dtypes(found: Calibration) -> list[str]:
+    return sorted({dtype for rates in found.threads.values() for dtype in rates.peak_flops})
+
+
+def _slower_together(threads: int, dtype: str, found: Calibration) -> str:
+    rates = [found.threads[count].peak_flops[dtype] for count in (str(threads), "1")]
     words = ", one alone ".join(f"{rate / 1e9:.0f} GFLOP/s" for rate in rates)
     return (
-        f"{format_count(threads, 'thread')} together multiply slower than one: {words}. Other work had their cores: "
-        f"do not plan with these. {_REFINE}"
+        f"{format_count(threads, 'thread')} together multiply slower than one in {dtype}: {words}. "
+        f"Other work had their cores: do not plan with these. {_REFINE}"
     )
 
 
@@ -114,6 +131,7 @@ def calibration_content(found: Calibration) -> dict[str, Any]:
         "runtime": found.runtime,
         "link": {"bandwidth": found.link_bandwidth, "latency": found.link_seconds},
         "slower_together": list(slower_together(found)),
+        "slower_dtypes": {dtype: slower for dtype in _dtypes(found) if (slower := [*slower_together(found, dtype)])},
         "threads": {count: _figures(rates) for count, rates in found.threads.items()},
         "accelerator": None
         if accelerator is None
@@ -145,4 +163,5 @@ def _figures(rates: KernelRates) -> dict[str, Any]:
         "quiet_share": rates.quiet_share,
         "overhead_excess": rates.overhead_excess,
         "too_fast": list(too_fast(rates)),
+        "too_slow": list(too_slow(rates)),
     }

@@ -17,7 +17,7 @@ from hetpart.calibration.probes import FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, T
 from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
-from hetpart.cost_model.calibrated import VERSION, runtime_version, slower_together, too_fast
+from hetpart.cost_model.calibrated import VERSION, runtime_version, slower_together, too_fast, too_slow
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.kernel_calls import REORDER
 from hetpart.cost_model.machines import load_machine
@@ -155,7 +155,7 @@ def test_threads_that_multiply_slower_together_than_one_alone_are_named(quiet, g
     console = Console(width=400, file=StringIO())
     console.print(*calibration_parts(together))
     assert slower_together(together) == named
-    assert ("2 threads together multiply slower than one" in console.file.getvalue()) == bool(named)
+    assert ("2 threads together multiply slower than one in float32" in console.file.getvalue()) == bool(named)
     calibrated.save(replace(together, cores=found.cores))
     assert ("slower than one thread" in load_machine("emulated", threads=2).origin) == bool(named)
 
@@ -177,3 +177,37 @@ def test_machines_say_what_their_calibration_is_worth(quiet, key, seconds, share
     assert "off by 17 %" in origin
     assert says in origin
     assert ("calibrate --refine" in origin) == bool(says)
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_threads_that_are_slower_together_in_one_type_alone_are_named_with_it(quiet):
+    """As measured on two cores that had other work: 27 GFLOP/s of float64 by two threads, 45 by one."""
+    found = sampled(quiet).calibration()
+    alone = replace(found.threads["1"], peak_flops={"float32": 108e9, "float64": 44.6e9})
+    both = replace(alone, peak_flops={"float32": 203e9, "float64": 26.8e9})
+    together = replace(found, cores=2, threads={"1": alone, "2": both})
+    console = Console(width=400, file=StringIO())
+    console.print(*calibration_parts(together))
+    assert (slower_together(together), slower_together(together, "float64")) == ((), (2,))
+    text = console.file.getvalue()
+    assert "slower than one in float64: 27 GFLOP/s, one alone 45 GFLOP/s" in text
+    assert "in float32" not in text
+
+
+@pytest.mark.parametrize(("share", "slower", "named"), [(0.5, 56, ("depthwise",)), (0.5, 2, ()), (0.1, 56, ())])
+@pytest.mark.usefixtures("own_folder")
+def test_convolutions_that_others_slowed_are_named(quiet, share, slower, named):
+    """A 3x3 window of every channel takes 18 operations a place; undisturbed, at half the rate of products."""
+    found = sampled(quiet).calibration()
+    rates = replace(found.threads["1"], peak_flops={"float32": 1e11})
+    places = tuple(map(float, range(100_000, 100_100)))
+    slowed = round(share * len(places))
+    seconds = [18 * place / 5e10 * (slower if number < slowed else 1) for number, place in enumerate(places)]
+    table = RateTable((places,), tuple(seconds))
+    rates = replace(rates, tables={"depthwise": table}, warm_tables={})
+    assert too_slow(rates) == named
+    calibrated.save(replace(found, threads={"1": rates}))
+    assert ("figures of depthwise are too slow" in load_machine("emulated", threads=1).origin) == bool(named)
+    console = Console(width=400, file=StringIO())
+    console.print(*calibration_parts(replace(found, threads={"1": rates})))
+    assert ("Too slow" in console.file.getvalue()) == bool(named)
