@@ -145,8 +145,8 @@ def test_its_budget_is_the_plans_in_kilobytes(
 
 
 def test_other_results_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seeds = benching.random_feeds, iter(range(100))
-    monkeypatch.setattr(benching, "random_feeds", lambda specs, _, *more: real(specs, next(seeds), *more))
+    real, seeds = benching.all_feeds, iter(range(100))
+    monkeypatch.setattr(benching, "all_feeds", lambda plan, given, _: real(plan, given, next(seeds)))
     with pytest.raises(MismatchError, match="gives other results"):
         bench(path, emulate=True, rounds=1, **OPTIONS)
 
@@ -191,3 +191,23 @@ def test_a_step_is_measured_with_its_states_where_they_stay(tmp_path: Path, monk
     (tmp_path / "step.onnx").write_bytes(STEP.SerializeToString())
     bench(tmp_path / "step.onnx", emulate=True, rounds=1, hardware="emulated", shape="T=?", state="auto")
     assert fed == {2: {"x", "past_b"}, 0: {"x", "past_a", "past_b"}}
+
+
+SHIFTED = model("""shifted (float[4] x, int64[2] year) => (float[2] y)
+<int64 first = {2000}> { place = Sub(year, first) [y] y = Gather(x, place) }""")
+
+
+def test_what_may_not_be_random_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "shifted.onnx"
+    path.write_bytes(SHIFTED.SerializeToString())
+    np.save(tmp_path / "right.npy", np.array([2000, 2003]))
+    np.save(tmp_path / "wrong.npy", np.array([2000, 2004]))
+    arguments = ["bench", str(path), "--hardware", "emulated", "--emulate", "--repeat", "1"]
+    ran = CliRunner().invoke(main, [*arguments, "--input", f"year={tmp_path / 'right.npy'}"])
+    assert ran.exit_code == 0, ran.output
+    refused = CliRunner().invoke(main, [*arguments, "--input", f"year={tmp_path / 'wrong.npy'}"])
+    assert refused.exit_code == 2
+    assert "1 of its inputs were made up at random: 'x'" in refused.output
+    unknown = CliRunner().invoke(main, [*arguments, "--input", f"month={tmp_path / 'wrong.npy'}"])
+    assert "the model has no input 'month'" in unknown.output
+    assert "made up" not in unknown.output

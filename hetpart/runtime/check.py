@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913 - the options of the command
     nodes = trace is not None or verbosity > 0
     with _recording(bundle, nodes=nodes, optimize=not exact, progress=say, **opening) as session:
         loaded = _Loaded.since(start, before)
-        fed = _all_feeds(session.plan, feeds or {}, random_seed)
+        fed = all_feeds(session.plan, feeds or {}, random_seed)
         say("running")
         measured = _measure(session, fed, repeat, check=check, whole=trace is not None)
         made, predicted, resident = session.last_copies(), session.predicted_seconds, resident_bytes()
@@ -138,7 +138,12 @@ def _silent(stage: str) -> None:
     del stage
 
 
-def _all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+def all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    """What is ``given``, and random values for the rest where there is a ``seed``.
+
+    Raises:
+        InvalidFeedError: something given is no input, or something is left out and there is no seed.
+    """
     unknown = sorted(set(given) - {spec.name for spec in plan.inputs})
     missing = [spec for spec in plan.inputs if spec.name not in given]
     if unknown:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hetpart.compiler import partition
 from hetpart.devices import Provider
-from hetpart.errors import HetpartError, InfeasibleError, MismatchError
+from hetpart.errors import ExecutionError, HetpartError, InfeasibleError, InvalidFeedError, MismatchError
 from hetpart.partitioned import PartitionedModel
 from hetpart.plan.bench import BenchReport, Contender
+from hetpart.runtime.check import all_feeds
 from hetpart.runtime.compare import compare
 from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.held import ValueWatch
 from hetpart.runtime.profiles import profiling_options
-from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 """Other plans that ``autotune`` considers."""
 _SEED, _WARM_UP = 0, 2
+_NAMED = 8
 _COUNTED_RUNS = 3
 """The first asks ONNX Runtime's arena for buffer after buffer; later ones take a block that may be larger."""
 _MOST_SECONDS = 20.0
@@ -79,9 +80,10 @@ class _Runner:
         )
 
 
-def bench(
+def bench(  # noqa: PLR0913 - the options of `hetpart bench`
     model: str | PathLike[str],
     *,
+    feeds: Mapping[str, Any] | None = None,
     emulate: bool = False,
     rounds: int = 20,
     autotune: int = 0,
@@ -89,10 +91,11 @@ def bench(
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> BenchReport:
-    """Measure how ``model`` runs when it is placed by us and by others, on one set of random inputs, in turns.
+    """Measure how ``model`` runs when it is placed by us and by others, on one set of inputs, in turns.
 
     Args:
         model: An ``.onnx`` file.
+        feeds: Arrays by input name; the rest is random.
         emulate: Run accelerator partitions on the CPU.
         rounds: Runs of each contender, fewer where they take long.
         autotune: Measure the best so many plans instead, by their predictions, and keep the fastest.
@@ -108,13 +111,14 @@ def bench(
     left_out: dict[str, str] = {}
     plans = dict(_plans(Path(model), options, autotune, left_out, say))
     with ExitStack() as stack:
-        runners = list(_runners(stack, plans, left_out, How(emulate, not autotune, say)))
-        _measure(runners, random_feeds(runners[0].plan.inputs, _SEED, runners[0].plan.granted), rounds, say)
+        how = How(emulate, not autotune, say, feeds or {})
+        runners = list(_runners(stack, plans, left_out, how))
+        _measure(runners, how.fed(runners[0].plan), rounds, say)
         found = sorted((runner.contender() for runner in runners), key=lambda one: one.median_seconds)
         made = len(runners[0].seconds)
     del runners
     gc.collect()  # they had weights mapped, and what is mapped is counted
-    found = [_with_memory(one, plans.get(one.name), emulate=emulate, say=say) for one in found]
+    found = [_with_memory(one, plans.get(one.name), how) for one in found]
     ours = plans[OURS].plan
     report = BenchReport(ours.model.name, ours.machine.name, emulate, made, tuple(found), left_out)
     if output is None:
@@ -176,6 +180,12 @@ class How:
     native: bool
     """Whether ONNX Runtime gets our plan too, to run in one session."""
     say: Callable[[str], None]
+    feeds: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What is not made up, by input name."""
+
+    def fed(self, plan: Plan) -> dict[str, Any]:
+        """What every run is given."""
+        return all_feeds(plan, self.feeds, _SEED)
 
 
 def _runners(
@@ -189,7 +199,7 @@ def _runners(
         wanted.append((name, plans[OURS], mode))
     how.say("loading ONNX Runtime")
     with Session(plans[OURS].bundle(), emulate=how.emulate) as first:  # what a process takes once is no contender's
-        first.run(None, random_feeds(plans[OURS].plan.inputs, _SEED, plans[OURS].plan.granted))
+        _require_legal(first, how)
     for name, planned, mode in wanted:
         how.say(f"loading {name}")
         before = resident_bytes()
@@ -202,10 +212,27 @@ def _runners(
             continue
         stack.enter_context(session)
         outputs = [spec.name for spec in planned.plan.outputs]
-        results = session.run(outputs, random_feeds(planned.plan.inputs, _SEED, planned.plan.granted))
+        results = session.run(outputs, how.fed(planned.plan))
         after = resident_bytes()
         grown = None if before is None or after is None else after - before
         yield _Runner(name, session, planned.plan, mode == "partitions", grown, [], results)
+
+
+def _require_legal(session: Session, how: How) -> None:
+    """Run once: random values are refused by some models, as offsets of bags are."""
+    made_up = [spec.name for spec in session.plan.inputs if spec.name not in how.feeds]
+    feeds = how.fed(session.plan)
+    try:
+        session.run(None, feeds)
+    except (ExecutionError, InvalidFeedError) as error:
+        if not made_up:
+            raise
+        names = ", ".join(map(repr, made_up[:_NAMED])) + (", …" if len(made_up) > _NAMED else "")
+        raise type(error)(
+            f"{error.message}; {len(made_up)} of its inputs were made up at random: {names}",
+            hint="give those that are not any numbers with --input: a step's are in the FILE.safetensors that "
+            "step.save(path, *batch) writes",
+        ) from error
 
 
 def native_ways(plan: Plan, how: How, left_out: dict[str, str]) -> list[tuple[str, Mode]]:
@@ -244,18 +271,15 @@ def _without_kept(feeds: Mapping[str, Any], session: Session) -> dict[str, Any]:
     return {name: value for name, value in feeds.items() if name not in kept}
 
 
-def _with_memory(
-    contender: Contender, planned: PartitionedModel | None, *, emulate: bool, say: Callable[[str], None]
-) -> Contender:
+def _with_memory(contender: Contender, planned: PartitionedModel | None, how: How) -> Contender:
     """``contender`` with what its runs hold on every device, where a plan's partitions are what runs."""
     if planned is None:
         return contender
-    say(f"counting the memory of {contender.name}")
-    bundle, watch = planned.bundle(), ValueWatch()
-    feeds = random_feeds(planned.plan.inputs, _SEED, planned.plan.granted)
+    how.say(f"counting the memory of {contender.name}")
+    bundle, watch, feeds = planned.bundle(), ValueWatch(), how.fed(planned.plan)
     with TemporaryDirectory(prefix="hetpart-") as folder:
         options = profiling_options(Path(folder))
-        with Session(bundle, options, emulate=emulate, record=watch) as session:
+        with Session(bundle, options, emulate=how.emulate, record=watch) as session:
             for _ in range(_COUNTED_RUNS):
                 session.run(None, feeds)
             held = session.held_memory(bundle, watch)
