@@ -106,6 +106,29 @@ MODELS: dict[str, Any] = {
         ],
         {"x": BATCH}, {"y": BATCH}, {},
     ),
+    "before the last of a sequence": model(
+        [turn("a", "t", [1, 0, 2]), node("Gather", ["t", "at"], ["b"], axis=1)],
+        {"x": BATCH}, {"y": (256, 128)}, {"at": np.array(-1)},
+    ),
+    "before one of the axes that move": model(
+        [turn("a", "t", LAST), node("Gather", ["t", "at"], ["b"], axis=1)],
+        {"x": IMAGE}, {"y": (4, 96, 16)}, {"at": np.array(1)},
+    ),
+    "before an index that a run tells": model(
+        [
+            turn("a1", "t", [1, 0, 2]), node("Cast", ["a2"], ["i"], to=7), node("Squeeze", ["i"], ["at"]),
+            node("Gather", ["t", "at"], ["b"], axis=1),
+        ],
+        {"x1": BATCH, "x2": (1,)}, {"y": (256, 128)}, {},
+    ),
+    "before a list of indices": model(
+        [turn("a", "t", [1, 0, 2]), node("Gather", ["t", "at"], ["b"], axis=1)],
+        {"x": BATCH}, {"y": (256, 1, 128)}, {"at": whole(-1)},
+    ),
+    "before an index that others do not share": model(
+        [turn("a", "t", [1, 0, 2]), node("Gather", ["t", "at"], ["b1"], axis=1), node("Sqrt", ["t"], ["b2"])],
+        {"x": BATCH}, {"y1": (256, 128), "y2": (256, 8, 128)}, {"at": np.array(-1)},
+    ),
     "that nothing undoes": model(
         [turn("a", "t", SWAP), node("Sqrt", ["t"], ["b"])], {"x": BATCH}, {"y": TURNED}, {}
     ),

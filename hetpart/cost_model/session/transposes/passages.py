@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hetpart.cost_model.session.transposes.net import Net
+from hetpart.cost_model.session.transposes.net import Net, is_weight
 from hetpart.cost_model.session.transposes.orders import Order, squeezed, unsqueezed
 from hetpart.graph.ir import Op
 
@@ -92,6 +92,17 @@ def _reduced(op: Op, order: Order, net: Net) -> Passed | None:
         return Passed(op, order if through or kept else ())
     gone = sorted(order[axis % len(order)] for axis in given)
     return Passed(_with_axes(op, gone, net), order if kept else squeezed(order, gone))
+
+
+def _taken(op: Op, order: Order, net: Net) -> Passed | None:
+    """One constant index, of no axes, takes an axis away; before others ONNX Runtime leaves the Transpose."""
+    index = op.inputs[1]
+    if index is None or net.values[index].shape != () or not is_weight(net.values[index]):
+        return None
+    changed = _with_axis(op, order, 0)
+    axis = changed.attributes["axis"]
+    assert isinstance(axis, int)
+    return Passed(changed, squeezed(order, (axis,)))
 
 
 def _extreme(op: Op, order: Order, _: Net) -> Passed:
@@ -211,6 +222,7 @@ PASSAGES: Mapping[str, Passage] = {
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), Passage(_softmax)),
     **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), Passage(_along_axis(1))),
     "Concat": Passage(_along_axis(0), every_input=True),
+    "Gather": Passage(_taken),
     "Pad": Passage(_padded),
     "Reshape": Passage(_never, turns=False),
     "Shape": Passage(_told, turns=False),
