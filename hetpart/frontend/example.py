@@ -16,7 +16,7 @@ PROGRAM_SUFFIX = ".pt2"
 """Of the files that ``torch.export.save`` writes."""
 _PACKAGES = ("torch", "onnxscript")
 _TORCH_MODELS = frozenset({"torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram"})
-
+_COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
 _INSTANCE = "give an instance of torch.nn.Module: of a class, what it makes; around a function, a module that calls it"
 
 
@@ -92,6 +92,12 @@ def is_pytorch(model: object) -> bool:
     if isinstance(model, str | PathLike):
         return Path(cast("str | PathLike[str]", model)).suffix == PROGRAM_SUFFIX
     return any(f"{base.__module__}.{base.__qualname__}" in _TORCH_MODELS for base in type(model).__mro__)
+
+
+def uncompiled(model: Any) -> Any:
+    """The module that ``torch.compile`` was given, where ``model`` is what that returned; otherwise ``model``."""
+    is_compiled = any(f"{base.__module__}.{base.__qualname__}" == _COMPILED for base in type(model).__mro__)
+    return uncompiled(model._orig_mod) if is_compiled else model
 
 
 def require_onnx(model: object, example: Example) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from hetpart.config import DEVICE_PATTERN, device_name
 from hetpart.errors import HetpartWarning, InvalidOptionError
-from hetpart.frontend.example import is_pytorch
+from hetpart.frontend.example import is_pytorch, uncompiled
 from hetpart.frontend.pinned_code import CUSTOM_KEY, PIN_HINT, PinnedCode, is_compiled, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import torch
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +47,8 @@ def pin(
         >>> hetpart.pin(model.encoder, "cpu")  # until .remove()
         >>> with hetpart.pin(model.fc1, "cpu"):  # while plans are made in here
         ...     plan = hetpart.partition(model, args=(x,))
+        >>> @hetpart.pin(model.fc1, "cpu")  # while this function, which makes plans, runs
+        ... def planned(x): ...
         >>> @hetpart.pin("cpu")  # of a function or a module's class; or `with hetpart.pin("cpu"):` in forward
         ... def lookup(table, ids): ...
 
@@ -55,7 +61,7 @@ def pin(
         return noted(_device(target)) if is_compiled() else PinnedCode(_device(target))
     if device is None or not is_pytorch(target) or isinstance(target, str) or not hasattr(target, "named_modules"):
         raise InvalidOptionError(f"pin cannot be given {_shown(target)}, {_shown(device)}", hint=PIN_HINT)
-    return PinnedModule(cast("torch.nn.Module", target), _device(device))
+    return PinnedModule(cast("torch.nn.Module", uncompiled(target)), _device(device))
 
 
 def _shown(given: object) -> str:
@@ -82,8 +88,25 @@ class PinnedModule:
 
     def __init__(self, module: torch.nn.Module, device: str) -> None:
         self._module, self.device = module, device
-        self._pin = _Pin(device)
-        _pinned.setdefault(module, []).append(self._pin)
+        self._pin, self._entered = _Pin(device), 0
+        self._put()
+
+    def _put(self) -> None:
+        pins = _pinned.setdefault(self._module, [])
+        if self._pin not in pins:
+            pins.append(self._pin)
+
+    def __call__(self, func: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+        """``func`` with the pin in force in every call of it, and no longer outside."""
+        self.remove()
+        module, device = self._module, self.device
+
+        @wraps(func)
+        def pinned(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+            with PinnedModule(module, device):
+                return func(*args, **kwargs)
+
+        return pinned
 
     def remove(self) -> None:
         """Let the module be where other pins have it, if there are any."""
@@ -94,10 +117,14 @@ class PinnedModule:
             _pinned.pop(self._module, None)
 
     def __enter__(self) -> Self:
+        self._put()
+        self._entered += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.remove()
+        self._entered -= 1
+        if not self._entered:
+            self.remove()
 
 
 def pinned_weights(names: Sequence[str], weights: Sequence[torch.Tensor]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
 from hetpart.errors import InvalidModelError
-from hetpart.frontend.example import Example, ExampleOptions, is_pytorch, require_onnx, require_pytorch
+from hetpart.frontend.example import Example, ExampleOptions, is_pytorch, require_onnx, require_pytorch, uncompiled
 from hetpart.frontend.model import ExportedModel
 from hetpart.graph.granted import Granted
 from hetpart.graph.ir import Shape
@@ -78,7 +78,7 @@ def _exported(model: Model | LoadedModel, example: Example) -> ExportedModel | N
     require_pytorch(Path(model).name if isinstance(model, str | PathLike) else f"a {type(model).__name__}")
     from hetpart.frontend.exported import exported
 
-    return exported(model, example)
+    return exported(uncompiled(model), example)
 
 
 def as_readable(model: Model | LoadedModel, example: Example, sizes: Mapping[str, int]) -> OnnxModel | LoadedModel:

@@ -16,6 +16,7 @@ from hetpart.compiler import partition
 from hetpart.config import device_name
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import Captured
+from hetpart.frontend.example import uncompiled
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.notes import write_notes
@@ -135,6 +136,7 @@ def capture(
     rules: Rules = NO_RULES,
 ) -> CapturedStep:
     """The step as ``compile`` captures it."""
+    model = uncompiled(model)
     require_trainable(model, loss_fn)
     loss = exported_loss(model, loss_fn, example_batch)
     assigned = assign(optimizer, loss.parameters)

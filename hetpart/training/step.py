@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
+from hetpart.frontend.example import uncompiled
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
@@ -274,21 +275,20 @@ class Step:
         Raises:
             InvalidFeedError: it has others, or none that hold anything; nothing has been copied then.
         """
-        given: Any = model
-        if not isinstance(given, torch.nn.Module):
+        if not isinstance(given := uncompiled(model), torch.nn.Module):
             raise InvalidFeedError(f"parameters cannot be copied into {given!r}", hint=_LIKE)
-        held: Contents = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        held: Contents = {**dict(given.named_parameters()), **dict(given.named_buffers())}
         copies = {name: tensor for name, tensor in self._kept.copies().items() if not name.startswith(STATE)}
         for name, tensor in copies.items():
             if name not in held or held[name].shape != tensor.shape:
                 what = f"it is {list(held[name].shape)} there" if name in held else "there is none there"
                 raise InvalidFeedError(
-                    f"{name!r} of the step is {list(tensor.shape)}, and {what}, in {type(model).__name__}",
+                    f"{name!r} of the step is {list(tensor.shape)}, and {what}, in {type(given).__name__}",
                     hint=_LIKE,
                 )
             if held[name].is_meta:
                 raise InvalidFeedError(
-                    f"{name!r} has a form and no content in {type(model).__name__}",
+                    f"{name!r} has a form and no content in {type(given).__name__}",
                     hint="model.to_empty(device='cpu') gives it memory",
                 )
         with torch.no_grad():

@@ -59,3 +59,22 @@ def test_a_module_object_is_pinned_with_both_passes() -> None:
     inside = [op for op in plan.decisions if op.scope == "first"]
     assert {op.device for op in inside} == {"cpu"}
     assert "Gemm" in {op.op_type for op in inside}
+
+
+def test_what_torch_compile_returned_is_the_model_it_was_given() -> None:
+    model = Layered()
+    compiled: Any = torch.compile(model, backend="eager")
+    with hetpart.pin(compiled.first, "cpu"):
+        wanted, found = planned(model), planned(compiled)
+    assert [(op.op, op.scope, op.device) for op in found.decisions] == [
+        (op.op, op.scope, op.device) for op in wanted.decisions
+    ]
+    step = hetpart.training.compile(
+        compiled, loss, optimizer=AdamW(), example_batch=BATCH, hardware="emulated", emulate=True
+    )
+    step(*BATCH)
+    before, other = model.first.weight.detach().clone(), Layered()
+    step.sync_to(compiled)
+    step.sync_to(other)
+    torch.testing.assert_close(other.first.weight, model.first.weight, rtol=0, atol=0)
+    assert not torch.equal(before, model.first.weight)
