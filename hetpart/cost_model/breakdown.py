@@ -90,13 +90,15 @@ def rows_of(costs: Costs, by: str = By.OP, depth: int | None = None) -> tuple[Ro
         costs: What the ops cost.
         by: ``"op"``, ``"type"`` or ``"scope"``.
         depth: Names of a module's path that tell it from others: at 2, all of ``encoder.layer.0.…`` is in
-            ``encoder.layer``. None takes the whole path.
+            ``encoder.layer``. None takes the whole path, as ops and types do.
 
     Raises:
-        InvalidOptionError: ``by`` is none of these, or ``depth`` is not positive.
+        InvalidOptionError: ``by`` is none of these, or ``depth`` is not positive or not of modules.
     """
     if by not in tuple(By) or (depth is not None and (depth < 1 or depth != int(depth))):
         raise InvalidOptionError(f"cannot group by {by!r} at depth {depth}", hint="by op, type or scope; depth from 1")
+    if by != By.SCOPE and depth is not None:
+        raise InvalidOptionError(f"a depth of {depth} says nothing of a row for every {by}", hint='group by="scope"')
     if by == By.OP:
         return tuple(_rows_of_ops(costs))
     groups: dict[str, list[Op]] = {}

@@ -14,13 +14,16 @@ PACKED = frozenset({"FusedMatMul", "Gemm", "MatMul"})
 
 
 def packing_seconds(op: Op, graph: Graph, device: Device) -> float:
-    """Seconds of reading and writing the right side of ``op``, where it is one matrix that is no constant."""
+    """Seconds of reading and writing the right side of ``op``, where it is one matrix that is no constant.
+
+    A run that does without the op's work does without that too.
+    """
     if device.provider is not Provider.CPU or op.op_type not in PACKED or len(op.inputs) < 2 or op.inputs[1] is None:
         return 0.0
     right = graph.values[op.inputs[1]]
     if right.shape is None or len(right.shape) > 2 or _is_fixed(right.id, graph):
         return 0.0
-    return 2 * right.nbytes / stream_rate(device)
+    return op.usage.probability * 2 * right.nbytes / stream_rate(device)
 
 
 def _is_fixed(number: int, graph: Graph) -> bool:

@@ -222,7 +222,7 @@ def _refusal(module: torch.nn.Module, name: str, example: Example, error: Except
     if not example.args and not example.kwargs:
         return InvalidOptionError(
             f"{name} cannot be traced without arguments: {reason_of(error)}",
-            hint="give an example call: hetpart.partition(module, args=(tensor,), kwargs={…})",
+            hint="give an example call beside the module: args=(tensor,), kwargs={…}",
         )
     why = reason_of(error)
     hint = hint_of_call(module, example) or next((hint for part, hint in _HINTS.items() if part in why), _TRACE_HINT)

@@ -109,6 +109,9 @@ def test_wrong_groups_and_orders_are_told(costs: Costs) -> None:
     for by, depth in (("colour", None), ("scope", 0)):
         with pytest.raises(InvalidOptionError, match=f"cannot group by '{by}'"):
             costs.rows(by, depth)
+    for by in ("op", "type"):
+        with pytest.raises(InvalidOptionError, match=f"a depth of 1 says nothing of a row for every {by}"):
+            costs.rows(by, 1)
     with pytest.raises(InvalidOptionError, match="cannot sort by 'cuda:1'") as caught:
         ranked(costs.rows(), "cuda:1")
     assert caught.value.hint == "sort by time, bytes, flops, intensity, cpu, cuda:0"

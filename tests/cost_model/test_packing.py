@@ -9,6 +9,7 @@ import pytest
 from hetpart.cost_model.machines import load_machine
 from hetpart.cost_model.packing import packing_seconds
 from hetpart.devices import Provider
+from hetpart.graph.ir import Usage
 from tests.cost_model.build import Builder
 
 HOST = load_machine("l4+epyc", threads=1).host
@@ -30,6 +31,15 @@ def test_a_constant_is_laid_out_once_and_all_else_in_every_run(kind: str, turned
     expected = 0.0 if kind == "constant" else LAID_OUT
     assert packing_seconds(graph.ops[-1], graph, HOST) == pytest.approx(expected)
     assert packing_seconds(graph.ops[-1], graph, replace(HOST, provider=Provider.CUDA)) == 0.0
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.25])
+def test_what_a_run_does_without_is_not_laid_out(probability: float) -> None:
+    builder = Builder()
+    builder.op("MatMul", [builder.value((8, 256)), builder.value((256, 128))], (8, 128))
+    graph = builder.graph()
+    op = replace(graph.ops[-1], usage=Usage(probability=probability))
+    assert packing_seconds(op, graph, HOST) == pytest.approx(probability * LAID_OUT)
 
 
 def test_matrices_of_a_batch_are_measured_as_they_are() -> None:
