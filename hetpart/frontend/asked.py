@@ -17,6 +17,8 @@ from hetpart.frontend.example import Example, Openness
 
 Asked = Sequence[Mapping[int, Any]]
 """For every argument what the user says of its axes; nothing at all where no argument is spoken of."""
+_FORMS = (Mapping, list, tuple, torch.export.ShapesCollection, torch.export.AdditionalInputs, type(None))
+_HINT = "write dynamic_shapes={'x': {0: 'batch'}}: for every argument what its axes are called, None where they stay"
 _MISFITS = (HetpartError, UserError, TypeError, ValueError)
 """Where what is said is of another form than the arguments."""
 
@@ -33,6 +35,30 @@ def export_dimensions(given: Any, openness: Openness) -> Any:
         return None
     least, most = _span(given)
     return torch.export.Dim.AUTO(min=least, max=most)
+
+
+def require_form(given: Any) -> None:
+    """Refuse what says nothing of arguments.
+
+    Raises:
+        InvalidOptionError: ``given`` is that.
+    """
+    if not isinstance(given, _FORMS):
+        raise InvalidOptionError(f"dynamic_shapes is {given!r}, which speaks of no argument", hint=_HINT)
+
+
+def require_axes(module: torch.nn.Module, example: Example) -> None:
+    """Refuse what is said of a tensor as a whole, or of axes by other things than numbers.
+
+    Raises:
+        InvalidOptionError: that is said.
+    """
+    try:
+        asked_dimensions(module, example)
+    except InvalidOptionError:
+        raise
+    except _MISFITS:  # what torch.export says of it is clear
+        return
 
 
 def is_open(said: Any) -> bool:
@@ -94,7 +120,7 @@ def asked_dimensions(module: torch.nn.Module, example: Example) -> Asked:
 
     def note(_path: Any, value: Any, said: Any) -> None:
         if isinstance(value, torch.Tensor):
-            asked[id(value)] = axes = _by_axis(said)
+            asked[id(value)] = axes = _by_axis(said, owners[id(value)])
             _require_axes(axes, value, owners[id(value)])
             _require_one_size(axes, value, owners[id(value)], sizes)
 
@@ -126,7 +152,11 @@ def _require_one_size(
             )
 
 
-def _by_axis(leaf: Any) -> Mapping[int, Any]:
+def _by_axis(leaf: Any, where: str) -> Mapping[int, Any]:
+    others = [axis for axis in leaf if not isinstance(axis, int)] if isinstance(leaf, Mapping) else []
+    if others or isinstance(leaf, str | torch.export.Dim):
+        said = f"the axis {others[0]!r}" if others else f"{name_of(leaf)!r}"
+        raise InvalidOptionError(f"dynamic_shapes says {said} of {where!r}, and axes are numbers", hint=_HINT)
     return leaf if isinstance(leaf, Mapping) else dict(enumerate(leaf)) if isinstance(leaf, list | tuple) else {}
 
 

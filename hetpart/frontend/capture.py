@@ -21,12 +21,12 @@ from torch.fx.experimental import _config as symbolic_config
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import InvalidModelError, InvalidOptionError
-from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions
+from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions, require_axes, require_form
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
-from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call
+from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call, require_unscripted
 from hetpart.frontend.pinned_code import CUSTOM_KEY, in_force, noted_on_nodes, with_notes
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.saved import load_program
@@ -107,6 +107,8 @@ def _program_name(program: torch.export.ExportedProgram) -> str:
 
 def _exported(module: torch.nn.Module, example: Example) -> Captured:
     know_caches()
+    require_unscripted(module, module)
+    require_form(example.dynamic_shapes)
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
     _require_dense(module, example, name)
@@ -224,6 +226,9 @@ def _refusal(module: torch.nn.Module, name: str, example: Example, error: Except
             f"{name} cannot be traced without arguments: {reason_of(error)}",
             hint="give an example call beside the module: args=(tensor,), kwargs={…}",
         )
+    for path, part in module.named_modules():
+        require_unscripted(part, module, path)
+    require_axes(module, example)
     why = reason_of(error)
     hint = hint_of_call(module, example) or next((hint for part, hint in _HINTS.items() if part in why), _TRACE_HINT)
     return InvalidModelError(f"torch.export refuses {name}: {why}", hint=hint)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from hetpart.errors import InvalidModelError
+
 if TYPE_CHECKING:
     from hetpart.frontend.example import Example
 
@@ -21,11 +23,22 @@ GRADIENTS_HINT = (
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
+def require_unscripted(module: torch.nn.Module, whole: torch.nn.Module, path: str = "") -> None:
+    """Refuse what ``torch.jit`` made of ``module``, which is ``path`` in ``whole``: its code is Python's no more.
+
+    Raises:
+        InvalidModelError: it is that.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        what = f"its part {path!r}" if path else "it"
+        raise InvalidModelError(
+            f"torch.export refuses {type(whole).__name__}: {what} is what torch.jit made, and no code of Python's",
+            hint=f"give {path or 'the module'} as it was before torch.jit",
+        )
+
+
 def hint_of_call(module: torch.nn.Module, example: Example) -> str:
     """What to change in the example call, or in the kind of module; ``""`` where nothing is wrong with them."""
-    scripted = next((name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)), None)
-    if scripted is not None:
-        return f"give {scripted or 'the module'} as it was before torch.jit"
     if any(isinstance(leaf, np.ndarray | np.generic) for leaf in pytree.tree_leaves((example.args, example.kwargs))):
         return "give tensors in the place of NumPy's arrays: torch.from_numpy(array)"
     takes = signature(module.forward)
