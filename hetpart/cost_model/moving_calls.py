@@ -18,6 +18,8 @@ LONGEST_PIECE = 65_536
 FEWEST_PIECES = 2
 FEWEST_GATHERED = 256
 """Elements: of shorter slices, finding them takes longer than copying them."""
+LINE_BYTES = 64
+"""That memory is fetched by."""
 MOST_TABLE_BYTES = 2**30
 """Beyond, the rows of a table lie no farther away."""
 GATHER = "gather"
@@ -80,8 +82,10 @@ def gather(o: Operands, family: str) -> KernelCall | None:
     axis = o.integer("axis", 0) % max(1, len(shape))
     width = max(1, prod(shape[axis + 1 :]))
     rows = max(1, o.output_numel() // width)
-    # Indices address one block after the other.
+    # Indices address one block after the other. Where they are fewer than its cache lines, each finds one that none
+    # fetched before, wherever the whole table lies.
     block = o.nbytes(0) // max(1, prod(shape[:axis]))
+    block = o.nbytes(0) if o.numel(1) < block // LINE_BYTES else block
     elements, table = max(1.0, width * words(o)), max(1, min(MOST_TABLE_BYTES, block))
     if rows * elements >= LEAST_SHARED:
         return KernelCall(GATHER_SHARED, (rows * elements, min(elements, WIDEST_SHARED), table))
