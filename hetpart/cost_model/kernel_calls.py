@@ -12,7 +12,6 @@ from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.scalar import multiplies
 from hetpart.cost_model.formulas.windows import is_blocked
 from hetpart.cost_model.moving_calls import (
-    COPY,
     KernelCall,
     copied,
     found,
@@ -225,7 +224,7 @@ def _largest(o: Operands, family: str) -> KernelCall | None:
 
 
 def _power(o: Operands, family: str) -> KernelCall | None:
-    return _each_element(o, COPY) if multiplies(o) else _two_sided(o, family)
+    return None if multiplies(o) else _two_sided(o, family)
 
 
 def _window(o: Operands, family: str) -> KernelCall | None:
