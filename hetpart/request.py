@@ -246,9 +246,10 @@ def _pinned(request: Request, graph: Graph, machine: Machine) -> dict[int, str]:
     """Pins, those in the model itself too, and ops that must be where a state is bound to."""
     pins = resolve_pins(request.pins, graph, machine)
     for op in graph.ops:
-        if op.pin and pins.setdefault(op.id, known_device(op.pin, machine, f"hetpart.pin to {op.pin}")) != op.pin:
+        by = op.pinned_by or "hetpart.pin"
+        if op.pin and pins.setdefault(op.id, known_device(op.pin, machine, f"{by} to {op.pin}")) != op.pin:
             raise InvalidOptionError(
-                f"hetpart.pin puts {op.name!r} on {op.pin}, and the option pin on {pins[op.id]}",
+                f"{by} puts {op.name!r} on {op.pin}, and the option pin on {pins[op.id]}",
                 hint="keep one of them",
             )
     for op, binding in bound_ops(request.constraints, graph, machine).items():

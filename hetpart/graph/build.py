@@ -197,6 +197,7 @@ class GraphBuilder:
                 origin=known.origin,
                 source=known.source,
                 pin=known.pin,
+                pinned_by=known.pinned_by,
             )
         )
 

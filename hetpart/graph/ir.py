@@ -158,6 +158,8 @@ class Op:
     """``None`` where the exporter did not say."""
     pin: str = ""
     """The device that whoever wrote the model wants it on."""
+    pinned_by: str = ""
+    """What says so, in words, where it is not ``hetpart.pin``."""
     uses: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Ids of every value the op reads, each once, inputs before captures."""
     results: tuple[int, ...] = field(init=False, repr=False, compare=False)

@@ -21,6 +21,8 @@ ORIGIN = "hetpart.origin"
 """Key of a node's metadata: type and name of the operator whose body it is from."""
 PIN = "hetpart.pin"
 """Key of a node's metadata: the device that whoever wrote the model wants it on."""
+PINNED_BY = "hetpart.pin.by"
+"""Key of a node's metadata: what else than ``hetpart.pin`` put it on the device of ``PIN``, in words."""
 EXACT = "hetpart.exact"
 """Key of a node's metadata: it computes in float64, and the numbers beside it have more digits than float32."""
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
@@ -47,6 +49,7 @@ class Provenance:
     origin: Origin | None = None
     source: Source | None = None
     pin: str = ""
+    pinned_by: str = ""
 
 
 def provenance_of(node: onnx.NodeProto) -> Provenance:
@@ -54,7 +57,8 @@ def provenance_of(node: onnx.NodeProto) -> Provenance:
     notes = {entry.key: entry.value for entry in node.metadata_props}
     if not notes:
         return Provenance(_scope_in_name(node.name))
-    return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), notes.get(PIN, ""))
+    pin, by = notes.get(PIN, ""), notes.get(PINNED_BY, "")
+    return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), pin, by)
 
 
 def scope_of(node: onnx.NodeProto) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from hetpart.frontend.example import uncompiled
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.notes import write_notes
-from hetpart.graph.provenance import PIN
+from hetpart.graph.provenance import PIN, PINNED_BY
 from hetpart.graph.walk import fresh_name
 from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss, gradients_of
@@ -148,9 +148,9 @@ def capture(
     program = replace(step_program(gradients, assigned, rules), ranges=_ranges(loss, tables))
     exported = exported_from(Captured(program.program, type(model).__name__, model))
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
-    targets |= files_on_host(loss.parameters, targets)
+    files = files_on_host(loss.parameters, targets)
     read_turned(exported.loaded.proto.graph)
-    _name_ops(exported, program, targets)
+    _name_ops(exported, program, targets | files, files)
     return CapturedStep(exported, program, contents, Rest.of(model, contents))
 
 
@@ -251,10 +251,12 @@ def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Conte
     return found
 
 
-def _name_ops(exported: ExportedModel, program: StepProgram, targets: Mapping[str, str]) -> None:
+def _name_ops(
+    exported: ExportedModel, program: StepProgram, targets: Mapping[str, str], files: Collection[str]
+) -> None:
     """Call updates and lookups by their parameters, and let the model say what of it is a state and where ops belong.
 
-    ``targets`` are kinds of devices that groups ask for, by parameter.
+    ``targets`` are kinds of devices that groups ask for, by parameter, and what lies in ``files``.
     """
     graph = exported.loaded.proto.graph
     names = {state.given: state.name for state in program.states}
@@ -274,6 +276,8 @@ def _name_ops(exported: ExportedModel, program: StepProgram, targets: Mapping[st
             node.name = f"{UPDATE_OP}{name}"
             if name in targets:
                 node.metadata_props.add(key=PIN, value=device_name(targets[name]))
+                by = "the file that its table lies in" if name in files else "the target of its group"
+                node.metadata_props.add(key=PINNED_BY, value=by)
     results = _name_results(graph, [*("loss", "norm")[: program.numbers], *(f"{s.given}.new" for s in program.states)])
     states = {state.given: result for state, result in zip(program.states, results[program.numbers :], strict=True)}
     write_notes(exported.loaded.proto, states, program.together)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import hetpart
-from hetpart.training import AdamW
+from hetpart.errors import InvalidOptionError
+from hetpart.training import AdamW, Group, Groups, SparseSGD
+from hetpart.training.embedding import mapped
 
 
 class Layered(nn.Module):
@@ -44,6 +48,25 @@ def test_a_pattern_takes_the_passes_and_the_updates(pattern: str, placement: str
     assert {"Gemm", "MatMul"} <= {op.op_type for op in inside}, "both passes"
     assert {"update/model.0.weight", "update/model.0.bias"} <= {op.op for op in inside}
     assert not any(op.pinned for op in plan.decisions if op.scope.startswith(("first", "last")))
+
+
+def test_what_contradicts_a_pin_is_named(tmp_path: Path) -> None:
+    batch = torch.arange(4), torch.ones(4, 3)
+
+    def summed(model: nn.Module, ids: Tensor, x: Tensor) -> Tensor:
+        return (model(ids) * x).sum()
+
+    def refusal(weight: Tensor, group: Group, device: str) -> str:
+        model = nn.Sequential(OrderedDict(e=nn.Embedding.from_pretrained(weight, freeze=False)))
+        options: dict[str, Any] = {"pin": {"update/e.weight": device}, "hardware": "emulated"}
+        with pytest.raises(InvalidOptionError) as error:
+            hetpart.training.plan(model, summed, optimizer=Groups(AdamW(), (group,)), example_batch=batch, **options)
+        return error.value.message
+
+    asked = refusal(torch.ones(9, 3), Group("*", SparseSGD(0.1), target="cuda"), "cpu")
+    assert asked == "the target of its group puts 'update/e.weight' on cuda:0, and the option pin on cpu"
+    lying = refusal(mapped(tmp_path / "table", (9, 3)), Group("*", SparseSGD(0.1)), "cuda:0")
+    assert lying == "the file that its table lies in puts 'update/e.weight' on cpu, and the option pin on cuda:0"
 
 
 def test_every_op_is_called_as_the_model_calls_its_modules() -> None:
