@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
@@ -110,7 +111,14 @@ def require_flat(batch: Any) -> None:
         raise InvalidOptionError(
             f"example_batch cannot be a {type(batch).__name__}", hint="it is a tuple of parts: example_batch=(x, y)"
         )
+    if not batch:
+        raise InvalidOptionError("example_batch has no part", hint="it is what a step is called with: (x, y)")
     for place, part in enumerate(cast("Sequence[Any]", batch)):
+        if isinstance(part, np.ndarray):
+            raise InvalidOptionError(
+                f"part {place} of example_batch is an array of NumPy's",
+                hint="give torch.from_numpy(part); what a step is called with then may be arrays",
+            )
         if isinstance(part, torch.Tensor) and part.layout is not torch.strided:
             layout = str(part.layout).removeprefix("torch.")
             raise InvalidOptionError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from math import inf, isfinite
 from numbers import Real
 from typing import Any
@@ -12,6 +13,7 @@ from hetpart.errors import InvalidOptionError
 
 Schedule = Callable[[int], float]
 """The factor that multiplies every rate in an update, by its number, from 1."""
+_SCHEDULE = "it is a function of the number of the update, from 1, to what multiplies every rate"
 _SEEDS = range(-(2**63), 2**63)
 
 
@@ -55,6 +57,24 @@ def require_count(name: str, value: Any, least: int = 1) -> None:
         raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is a whole number from {least} on")
 
 
+def require_arguments(name: str, function: Callable[..., Any], count: int, hint: str) -> None:
+    """See that ``function``, which is that of ``name``, takes ``count`` arguments, where Python knows.
+
+    Raises:
+        InvalidOptionError: it takes others.
+    """
+    try:
+        known = signature(function)
+    except (TypeError, ValueError):  # one written in C
+        return
+    try:
+        known.bind(*range(count))
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"{name} cannot be called with {count} argument{'s' if count > 1 else ''}: it takes {known}", hint=hint
+        ) from error
+
+
 def require_seed(seed: Any) -> None:
     """See that ``seed`` is one of PyTorch's.
 
@@ -71,11 +91,11 @@ def require_schedule(schedule: Any) -> None:
     Raises:
         InvalidOptionError: it is none.
     """
-    if schedule is not None and not callable(schedule):
-        raise InvalidOptionError(
-            f"schedule cannot be {schedule!r}",
-            hint="it is a function of the number of the update, from 1, to what multiplies every rate",
-        )
+    if schedule is None:
+        return
+    if not callable(schedule) or isinstance(schedule, type):
+        raise InvalidOptionError(f"schedule cannot be {schedule!r}", hint=_SCHEDULE)
+    require_arguments("schedule", schedule, 1, _SCHEDULE)
 
 
 def rate_of(schedule: Schedule, update: int) -> float:

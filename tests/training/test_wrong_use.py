@@ -136,6 +136,33 @@ def test_a_schedule_that_gives_no_factor(given: Any) -> None:
         step(X, LABELS)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        (lambda: 1.0, r"schedule cannot be called with 1 argument: it takes \(\)"),
+        (lambda update, rate: update * rate, "schedule cannot be called with 1 argument"),
+        (torch.optim.lr_scheduler.StepLR, "schedule cannot be <class"),
+    ],
+)
+def test_a_schedule_that_is_not_called_with_the_update(schedule: Any, why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=why):
+        placed(schedule=schedule)
+
+
+@pytest.mark.parametrize("match", [str.isidentifier, lambda: True])
+def test_a_filter_that_is_not_called_with_name_and_parameter(match: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="the function of a group cannot be called with 2 arguments"):
+        assigned(Groups(SGD(0.1), (Group(match),)))
+
+
+@pytest.mark.parametrize(
+    ("batch", "why"), [((), "example_batch has no part"), ((X.numpy(), LABELS), "part 0 of example_batch is an array")]
+)
+def test_an_example_that_is_none(batch: Any, why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=why):
+        captured(example_batch=batch)
+
+
 def test_a_schedule_may_give_0() -> None:
     assert placed(schedule=lambda _: 0.0).rate == 0.0
 

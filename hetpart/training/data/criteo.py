@@ -56,6 +56,9 @@ class Criteo:
 
     def __post_init__(self) -> None:
         require_count("batch_size", self.batch_size)
+        for rows in self.cardinalities:
+            if not hasattr(rows, "__index__"):
+                raise InvalidOptionError(f"a cardinality cannot be {rows!r}", hint="it is a whole number from 2 on")
         if len(self.cardinalities) != CATEGORIES or min(self.cardinalities) < 2:
             raise InvalidOptionError(
                 f"{len(self.cardinalities)} cardinalities from {min(self.cardinalities, default=0)} on",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from hetpart.errors import InvalidOptionError
 from hetpart.training.embedding.bags import Bags, gradient_blocks, lookup
 from hetpart.training.embedding.unique import Unique, unique
 from hetpart.training.optimizers import RowOptimizer, State
@@ -37,7 +39,17 @@ class Table:
 
     @classmethod
     def of(cls, weight: Tensor, optimizer: RowOptimizer) -> Table:
-        """``weight`` itself, updated in place, before the first update."""
+        """``weight`` itself, updated in place, before the first update.
+
+        Raises:
+            InvalidOptionError: ``optimizer`` is none of rows.
+        """
+        given: Any = optimizer
+        if not isinstance(given, RowOptimizer):
+            raise InvalidOptionError(
+                f"the optimizer of a table cannot be {given!r}",
+                hint="it is one of rows: LazyAdam, SparseAdagrad, SparseFTRL or SparseSGD",
+            )
         return cls(weight.detach(), optimizer, optimizer.init(weight))
 
     def pick(self, ids: Tensor) -> Picked:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from torch import Tensor
 
 from hetpart.errors import InvalidOptionError
+from hetpart.training.limits import require_arguments
 from hetpart.training.optimizers.checked import checked, require_optimizer
 from hetpart.training.optimizers.protocol import Optimizer, RowOptimizer
 
@@ -121,6 +122,7 @@ def _listed(given: Any) -> Sequence[Group]:
 
 def _require_filter(match: Any) -> None:
     if callable(match):
+        require_arguments("the function of a group", match, 2, "it is a function of name and parameter")
         return
     patterns = cast("Sequence[Any]", match) if isinstance(match, list | tuple) else (match,)
     if not (patterns and all(isinstance(pattern, str) for pattern in patterns)):

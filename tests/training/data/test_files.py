@@ -6,7 +6,7 @@ import math
 import re
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -138,6 +138,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_tables_of_no_rows_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
         Criteo(Path("file"), 1, (1,) * 26)
+    with pytest.raises(InvalidOptionError, match=r"a cardinality cannot be 10\.5"):
+        Criteo(Path("file"), 1, cast("Any", (10.5,) * 26))
 
 
 @pytest.mark.parametrize("size", [0, "32"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ from hetpart.training.embedding import (
     unique,
 )
 from hetpart.training.embedding import bags as module
-from hetpart.training.optimizers import LazyAdam, RowOptimizer, SparseAdagrad, SparseFTRL, SparseSGD
+from hetpart.training.optimizers import AdamW, LazyAdam, RowOptimizer, SparseAdagrad, SparseFTRL, SparseSGD
 
 VOCABULARY, WIDTH, BATCH, SLOTS = 40, 8, 16, 3
 
@@ -170,6 +170,11 @@ def test_gradients_may_come_in_half_precision(dtype: torch.dtype) -> None:
 def test_an_id_that_is_no_row_is_refused() -> None:
     with pytest.raises(InvalidFeedError, match="the table has 40 rows"):
         Table.of(weights(), LazyAdam()).pick(torch.tensor([0, VOCABULARY]))
+
+
+def test_an_optimizer_of_whole_parameters_is_none_of_a_tables() -> None:
+    with pytest.raises(InvalidOptionError, match="the optimizer of a table cannot be AdamW"):
+        Table.of(weights(), cast("Any", AdamW()))
 
 
 def test_a_mapped_table_trains_as_one_in_memory_and_is_there_when_opened_again(tmp_path: Path) -> None:
