@@ -33,6 +33,7 @@ KAGGLE_CARDINALITIES = (
 """Distinct categories of the Kaggle set, a column each, as facebookresearch/dlrm counts them."""
 _CHUNK = 1 << 24
 _TAB, _NEWLINE, _MINUS, _ZERO = b"\t\n-0"
+_BLANK = (b"\r\n", b"\n")
 _SHOWN = 20
 _HINT = "a line is a label, 0 or 1, 13 numbers and 26 hashes, parted by tabs; all but the label may be missing"
 _HEX = np.full(256, -1, np.int64)
@@ -102,12 +103,15 @@ def _parsed(path: Path, file: BinaryIO) -> Iterator[Integers]:
     while chunk := file.read(_CHUNK):
         text, begun = rest + chunk, True
         end = text.rfind(b"\n") + 1
+        end -= next(
+            (len(blank) for blank in _BLANK if text.endswith(b"\n" + blank)), 0
+        )  # what ends a file may be blank
         rest = text[end:]
         if end:
             rows = parse(text[:end], path, line)
             yield rows
             line += len(rows)
-    if rest:
+    if rest and rest not in _BLANK:
         yield parse(rest + b"\n", path, line)
     if not begun:
         raise HetpartError(f"{path} is empty", hint=_HINT)

@@ -135,6 +135,20 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         list(Criteo(tmp_path / "odd.gz", 1))
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("chunk", [1 << 24, 64, 7])
+def test_a_last_line_may_be_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, end: bytes) -> None:
+    monkeypatch.setattr("hetpart.training.data.criteo._CHUNK", chunk)
+    line = b"1" + b"\t5" * 39 + end
+    for text in (line * 3, line * 3 + end):
+        (tmp_path / "file").write_bytes(text)
+        assert [len(label) for _, _, label in Criteo(tmp_path / "file", 1)] == [1, 1, 1]
+    for text in (line + end + line, line + end + end, end + line):
+        (tmp_path / "file").write_bytes(text)
+        with pytest.raises(HetpartError, match="it does not have 40 columns"):
+            list(Criteo(tmp_path / "file", 1))
+
+
 def test_tables_of_no_rows_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
         Criteo(Path("file"), 1, (1,) * 26)
