@@ -1,18 +1,18 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false, reportIncompatibleMethodOverride=false
 """A plan that is called with tensors and gives tensors, as the module was that it is made from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import HetpartError, InvalidFeedError
 from hetpart.frontend.assumed import argument_names
 from hetpart.frontend.caches import grow, has_caches
 from hetpart.frontend.calls import complex_of
@@ -163,6 +163,14 @@ class PlannedModule(torch.nn.Module):
         self._has_caches = has_caches(signature.in_spec)
         self.training = False
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse what copies and pickles: a session is of this process."""
+        raise HetpartError(
+            "a plan's module cannot be copied or pickled: its session holds devices and memory of this process",
+            hint="planned.to_module() makes another; planned.save(path) keeps the plan for another process",
+        )
+
+    @torch.compiler.disable  # in code that torch.compile reads the graph breaks here: a session is no code of PyTorch's
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns for the call.
 
