@@ -16,9 +16,10 @@ Runtime's profile, each from its begin to that of the next, less what the profil
 that a Reshape takes in it. The profile cuts off all but whole microseconds, and half of a small model's kernels take
 less than one; but each run begins at another part of one, so that means over the quietest runs tell them apart.
 ``rank_correlation_of_told`` is that of kernels of three microseconds and more;
-``rank_correlation_of_rounds`` that of the profile with itself, round by round: no prediction is nearer to both.
+``rank_correlation_of_rounds`` that of the profile with itself, round by round: how much rounds differ, and no limit of
+what tells their least.
 ``rank_correlation_of_kinds`` is that of the median of all kernels of the same ops and shapes behind the same ops, known
-from the profile itself: a prediction by these is no nearer. Where
+from the profile itself, for comparison. Where
 what takes part in a run depends on its inputs, each set of them is measured by itself, and their mean counts.
 ``paired_share`` is the part of the profiled time that these kernels took.
 """

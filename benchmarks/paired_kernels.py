@@ -297,7 +297,7 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> f
 
 
 def kinds_correlation(kinds: Sequence[Hashable], measured: Sequence[float]) -> float | None:
-    """The same of the median of every kind, which nobody knows before the run: what kinds alone tell at most."""
+    """The same of the median of every kind, which nobody knows before the run, for comparison."""
     by_kind: dict[Hashable, list[float]] = {}
     for kind, seconds in zip(kinds, measured, strict=True):
         by_kind.setdefault(kind, []).append(seconds)

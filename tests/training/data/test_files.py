@@ -220,9 +220,10 @@ def test_cifar_is_read(tmp_path: Path, classes: int) -> None:
     found, numbers = cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
     torch.testing.assert_close(found, torch.from_numpy(pixels.reshape(-1, 3, 32, 32).astype(np.float32) / 255))
     assert numbers.tolist() == labels.reshape(-1).tolist()
-    for odd in (11, float(classes), str(classes), [classes], True):
+    wrong: tuple[Any, ...] = (11, float(classes), str(classes), [classes], True)
+    for odd in wrong:
         with pytest.raises(InvalidOptionError, match=re.escape(f"classes cannot be {odd!r}")):
-            cifar(tmp_path, "train", odd)  # pyright: ignore[reportArgumentType]
+            cifar(tmp_path, "train", odd)
     (tmp_path / names[0]).write_bytes(bytes([classes]) * (3072 + (2 if classes == 100 else 1)))
     with pytest.raises(HetpartError, match=f"{names[0]} has the label {classes} for its image 1, "):
         cifar(tmp_path, "train", classes)  # pyright: ignore[reportArgumentType]
