@@ -34,7 +34,8 @@ A node's time is cut off in every run alike, so that all of 1.0 to 1.9 us are on
 node it is not: each run begins at another part of a tick, so the mean over many runs has no such step.
 """
 SHORT = 10
-"""Ticks of that clock below which the least of many runs does not tell kernels apart."""
+"""Ticks of that clock, more than those of the shortest node, below which the least of many runs does not tell kernels
+apart. What the profile adds to a node is part of its ticks: 3 of them, or 11 behind weights that filled the caches."""
 QUIETEST, ENOUGH_RUNS = 0.1, 32
 """Of the runs, by the seconds of all their kernels: a machine with other tenants disturbs most. Means of fewer tell
 less than the least of all."""
@@ -174,9 +175,11 @@ def typical_ticks(runs: Sequence[Run], spans: Sequence[Run]) -> dict[str, float]
     enough = len(runs) >= 2 * ENOUGH_RUNS
     order = sorted(range(len(runs)), key=lambda run: sum(runs[run].values()))
     quiet = [spans[run] for run in order[: max(ENOUGH_RUNS, round(QUIETEST * len(runs)))]]
+    leasts = _least_ticks(spans)
+    short = SHORT + min(leasts.values(), default=0.0)
     return {
-        name: mean(span.get(name, least) for span in quiet) if enough and least <= SHORT else least
-        for name, least in _least_ticks(spans).items()
+        name: mean(span.get(name, least) for span in quiet) if enough and least <= short else least
+        for name, least in leasts.items()
     }
 
 

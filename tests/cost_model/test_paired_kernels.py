@@ -187,10 +187,9 @@ def test_kinds_tell_the_order_of_kernels_as_far_as_those_of_a_kind_take_as_long(
 
 
 TRUE = {"short": 0.3, "longer": 0.7, "long": 50.2}
-BETWEEN = 2.0
 
 
-def made_up_events(slowed: Iterable[float]) -> Iterator[dict[str, Any]]:
+def made_up_events(slowed: Iterable[float], between: float) -> Iterator[dict[str, Any]]:
     """What a profile that cuts off all but whole microseconds says of runs that begin at any time."""
     rng, now = np.random.default_rng(0), 0.0
     for slow in slowed:
@@ -198,20 +197,21 @@ def made_up_events(slowed: Iterable[float]) -> Iterator[dict[str, Any]]:
         begun = now
         for name, ticks in TRUE.items():
             yield {"cat": "Node", "name": f"{name}_kernel_time", "ts": int(now), "dur": int(slow * ticks)}
-            now += slow * ticks + BETWEEN
+            now += slow * ticks + between
         for name in ("SequentialExecutor::Execute", "model_run"):
             yield {"cat": "Session", "name": name, "ts": int(begun), "dur": int(now) - int(begun)}
 
 
-def test_short_kernels_are_told_apart_by_their_begins_in_quiet_runs() -> None:
+@pytest.mark.parametrize("between", [2.0, 12.0])
+def test_short_kernels_are_told_apart_by_their_begins_in_quiet_runs(between: float) -> None:
     slowed = np.random.default_rng(1).permutation([1.0] * 400 + [3.0] * 1600)
-    events = list(made_up_events(slowed))
+    events = list(made_up_events(slowed, between))
     runs = list(profiled_runs(events))
     assert {run["short"] for run in runs} == {run["longer"] for run in runs} - {2.0}
     found = typical_ticks(runs, list(begin_to_begin(events)))
     assert found["longer"] - found["short"] == pytest.approx(0.4, abs=0.1)
-    assert found["short"] == pytest.approx(BETWEEN + 0.3, abs=0.1)
-    assert found["long"] in (52.0, 53.0)
+    assert found["short"] == pytest.approx(between + 0.3, abs=0.1)
+    assert found["long"] in (between + 50.0, between + 51.0)
 
 
 def test_a_node_within_another_is_a_part_of_it() -> None:
