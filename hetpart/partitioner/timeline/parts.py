@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.partitioner.scores.cut import Cut
+from hetpart.partitioner.timeline.passed_on import PassedOn
 from hetpart.partitioner.timeline.schedule import NO_TASK, before_in_lane, critical_tasks
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class Parting:
     placement: Placement
     order: OpOrder
 
+    @property
+    def passed_on(self) -> PassedOn:
+        return PassedOn(self.problem, self.order)
+
     def splits(self, timed: Timed) -> list[Split]:
         """Of the partitions that the end of the run waits for: those that could save most first."""
         partition_of = {task: index for index, task in enumerate(timed.found.of_partition.tolist())}
@@ -68,31 +73,12 @@ class Parting:
             own = partition_of[task]
             halves = _Halves(self, timed, own, task)
             early = [(((own, first),), saving) for first, saving in halves.early_copies()]
-            early += [(self._followed(timed.cut, own, first), saving) for ((_, first),), saving in early]
+            early += [(self.passed_on.followed(timed.cut, own, first), saving) for ((_, first),), saving in early]
             early += [(((own, first),), saving) for first, saving in halves.early_starts(idle_from)]
             for firsts, saving in early:
                 found[firsts] = max(found.get(firsts, 0.0), saving)
         ranked = sorted(found.items(), key=lambda item: (-item[1], [(one, sorted(ops)) for one, ops in item[0]]))
         return [Split(*item) for item in ranked if item[1] > 0]
-
-    def _followed(self, cut: Cut, partition: int, first: Ops) -> tuple[tuple[int, Ops], ...]:
-        """``first`` of ``partition``, and of those that get values of both its parts what needs none of the second."""
-        of = cut.partition
-        mine = of == partition
-        early = np.zeros(len(of), np.bool_)
-        early[list(first)] = True
-        users = self.order.users
-        after_first = np.unique(of[users[early[self.order.producers]]])
-        late_edges = (mine & ~early)[self.order.producers]
-        found = [(partition, first)]
-        for other in np.intersect1d(after_first, of[users[late_edges]]).tolist():
-            if other == partition or cut.devices[other] == cut.devices[partition]:
-                continue
-            ops = np.flatnonzero(of == other)
-            waiting = users[late_edges & (of[users] == other)].tolist()
-            ready = frozenset(ops.tolist()) - self.order.among(ops).since(waiting)
-            found += [(other, ready)] if ready else []
-        return tuple(sorted(found, key=lambda one: one[0]))
 
 
 class _Halves:
@@ -103,6 +89,7 @@ class _Halves:
         ops = np.flatnonzero(timed.cut.partition == partition)
         self._problem = problem
         self._little = LEAST_SHARE * timed.seconds
+        self._urgency = parting.passed_on.urgency(timed, partition)
         self._ops: Ops = frozenset(ops.tolist())
         self._order = parting.order.among(ops)
         spent: list[float] = problem.seconds[parting.placement[ops], ops].tolist()
@@ -110,10 +97,9 @@ class _Halves:
 
     def early_copies(self) -> Iterator[tuple[Ops, float]]:
         """First what the values need that are waited for most urgently."""
-        urgency = self._timed.urgency[self._task]
-        makers = [int(self._problem.value_producer[value]) for value in _ranked(urgency)[:_URGENT]]
+        makers = [int(self._problem.value_producer[value]) for value in _ranked(self._urgency)[:_URGENT]]
         for number in range(1, len(makers) + 1):
-            first = self._joined(self._order.up_to(makers[:number]), urgency)
+            first = self._joined(self._order.up_to(makers[:number]), self._urgency)
             if len(first) < len(self._ops):
                 yield first, self._spent(self._ops - first)
 

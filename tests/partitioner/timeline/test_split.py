@@ -16,7 +16,7 @@ from hetpart.partitioner.timeline.bounds import lower_bound
 from hetpart.partitioner.timeline.finest import finest_tasks
 from hetpart.partitioner.timeline.split import Worth, splits
 from hetpart.partitioner.timeline.timed import Timed
-from tests.partitioner.problems import placements, random_problem
+from tests.partitioner.problems import placements, random_problem, with_calls
 from tests.partitioner.timeline.instances import least_seconds
 
 INF = float("inf")
@@ -150,6 +150,30 @@ def test_what_is_made_in_no_time_leaves_with_what_it_is_made_of() -> None:
     assert made[-1].seconds == pytest.approx(2.0 * layers + 1.7, abs=0.1)
 
 
+def summed(layers: int) -> PlacementProblem:
+    """Gradients on the accelerator, each added there to a sum by what runs apart; the host updates with the sums."""
+    edges = [*pairwise(range(layers)), *((op, op + layers) for op in range(2 * layers))]
+    seconds = [*[2.0] * layers, *[0.25] * layers, *[2.0] * layers]
+    asked = problem("a" * 2 * layers + "h" * layers, seconds, edges, copy=0.5)
+    apart = np.arange(3 * layers) // layers == 1
+    return replace(asked, apart=apart, value_returned=np.zeros(3 * layers, np.bool_))
+
+
+def test_an_update_begins_when_its_sum_is_ready() -> None:
+    made = found(summed(2))
+    # Both gradients in 4, both sums in 0.5, two copies in 1, both updates in 4.
+    # Then a gradient and its sum, the other gradient and sum: 4.5. The second's copy and update follow it in 2.5.
+    assert (made[0].seconds, made[-1].seconds) == (9.5, 7.0)
+    assert made[-1].cut.partitions == 2 * made[0].cut.partitions == 6
+
+
+def test_every_update_begins_when_its_sum_is_ready() -> None:
+    layers = 8
+    made = found(summed(layers))
+    assert made[0].seconds == 2.0 * layers + 0.25 * layers + 0.5 * layers + 2.0 * layers
+    assert made[-1].seconds == 2.0 * layers + 0.25 * layers + 0.5 + 2.0
+
+
 def test_partitions_are_numbered_as_they_begin() -> None:
     asked, made = backward_pass(9)
     placement = np.argmin(asked.seconds, axis=0).astype(np.int8)
@@ -193,8 +217,9 @@ def runs_of_ops(asked: PlacementProblem, placement: Placement) -> Iterator[Cut]:
 
 def test_every_split_is_legal_and_faster() -> None:
     made = 0
-    for seed in range(120):
+    for seed in range(160):
         asked = random_problem(seed, most_ops=10, sessions=seed % 2 == 0, budget=0.8 if seed % 3 else None)
+        asked = with_calls(asked, seed) if seed % 4 == 1 else asked
         for placement in islice(placements(asked), 0, 64, 11):
             start = cut(asked, placement)
             fits = check(asked, placement, start).fits
