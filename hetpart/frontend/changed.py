@@ -14,7 +14,9 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch._ops import OpOverload
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
+from torch.fx import Node
 
 from hetpart.errors import InvalidModelError
 
@@ -106,6 +108,30 @@ def notes_of_changes(found: Changes, program: torch.export.ExportedProgram, name
 
 def _is_read(program: torch.export.ExportedProgram, spec: Any) -> bool:
     return any(node.name == spec.arg.name and node.users for node in program.graph.find_nodes(op="placeholder"))
+
+
+def require_same_memory(program: torch.export.ExportedProgram, name: str) -> None:
+    """Raise where a program gives other memory to what it is called with or holds: PyTorch loses some of these."""
+    whose = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    for node in program.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) is not torch.ops.aten.set_:
+            continue
+        given = _written_in_place(node)
+        if given.op == "placeholder":
+            spec = whose[given.name]
+            what = f"the argument {given.name!r}" if spec.target is None else repr(spec.target)
+            raise InvalidModelError(
+                f"{name} gives {what} other memory when it is called, with x.data = y, x.set_(y) or x.resize_(size),"
+                " which a plan would not do",
+                hint="compute with a tensor of its own in that place, y = x.clone(), or change a weight before, once",
+            )
+
+
+def _written_in_place(node: Node) -> Node:
+    """The tensor that ``node``, and what wrote to it before, returns."""
+    while isinstance(node.target, OpOverload) and node.target._schema.is_mutable and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
 
 
 def require_unchanged(signature: ExportGraphSignature, name: str) -> None:

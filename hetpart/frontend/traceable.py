@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from hetpart.frontend import packed
+from hetpart.frontend import grown, packed
 from hetpart.frontend.assumed import open_among
 from hetpart.frontend.copying import STAYING
 from hetpart.frontend.formed import counted, solved
@@ -150,6 +150,7 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     torch.linalg.lstsq: solved,
     **dict.fromkeys((torch.squeeze, torch.Tensor.squeeze), _squeeze),
     **packed.INSTEAD,
+    **grown.INSTEAD,
 }
 """By PyTorch's function; ``NotImplemented`` where the call is traceable as it is, or not at all."""
 

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
-from hetpart.frontend.changed import require_unchanged
+from hetpart.frontend.changed import require_same_memory, require_unchanged
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
@@ -59,7 +59,23 @@ _LOST = ("Tensor that doesn't have storage", "TensorWrapper", "functorch")
 """What PyTorch speaks of where a program holds calls of ``torch.func`` that differentiate."""
 _MODULE_WANTED = "give the module itself, whose gradients are traced: torch.export loses what torch.func takes"
 _QUANTISED = ("torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2", "torch.quint2x4")
-_CONSTANT_WRITTEN = "is mutated in the forward method"
+_LARGER = (
+    "makes a tensor larger in place, with resize_ or resize_as_",
+    "make one of that size in its place, torch.empty(size), and of a program that was exported before give the module",
+)
+_SAID = {
+    "is mutated in the forward method": (
+        "changes a tensor that it holds as no buffer when it is called, which a plan would not do",
+        "take the tensor as an argument and return its new content",
+    ),
+    "resize a view tensor": _LARGER,
+    "to a storage on different device": _LARGER,
+    "complex32": (
+        "computes with complex numbers in half precision, torch.complex32, which ONNX cannot",
+        "compute them in torch.complex64",
+    ),
+}
+"""What a module does, and what to do, by what PyTorch says of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +109,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 
 
 def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
+    require_same_memory(program, name)
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
     called = run_by_pytorch(called, NEVER_TRANSLATED, name)
@@ -242,23 +259,15 @@ def _refusal(name: str, error: Exception) -> InvalidModelError:
             f"{name} uses {operator}, which has no translation to ONNX",
             hint="write that part in other operators, or leave it out of what is partitioned",
         )
-    written = next((cause for cause in causes if _CONSTANT_WRITTEN in str(cause)), None)
-    if written is not None:
-        return InvalidModelError(
-            f"{name} changes a tensor that it holds as no buffer when it is called, which a plan would not do",
-            hint="take the tensor as an argument and return its new content",
-        )
     aliasing = next((str(cause) for cause in causes if _ALIASED in str(cause)), None)
     if aliasing is not None:
         return InvalidModelError(
             f"{name} uses a custom operator that returns what it was given: {reason_of(causes[-1])}",
             hint="register it with a result of its own, as x.view(…).clone(), and without (a) or out= in its schema",
         )
-    if any("complex32" in str(cause) for cause in causes):
-        return InvalidModelError(
-            f"{name} computes with complex numbers in half precision, torch.complex32, which ONNX cannot",
-            hint="compute them in torch.complex64",
-        )
+    for part, (what, hint) in _SAID.items():
+        if any(part in str(cause) for cause in causes):
+            return InvalidModelError(f"{name} {what}", hint=hint)
     quantised = next((kind for kind in _QUANTISED if any(kind in str(cause) for cause in causes)), None)
     if quantised is not None:
         return InvalidModelError(
