@@ -22,10 +22,10 @@ def _resize(x: torch.Tensor, *size: Any, memory_format: Any = None) -> torch.Ten
     if not is_whole or held >= wanted:
         return NotImplemented
     if not held:
-        return x.set_(x.new_empty(sizes))
+        return _take(x, x.new_empty(sizes))
     grown = x.new_zeros(wanted)
     grown[:held] = x.flatten()
-    return x.set_(grown.view(sizes))
+    return _take(x, grown.view(sizes))
 
 
 def _resize_as(x: torch.Tensor, template: torch.Tensor, memory_format: Any = None) -> torch.Tensor:
@@ -33,7 +33,8 @@ def _resize_as(x: torch.Tensor, template: torch.Tensor, memory_format: Any = Non
 
 
 def _take(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return x.set_(other.detach())
+    given: Any = other.detach()  # PyTorch's stubs know storages alone
+    return x.set_(given)
 
 
 _DATA: Any = torch.Tensor.data
