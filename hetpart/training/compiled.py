@@ -26,11 +26,11 @@ from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss, gradients_of
 from hetpart.training.followed import require_trainable
 from hetpart.training.kept import Contents, PlannedStep, Rest
-from hetpart.training.limits import Schedule, require_schedule, require_seed
 from hetpart.training.logged import CallLog
 from hetpart.training.norms import COLLECTED
 from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
+from hetpart.training.options import require_options
 from hetpart.training.program import StepProgram, step_program
 from hetpart.training.ranges import ranges_of
 from hetpart.training.rules import NO_RULES, Rules
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hetpart.frontend.model import ExportedModel
     from hetpart.partitioned import PartitionedModel
     from hetpart.training.capture import Exported, Gradients, LossFunction
+    from hetpart.training.limits import Schedule
     from hetpart.training.optimizers import Assignment, Groups
     from hetpart.training.precision import LossScale
     from hetpart.training.ranges import Range
@@ -107,7 +108,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
             leaves out updates whose gradients are not finite, and changes.
         accumulate: Calls that make one update, of the mean of their gradients.
         clip_norm: The most that the norm of all gradients together may be.
-        seed: Of dropouts; with the number of the update it says what they keep.
+        seed: Of dropouts; with the number of the call it says what they keep.
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
         session_threads: ``threads`` of ``hetpart.Session``.
@@ -121,6 +122,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
         InvalidOptionError: An option cannot be understood.
         InfeasibleError: Nothing fits the budget.
     """
+    require_options(planning, schedule, seed, own=compile)
     rules = Rules(precision, loss_scale, accumulate, clip_norm)
     captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
     running = Running(emulate, emulate_link, session_threads, overlap, record)
@@ -166,10 +168,9 @@ def place(
 
     Raises:
         InvalidModelError: The model has parameters without content.
-        InvalidOptionError: A schedule is no function, or the seed none.
+        InvalidOptionError: A schedule is no function, the seed none, or an option of planning cannot be understood.
     """
-    require_schedule(schedule)
-    require_seed(seed)
+    require_options(planning, schedule, seed)
     empty = [name for name, content in captured.contents.items() if isinstance(content, FakeTensor)]
     if empty:
         raise InvalidModelError(
@@ -217,8 +218,7 @@ def plan(  # noqa: PLR0913 - the options are what users type
     ``emulate_link``, ``session_threads`` and ``record`` say how a step runs, and leave its plan as it is.
     """
     del emulate, emulate_link, session_threads, record
-    require_schedule(schedule)
-    require_seed(seed)
+    require_options(planning, schedule, seed, own=compile)
     rules = Rules(precision, loss_scale, accumulate, clip_norm)
     captured = capture(model, loss_fn, optimizer=optimizer, example_batch=example_batch, rules=rules)
     return planned_step(captured, overlap=bool(overlap), **planning)

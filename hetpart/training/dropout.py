@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 SEED = "seed"
-"""The argument of a graph that draws numbers: the user's seed, and the number of the update."""
+"""The argument of a graph that draws numbers: the user's seed, and the number of the call."""
 
 
 def seeded(traced: GraphModule) -> bool:

@@ -184,11 +184,11 @@ def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float) -> torch.T
 def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
     """Which elements a dropout keeps: those of one call and step are the same wherever it runs on one kind of device.
 
-    ``seed`` is int64: the user's, and the number of the update.
+    ``seed`` is int64: the user's, and the number of the call.
     """
-    base, step = seed.tolist()
+    base, call = seed.tolist()
     generator = torch.Generator(seed.device)
-    generator.manual_seed((base * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + salt * 0x94D049BB133111EB) % _WORD)
+    generator.manual_seed((base * 0x9E3779B97F4A7C15 + call * 0xBF58476D1CE4E5B9 + salt * 0x94D049BB133111EB) % _WORD)
     return torch.rand(size, generator=generator, device=seed.device) >= p
 
 

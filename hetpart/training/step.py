@@ -122,7 +122,7 @@ class Step:
             values.require(batch[values.place])
         own = {
             PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
-            SEED: np.array([self._seed, self.steps * self._parts + self._part + 1]),
+            SEED: np.array([self._seed, self.calls + 1]),
             LOSS_SCALE: np.array(self.loss_scale, np.float32),
         }
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
@@ -207,7 +207,7 @@ class Step:
             The folder of this checkpoint. It is whole or not there; ``checkpoint.merge`` makes one file of parts.
 
         Raises:
-            InvalidOptionError: ``keep_max`` is below 1, ``part`` is none, or given beside ``integrated=False``.
+            InvalidOptionError: ``keep_max`` is no count from 1, ``part`` is none, or given beside ``integrated=False``.
         """
         from hetpart.training.checkpoint import Part, save
 

@@ -74,3 +74,25 @@ def test_a_collected_part_goes_on_with_as_many_parts_alone() -> None:
     with pytest.raises(InvalidFeedError, match=r"another step: 'optimizer/collected/0\.weight") as refused:
         two.load_state_dict(three.state_dict())
     assert "accumulate=" in refused.value.hint
+
+
+def test_a_dropout_goes_on_with_other_numbers_of_parts_and_keeps_nothing_twice() -> None:
+    """As if every call had made an update: the number of a call alone tells what it keeps."""
+    model, x = nn.Sequential(nn.Dropout(0.25), nn.Linear(8, 1, bias=False)), torch.ones(64, 8)
+
+    def loss(trained: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        return trained(rows).mean()
+
+    def compiled(parts: int) -> Step:
+        made = capture(model, loss, optimizer=SGD(lr=0.0), example_batch=(x,), rules=Rules(accumulate=parts))
+        return place(made, running=EMULATED, hardware="emulated", placement="all-cpu", seed=3)
+
+    steps = {parts: compiled(parts) for parts in (1, 4, 2, 3)}
+    whole = [steps[1](x).item() for _ in range(16)]
+    found, state = list[float](), compiled(1).state_dict()
+    for parts, calls in ((4, 4), (2, 6), (3, 6)):
+        steps[parts].load_state_dict(state)
+        found += [steps[parts](x).item() for _ in range(calls)]
+        state = steps[parts].state_dict()
+    assert found == whole
+    assert len(set(whole)) == len(whole)

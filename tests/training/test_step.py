@@ -294,7 +294,7 @@ def test_the_report_tells_what_updates_run_beside() -> None:
     assert "cpu: its updates run beside nothing." in report
 
 
-def test_a_dropout_keeps_what_its_seed_and_the_number_of_the_update_say() -> None:
+def test_a_dropout_keeps_what_its_seed_and_the_number_of_the_call_say() -> None:
     model = torch.nn.Sequential(torch.nn.Dropout(0.25), torch.nn.Linear(8, 1, bias=False))
     x = torch.ones(4096, 8)
 

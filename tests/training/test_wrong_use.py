@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from hetpart.errors import ExecutionError, HetpartError, InvalidFeedError, InvalidModelError, InvalidOptionError
 from hetpart.training import FTRL, SGD, AdamW, Group, Groups, Momentum, SparseFTRL
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place, plan
+from hetpart.training.compiled import compile as compile_step
 from hetpart.training.optimizers import assign
 from hetpart.training.precision import LossScale
 from hetpart.training.rules import Rules
@@ -127,6 +128,36 @@ def test_rules_that_cannot_be(rules: dict[str, Any]) -> None:
 def test_options_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError, match=f"{next(iter(options))} cannot be"):
         placed(**options)
+
+
+@pytest.mark.parametrize("made", [compile_step, plan])
+@pytest.mark.parametrize(
+    ("options", "why", "hint"),
+    [
+        ({"bugdet": "8GB"}, "a training step has no option 'bugdet'", "did you mean 'budget'"),
+        ({"acumulate": 2}, "a training step has no option 'acumulate'", "did you mean 'accumulate'"),
+        ({"emulated": True}, "a training step has no option 'emulated'", "did you mean 'emulate'"),
+        ({"budget": "8XB"}, "8XB", ""),
+        ({"hardware": "l44"}, "l44", ""),
+        ({"pin": "update/*"}, r"update/\*", ""),
+        ({"placement": 3}, "placement cannot be 3", ""),
+        ({"seed": 0.5}, r"seed cannot be 0\.5", ""),
+        ({"schedule": 0.5}, r"schedule cannot be 0\.5", ""),
+    ],
+)
+def test_options_are_read_before_the_loss_is_traced(
+    made: Callable[..., Any], options: dict[str, Any], why: str, hint: str
+) -> None:
+    traced: list[nn.Module] = []
+
+    def loss(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+        traced.append(model)
+        return classified(model, x, labels)
+
+    with pytest.raises(InvalidOptionError, match=why) as error:
+        made(nn.Linear(6, 3), loss, optimizer=SGD(0.1), example_batch=(X, LABELS), **options)
+    assert hint in error.value.hint
+    assert not traced
 
 
 @pytest.mark.parametrize("given", [None, nan, "a", -1, -1e-9])

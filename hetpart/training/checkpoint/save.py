@@ -51,12 +51,14 @@ def save(  # noqa: PLR0913 - what is written, and where among others
     is that of the checkpoint which this is another form of; without one it is the last.
 
     Raises:
-        InvalidOptionError: ``keep_max`` is below 1, ``step`` no number from 0 on, a tensor none that has content in one
-            piece, or ``metadata`` no JSON.
+        InvalidOptionError: ``keep_max`` is no count from 1, ``step`` no number from 0 on, a tensor none that has
+            content in one piece, or ``metadata`` no JSON.
         HetpartError: the disk refuses; what was whole before still is.
     """
     if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
-        raise InvalidOptionError(f"keep_max={keep_max!r} keeps nothing", hint="give 1 or more, or None to keep all")
+        raise InvalidOptionError(
+            f"keep_max cannot be {keep_max!r}", hint="it is a whole number from 1 on, or None to keep all"
+        )
     require_storable(tensors)
     home = step_folder(Path(folder), step_number(step))
     building = home.with_name(home.name + INCOMPLETE)

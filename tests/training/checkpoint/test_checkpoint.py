@@ -232,7 +232,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidCheckpointError, match="has no tensor 'b'"):
         load(tmp_path).tensor("b")
     for wrong in (0, "3", True):
-        with pytest.raises(InvalidOptionError, match=f"keep_max={wrong!r}"):
+        with pytest.raises(InvalidOptionError, match=f"keep_max cannot be {wrong!r}"):
             save(tmp_path, 2, {}, keep_max=cast("Any", wrong))
     with pytest.raises(InvalidOptionError, match="part 3 of 2"):
         Part(3, 2)
