@@ -90,7 +90,12 @@ class RunOptions:
 @click.option("--cuda-graph", is_flag=True, help="Capture partitions on CUDA that can be.")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write the last run, for Perfetto.")
 @click.option("-v", "verbosity", count=True, help="Log what partitions and kernels of the host cost; -vv all kernels.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the results there as .npy files.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the results there as .npy files; bfloat16 and float8 as float32.",
+)
 @import_option
 @threads_option
 @verify_option

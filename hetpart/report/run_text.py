@@ -13,6 +13,7 @@ from hetpart.report.sentences import ran_as_planned
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _MOST_OUTPUTS = 20
+_NOT_NUMPYS = ("bfloat16", "float8")
 _NO_MATCH = ", which is not what ran: plan with --hardware emulated to compare"
 
 
@@ -41,7 +42,13 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Text]]:
     if report.check is not None:
         yield "Check", _check(report.check)
     if report.files:
-        yield "Written", name(", ".join(report.files))
+        yield "Written", Text.assemble(name(", ".join(report.files)), _widened(report))
+
+
+def _widened(report: RunReport) -> str:
+    """Which types are written as another, since NumPy has them not by itself."""
+    types = sorted({output.dtype for output in report.outputs if output.dtype.startswith(_NOT_NUMPYS)})
+    return f", {' and '.join(types)} as float32" if types else ""
 
 
 def _times(runs: int) -> str:

@@ -23,6 +23,8 @@ _INPUT_HINT = "write --input name=file.npy, or --input file.safetensors"
 _LFS_MARK, _NPY_MARK = b"version https://git-lfs", b"\x93NUMPY"
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 100
+_REGISTERED = 2
+"""``numpy.dtype.isbuiltin`` of a type that a library brings, as ``ml_dtypes`` brings bfloat16."""
 
 
 def read_inputs(texts: Iterable[str]) -> dict[str, NDArray[Any]]:
@@ -90,6 +92,8 @@ def _what_instead(path: Path, error: Exception) -> str:
 def write_arrays(results: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """Write every array to ``folder``, every one of a sequence too; names are made safe as file names, and unique.
 
+    Floats of types that NumPy has not by itself, such as bfloat16, are written as float32, which holds each of them.
+
     Raises:
         ExecutionError: a result is of a kind that files cannot hold.
         HetpartError: the folder cannot be written; one that was made for it is removed if it is empty.
@@ -143,9 +147,26 @@ def _arrays(results: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
             yield from _arrays({f"{name}.{index}": item for index, item in enumerate(items)})
         elif isinstance(value, np.ndarray):
             array = cast("NDArray[Any]", value)
-            yield name, array.astype(str) if array.dtype == object else array
+            yield name, _readable(array)
         else:
             raise ExecutionError(
                 f"the output {name!r} is a {type(value).__name__}, which .npy files cannot hold",
                 hint="run without --output, or take the results from hetpart.Session",
             )
+
+
+def _readable(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` as files hold it that NumPy alone can read."""
+    if array.dtype == object:
+        return array.astype(str)
+    return array.astype(np.float32) if array.dtype.isbuiltin == _REGISTERED else array
+
+
+def as_planned(array: NDArray[Any], dtype_name: str) -> NDArray[Any]:
+    """``array`` in a type that NumPy has not by itself, where it is of float32 and its numbers are all of that type."""
+    dtype = numpy_dtype(dtype_name)
+    if dtype is None or dtype.isbuiltin != _REGISTERED or getattr(array, "dtype", None) != np.float32:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = array.astype(dtype)
+    return narrow if narrow.astype(np.float32).tobytes() == array.tobytes() else array

@@ -17,7 +17,7 @@ import numpy as np
 from hetpart.errors import HetpartError, InvalidFeedError
 from hetpart.plan.run import CheckResult, OutputSpec, RunReport
 from hetpart.plan.streamed import streamed_weights
-from hetpart.runtime.arrays import write_arrays
+from hetpart.runtime.arrays import as_planned, write_arrays
 from hetpart.runtime.compare import compare
 from hetpart.runtime.footprint import resident_bytes
 from hetpart.runtime.log import log_run
@@ -157,7 +157,9 @@ def all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[st
             f"no value for the input{'s' if len(missing) > 1 else ''} {', '.join(repr(s.name) for s in missing)}",
             hint="give --input NAME=FILE.npy, or --random",
         )
-    return random_feeds(missing, seed or 0, plan.granted) | dict(given)
+    types = {spec.name: spec.dtype for spec in plan.inputs}
+    read = {name: as_planned(array, types[name]) for name, array in given.items()}
+    return random_feeds(missing, seed or 0, plan.granted) | read
 
 
 @dataclass(frozen=True, slots=True)

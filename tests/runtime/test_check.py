@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
+from rich.console import Console
 
 import hetpart
 from hetpart.errors import ExecutionError, InvalidBundleError, InvalidFeedError
 from hetpart.plan.run import RunReport
+from hetpart.report.run_text import run_parts
 from hetpart.runtime import check, uncut
-from hetpart.runtime.arrays import read_inputs, write_arrays
+from hetpart.runtime.arrays import as_planned, read_inputs, write_arrays
 from hetpart.runtime.compare import compare
+from hetpart.runtime.dtypes import dtype_known_as
 from hetpart.runtime.random_feeds import random_feeds
 from tests.plan.stored import ACCELERATED, FEED, expected, write_model
 from tests.runtime.models import model, placed
@@ -153,9 +158,30 @@ def test_arrays_of_types_that_numpy_lacks_come_back_from_files(tmp_path: Path) -
     bundle = placed(proto, ("b",)).save(tmp_path / "m.hetpart")
     first = run(bundle, random_seed=4, output=tmp_path / "first")
     second = run(bundle, feeds=read_inputs([f"x={first.files[0]}"]), output=tmp_path / "second")
-    there = np.load(first.files[0]).view(ml_dtypes.bfloat16)
-    back = np.load(second.files[0]).view(ml_dtypes.bfloat16)
+    there, back = np.load(first.files[0]), np.load(second.files[0])
+    assert there.dtype == np.float32
     assert (-there).tobytes() == back.tobytes()
+    Console(width=500, file=(said := StringIO())).print(*run_parts(first))
+    assert "z.npy, bfloat16 as float32" in said.getvalue()
+
+
+def test_what_the_planned_type_does_not_hold_is_refused(tmp_path: Path) -> None:
+    bundle = placed(model("g (bfloat16[2] x) => (float[2] z) { [a] z = Cast<to=1>(x) }"), ()).save(tmp_path / "m")
+    assert run(bundle, feeds={"x": np.array([1.5, np.nan], np.float32)}).runs == 1
+    with pytest.raises(InvalidFeedError, match="bfloat16"):
+        run(bundle, feeds={"x": np.array([1.5, 0.1], np.float32)})
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e8m0fnu"])
+def test_every_number_of_a_type_that_numpy_lacks_is_written(tmp_path: Path, name: str) -> None:
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}")
+    numbers = cast("NDArray[Any]", bits.view(dtype))
+    numbers = numbers[~np.isnan(numbers.astype(np.float32))]
+    [file] = write_arrays({"z": numbers}, tmp_path)
+    there = np.load(file)
+    assert there.dtype == np.float32
+    assert as_planned(there, dtype_known_as(name)).tobytes() == numbers.tobytes()
 
 
 @pytest.mark.parametrize(
