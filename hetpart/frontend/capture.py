@@ -27,6 +27,7 @@ from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
 from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call, require_unscripted
+from hetpart.frontend.mixed import TYPES_HINT
 from hetpart.frontend.pinned_code import CUSTOM_KEY, in_force, noted_on_nodes, with_notes
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.saved import load_program
@@ -52,6 +53,7 @@ _HINTS = {
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
     "specialized integer": f"{_TRACE_HINT}; give sizes as numbers",
     "SymInt": "give the sizes as numbers; torch.export.Dim.DYNAMIC in dynamic_shapes leaves them open",
+    **dict.fromkeys(("same dtype", "scalar type", "weight dtype", "src.dtype", "Type promoting"), TYPES_HINT),
     "data-dependent": f"{_TRACE_HINT}; it needs code without data-dependent branches",
 }
 """By what PyTorch's reason speaks of."""

@@ -27,6 +27,7 @@ from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.missing import missing_into
+from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import reason_of
@@ -110,6 +111,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 
 def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     require_same_memory(program, name)
+    require_one_type(program, name)
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
     called = run_by_pytorch(called, NEVER_TRANSLATED, name)

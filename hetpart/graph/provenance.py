@@ -102,11 +102,11 @@ def _source(notes: Mapping[str, str]) -> Source | None:
     written = _FX_FORM.match(notes.get(FX_NODE, ""))
     if written is None:
         return None
-    return Source(written[1], written[2].removeprefix("torch.ops."), _place(notes.get(STACK_TRACE, "")))
+    return Source(written[1], written[2].removeprefix("torch.ops."), line_of(notes.get(STACK_TRACE, "")))
 
 
 @lru_cache(_STACKS_KEPT)
-def _place(stack: str) -> str:
+def line_of(stack: str) -> str:
     """The innermost line of ``stack`` that is not PyTorch's own."""
     frames = STACK_LINE.findall(stack)
     own = [frame for frame in frames if _WRITTEN not in frame[0] and "torch" not in PurePath(frame[0]).parts]

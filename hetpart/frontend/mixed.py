@@ -1,0 +1,80 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+"""Operators that PyTorch's kernels refuse for tensors of several types, and its tracer, which runs none, lets pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from hetpart.errors import InvalidModelError
+from hetpart.graph.provenance import line_of
+
+TYPES_HINT = (
+    "give all of them in one type, x.to(dtype), or let module.to(dtype) have the weights in that of the argument;"
+    " torch.autocast mixes float32, float16 and bfloat16"
+)
+aten = torch.ops.aten
+_ALL = ()
+_ALIKE: Mapping[Any, tuple[str, ...]] = {
+    **dict.fromkeys((aten.linear, aten.matmul, aten.mm, aten.addmm, aten.mv, aten.bmm, aten.baddbmm), _ALL),
+    **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d, aten.convolution), _ALL),
+    **dict.fromkeys((aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d), _ALL),
+    **dict.fromkeys((aten.cdist, aten._cdist_forward, aten.linalg_cross, aten.grid_sampler, aten.polar), _ALL),
+    **dict.fromkeys((aten.index_put, aten.index_put_), ("self", "values")),
+    **dict.fromkeys((aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_), ("self", "source")),
+}
+"""By operator the arguments that are to be of one type; all tensors where none are named."""
+_CAST = frozenset({torch.float32, torch.float16, torch.bfloat16})
+"""What ``torch.autocast`` makes one type of."""
+_AUTOCAST = torch.ops.higher_order.wrap_with_autocast
+
+
+def require_one_type(program: torch.export.ExportedProgram, name: str) -> None:
+    """Refuse what eager PyTorch refuses when it runs.
+
+    Raises:
+        InvalidModelError: an operator is given tensors of types that it does not mix.
+    """
+    whole: GraphModule = program.graph_module
+    for node, is_cast in _calls(whole, is_cast=torch.is_autocast_enabled("cpu")):
+        found = _types(node)
+        others = {torch.float32 if is_cast and dtype in _CAST else dtype for dtype in found.values()}
+        if len(others) > 1:
+            raise _refusal(node, found, name)
+
+
+def _calls(owner: GraphModule, *, is_cast: bool) -> Iterator[tuple[Node, bool]]:
+    """The calls in its graph and those inside, and whether ``torch.autocast`` is on there."""
+    for node in owner.graph.find_nodes(op="get_attr"):
+        held: Any = getattr(owner, str(node.target), None)
+        for user in node.users if isinstance(held, GraphModule) else ():
+            inside = bool(user.args[2]) if user.target is _AUTOCAST else is_cast
+            yield from _calls(held, is_cast=inside)
+    for node in owner.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) in _ALIKE:
+            yield node, is_cast
+
+
+def _types(node: Node) -> dict[str, torch.dtype]:
+    """Those of the arguments of ``node`` that are to be of one."""
+    target: Any = node.target
+    wanted = _ALIKE[target.overloadpacket]
+    given = chain(zip((one.name for one in target._schema.arguments), node.args, strict=False), node.kwargs.items())
+    values = {key: one.meta.get("val") for key, one in given if isinstance(one, Node) and (not wanted or key in wanted)}
+    return {key: value.dtype for key, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def _refusal(node: Node, found: Mapping[str, torch.dtype], name: str) -> InvalidModelError:
+    stack: Any = node.meta.get("nn_module_stack") or {}
+    paths = [str(path) for path, _ in stack.values() if path]
+    inside = f" of {paths[-1]!r}" if paths else ""
+    line = line_of(str(node.meta.get("stack_trace") or ""))
+    types = ", ".join(f"{key} in {str(dtype).removeprefix('torch.')}" for key, dtype in found.items())
+    return InvalidModelError(
+        f"{name} gives {node.name!r}{inside}{f', {line},' if line else ''} {types}: PyTorch mixes no types there",
+        hint=TYPES_HINT,
+    )
