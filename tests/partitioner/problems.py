@@ -98,6 +98,13 @@ def with_calls(problem: PlacementProblem, seed: int) -> PlacementProblem:
     )
 
 
+def with_host_more(problem: PlacementProblem, seed: int) -> PlacementProblem:
+    """The host takes more for some of the first weights, as where its kernels hold them in another form."""
+    rng = np.random.default_rng(seed + 78)
+    count = int(rng.integers(0, len(problem.weight_bytes) + 1))
+    return replace(problem, host_more=rng.integers(0, 30, count) * (rng.random(count) < 0.7))
+
+
 def sessions(problem: PlacementProblem, placement: Placement) -> int:
     """Of ONNX Runtime on the accelerator."""
     found = cut(problem, placement)

@@ -10,7 +10,7 @@ from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.liveness import usage
-from tests.partitioner.problems import placements, random_problem, with_calls
+from tests.partitioner.problems import chain, placements, random_problem, with_calls, with_host_more
 
 
 @pytest.mark.parametrize("start", range(0, 300, 50))
@@ -18,6 +18,7 @@ def test_checker_agrees_with_the_solvers_figures_on_every_placement(start: int) 
     for seed in range(start, start + 50):
         problem = random_problem(seed, budget=0.5, sessions=True)
         problem = with_calls(problem, seed) if seed % 2 else problem
+        problem = with_host_more(problem, seed) if seed % 4 < 2 else problem
         for placement in placements(problem):
             found = cut(problem, placement)
             verdict = check(problem, placement, found)
@@ -27,6 +28,14 @@ def test_checker_agrees_with_the_solvers_figures_on_every_placement(start: int) 
             assert list(verdict.peaks) == used.peak.tolist(), seed
             assert verdict.fits == used.fits(problem)
             assert bool(verdict.violations) != verdict.fits
+
+
+def test_what_the_host_takes_more_for_a_weight_is_counted_on_the_host_alone() -> None:
+    problem = chain([(1.0, 1.0)] * 3, [100, 200, 400])
+    more = dataclasses.replace(problem, host_more=np.array([7, 11]))
+    for placement, expected in (((0, 0, 0), (718, 0)), ((1, 0, 0), (611, 100)), ((1, 1, 0), (400, 300))):
+        where = np.array(placement, np.int8)
+        assert check(more, where, cut(more, where)).peaks == expected
 
 
 def test_every_kind_of_fault_is_named() -> None:

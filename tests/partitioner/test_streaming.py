@@ -14,7 +14,7 @@ from hetpart.partitioner.scores.streamed import StreamScorer
 from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
 from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve
 from hetpart.partitioner.search.three_states import solve_three_states
-from tests.partitioner.problems import chain
+from tests.partitioner.problems import chain, with_host_more
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
 
 SECONDS_PER_BYTE = 0.01
@@ -30,6 +30,7 @@ def layers(count: int, *, budget: int, nbytes: int = 100) -> PlacementProblem:
 @pytest.mark.parametrize("seed", range(60))
 def test_every_figure_is_what_the_checker_finds(seed: int) -> None:
     problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
+    problem = with_host_more(problem, seed) if seed % 4 < 2 else problem
     states = ThreeStates.of(problem)
     for found in all_scored(problem):
         verdict = check(problem, found.own.placement, found.own.cut, found.streamed)

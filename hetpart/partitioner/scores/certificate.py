@@ -47,8 +47,8 @@ def check(
     """Cost, peaks and legality of ``placement`` run as ``cut`` says, with (W,) ``streamed`` weights."""
     run = _Run.of(problem, placement, cut, streamed)
     illegal = [*_ops_out_of_place(run), *_split_groups(run), *_bad_cut(run), *_not_streamable(run)]
-    cost = _compute(run) + sum(run.copy_seconds(value) for value in run.values)
-    cost += sum(weight.seconds for weight in run.streamed)
+    cost = sum(float(problem.seconds[device, op]) for op, device in enumerate(run.placement))
+    cost += sum(run.copy_seconds(value) for value in run.values) + sum(weight.seconds for weight in run.streamed)
     peaks = tuple(_peak(run, device) for device in range(len(problem.devices)))
     over = list(_over_budget(problem, peaks))
     sessions = sum(float(problem.session_seconds[device]) for device in run.devices)
@@ -200,10 +200,6 @@ def _not_streamable(run: _Run) -> list[str]:
     return [f"weight {one.weight} may not be streamed" for one in run.streamed if not math.isfinite(one.seconds)]
 
 
-def _compute(run: _Run) -> float:
-    return sum(float(run.problem.seconds[device, op]) for op, device in enumerate(run.placement))
-
-
 def _ops_out_of_place(run: _Run) -> list[str]:
     return [
         f"op {op} may not run on {run.problem.devices[device]}"
@@ -259,13 +255,17 @@ def _partitions(run: _Run, *, apart: bool) -> set[int]:
 
 def _weights(run: _Run, device: int) -> int:
     """What is streamed the host holds, and the accelerator does not."""
-    sizes: list[int] = run.problem.weight_bytes.tolist()
     streamed = {one.weight for one in run.streamed}
     return sum(
-        size
-        for weight, (size, uses) in enumerate(zip(sizes, _rows(run.problem.weight_uses), strict=True))
+        _held_bytes(run.problem, weight, device)
+        for weight, uses in enumerate(_rows(run.problem.weight_uses))
         if (device == HOST if weight in streamed else _uses_there(run, uses, device))
     )
+
+
+def _held_bytes(problem: PlacementProblem, weight: int, device: int) -> int:
+    more: list[int] = [] if problem.host_more is None or device != HOST else problem.host_more.tolist()
+    return int(problem.weight_bytes[weight]) + sum(more[weight : weight + 1])
 
 
 def _uses_there(run: _Run, uses: list[tuple[int, bool]], device: int) -> bool:
