@@ -28,6 +28,7 @@ from hetpart.frontend.example import Example, Openness
 from hetpart.frontend.model import ExportedModel
 from hetpart.frontend.pinned_code import without_notes
 from hetpart.frontend.pins import device_of, pinned_in, warn_of_unfollowed
+from hetpart.frontend.prefixes import called_as
 from hetpart.frontend.resized import example_of, resized
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.translate import translated
@@ -146,12 +147,14 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
         done = translated(found.program, found.name)
     made = done.made
     assert made.exported_program is not None
-    stored = None if example.weights is None else stored_weights(example.weights)
+    stored, renamed = None, ""
+    if example.weights is not None:
+        stored, renamed = called_as(stored_weights(example.weights), _state(found), found.tied, found.name)
     extents = None if stored is None else stored.extents
     held = settle_weights(made.model, found.name, extents, _state(found), found.tied, _hint_of_lost(found, example))
     _note(made.model)
     known = dimensions_of(done.given, found.asked)
-    notes = (*_notes_of_fixed(known), *done.notes, *note_of_unread(held))
+    notes = (*_notes_of_fixed(known), *done.notes, *filter(None, [renamed]), *note_of_unread(held))
     found = replace(found, notes=(*found.notes, *notes))
     loaded = _loaded(ir.to_proto(made.model), found, known, held, stored)
     return ExportedModel(

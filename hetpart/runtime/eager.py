@@ -15,6 +15,7 @@ from hetpart.frontend.calls import complex_of
 from hetpart.frontend.capture import captured
 from hetpart.frontend.example import Example
 from hetpart.frontend.lifted import LiftedProgram
+from hetpart.frontend.prefixes import called_as
 from hetpart.frontend.safetensors import StoredWeights, stored_weights
 from hetpart.frontend.said import quiet, reason_of
 from hetpart.frontend.weights import mapped
@@ -75,6 +76,8 @@ def _take_weights(program: torch.export.ExportedProgram, stored: StoredWeights) 
     same: dict[object, list[str]] = {}
     for name, tensor in program.state_dict.items():
         same.setdefault(tensor.data_ptr() or name, []).append(name)
+    tied = {name: names[0] for names in same.values() for name in names[1:]}
+    stored, _ = called_as(stored, program.state_dict.keys(), tied, "")
     for names in same.values():
         extent = next((stored.extents[name] for name in names if name in stored.extents), None)
         if extent is not None and extent.nbytes:

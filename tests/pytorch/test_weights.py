@@ -249,7 +249,8 @@ class Scaled(torch.nn.Module):
 
 
 FILES_THAT_LACK: dict[str, Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]] = {
-    "prefixed": lambda state: {f"model.{name}": tensor for name, tensor in state.items()},
+    "prefixed but for one": lambda state: {name if name == "scale" else f"m.{name}": state[name] for name in state},
+    "prefixed twice": lambda state: {f"{model}.{name}": state[name].clone() for model in "ab" for name in state},
     "another model's": lambda _: {"z": torch.ones(3)},
     "no tensor": lambda _: {},
     "a parameter less": lambda state: {name: state[name] for name in state if name != "fc.weight"},
