@@ -111,10 +111,16 @@ def _checked(spec: ValueSpec, given: Any) -> Any:
     if array.dtype != wanted:
         raise InvalidFeedError(
             f"input {spec.name!r} has dtype {array.dtype}, planned was {spec.dtype}",
-            hint=f"convert it with .astype({str(wanted)!r})",
+            hint=f"convert it with {_conversion(given, wanted)}",
         )
     _require_shape(spec, array.shape)
     return np.asarray(array, order="C")
+
+
+def _conversion(given: Any, wanted: np.dtype[Any]) -> str:
+    """In the words of the library that ``given`` is of."""
+    is_torch = any(kind.__module__.partition(".")[0] == "torch" for kind in type(given).__mro__)
+    return f".to(torch.{wanted})" if is_torch else f".astype({str(wanted)!r})"
 
 
 def _require_shape(spec: ValueSpec, shape: tuple[int, ...]) -> None:

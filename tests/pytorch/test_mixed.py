@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import hetpart
-from hetpart.errors import InvalidModelError
+from hetpart.errors import InvalidFeedError, InvalidModelError
 from tests.pytorch.test_kept import EMULATED, ROWS, Called
 
 WIDE, HALF, PLACES = ROWS.double(), ROWS.bfloat16(), torch.tensor([2, 0, 1, 3])
@@ -102,3 +102,13 @@ def test_autocast_leaves_float64_as_it_is() -> None:
         Cast()(WIDE)
     with pytest.raises(InvalidModelError, match="of 'inner'"):
         hetpart.partition(Cast(), args=(WIDE,), hardware=EMULATED)
+
+
+def test_a_call_in_another_type_is_refused_in_words_of_its_library() -> None:
+    planned = hetpart.partition(nn.ReLU(), args=(ROWS,), hardware=EMULATED)
+    with pytest.raises(InvalidFeedError, match="has dtype float64, planned was float32") as refused:
+        planned.to_module(emulate=True)(WIDE)
+    assert ".to(torch.float32)" in str(refused.value.hint)
+    with pytest.raises(InvalidFeedError) as refused, planned.session(emulate=True) as session:
+        session.run(None, {"input": WIDE.numpy()})
+    assert ".astype('float32')" in str(refused.value.hint)
