@@ -13,6 +13,7 @@ from torch.nn import functional
 from hetpart.errors import ExecutionError
 from hetpart.training import SGD
 from hetpart.training.compiled import Running, capture, place
+from hetpart.training.ranges import Range
 from hetpart.training.step import Step
 
 CLASSES, X = 5, torch.linspace(-1, 1, 24).reshape(4, 6)
@@ -73,6 +74,23 @@ def test_labels_changed_in_the_loss_are_left_alone() -> None:
     torch.manual_seed(0)
     model = nn.Linear(6, CLASSES)
     assert agrees(loss, model, compiled(loss, model, X, GOOD), X, torch.tensor([0, -1, 2, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32])
+@pytest.mark.parametrize("most", [4, 127, 200])
+def test_values_of_any_type_are_held_against_both_ends(dtype: torch.dtype, most: int) -> None:
+    """Where they lie side by side or not, and beside one that is ignored."""
+    least, highest = (-128, 127) if dtype is torch.int8 else (0 if dtype is torch.uint8 else -300, 255)
+    values = Range(0, (), "labels", "an operator", most, ignored=7)
+    for number in (*range(-2, 10), least, 126, 127, 128, 199, 200, 201, highest):
+        if not least <= number <= highest:
+            continue
+        for part in (torch.tensor([1, number, 3]), torch.tensor([[1, 0], [number, 0]])[:, 0], torch.tensor(number)):
+            if 0 <= number <= most or number == 7:
+                values.require(part.to(dtype))
+                continue
+            with pytest.raises(ExecutionError, match=rf"labels of an operator go from .* 0 to {most} are possible"):
+                values.require(part.to(dtype))
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
