@@ -4,7 +4,8 @@
 
 DIR holds placement graphs as `msr-fiddle/dnn-partitioning` publishes them, one JSON file each. Every node is an op as
 it is; budgets are 25, 50 and 75 % of all nodes' bytes. Reach: a certified gap of at most 0.1 %, within 5 s a case and
-0.5 s in the median. Exit status 1 where the independent checker refuses a placement.
+0.5 s in the median. Exit status 1 where the independent checker refuses a placement, 2 where a file is no placement
+graph.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.measure import emit, machine_facts, say
+from benchmarks.placement_files import UnreadableGraphError
 from benchmarks.placement_graphs import PlacementGraph
 from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.search.baselines import ORT_WORKSPACE, fill_in_order
@@ -51,7 +53,10 @@ def main() -> None:
     facts = machine_facts()
     for name in IMPORTED:
         import_module(name)
-    graphs = [PlacementGraph.read(path) for path in paths]
+    try:
+        graphs = [PlacementGraph.read(path) for path in paths]
+    except UnreadableGraphError as error:
+        parser.exit(error.exit_code, f"placement_quality: {error}\n")
     cases = [case(graph, fraction, arguments.time_limit) for graph in graphs for fraction in FRACTIONS]
     found = totals(cases)
     emit("placement_quality", {"machine": facts, "cases": cases, "totals": found})

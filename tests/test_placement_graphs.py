@@ -64,7 +64,7 @@ def test_a_case_reaches_the_optimum_and_is_checked(graph: PlacementGraph, fracti
 
 
 def test_nodes_come_in_order_and_a_colour_is_a_group(graph: PlacementGraph) -> None:
-    order = [entry["id"] for entry in graph.nodes]
+    order = [entry.key for entry in graph.nodes]
     assert all(order.index(source) < order.index(target) for source, target, _ in EDGES)
     problem = graph.problem(0.5)
     groups = dict(zip(order, problem.groups.tolist(), strict=True))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.digits import kept_exactly
 from hetpart.partitioner.bounds.halving import MOST_OPS as MOST_HALVED
 from hetpart.partitioner.bounds.halving import Halving
 from hetpart.partitioner.bounds.margins import Margins, margins
@@ -161,7 +162,8 @@ class Relaxation:
         aim = self._aim(known.cost)
         if self.bound >= aim or self.clock.expired():
             return []
-        found = self._linear(self.margins.sides(aim), self.program.budget).below(aim).solve(self._effort(1.0))
+        program = self._linear(self.margins.sides(aim), self.program.budget).below(aim)
+        found = self._solved(program, self.program.budget, self._effort(1.0))
         self.bound = max(self.bound, min(aim, found.bound))
         return [score(placement) for placement in self._placed(found)]
 
@@ -246,7 +248,15 @@ class Relaxation:
         return cost * (1 - self._gap)
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
-        return self._linear(sides, budget).solve(self._effort(share, gap))
+        return self._solved(self._linear(sides, budget), budget, self._effort(share, gap))
+
+    def _solved(self, linear: LinearProgram, budget: int, effort: Effort) -> Outcome:
+        found = linear.solve(effort)
+        if found.solution is None or self.program.weighs(found.solution) <= budget:
+            return found
+        # HiGHS lets go of a few bytes in a billion, and of what these would buy its bound knows nothing.
+        exact = kept_exactly(linear, self.program.weights, budget).solve(effort)
+        return replace(exact, bound=max(found.bound, exact.bound))
 
     def _linear(self, sides: NDArray[np.int8] | None, budget: int) -> LinearProgram:
         rows = self.moments.within(self.program, budget)

@@ -89,6 +89,18 @@ class Program:
         """The device of every op."""
         return (solution[: self.groups] > 0.5)[self.of_op].astype(np.int8)
 
+    @property
+    def weights(self) -> list[tuple[int, int]]:
+        """Variables that hold weights on the accelerator, each with their bytes."""
+        alone: list[tuple[int, int]] = [(at, int(self.nbytes[at])) for at in np.flatnonzero(self.nbytes).tolist()]
+        return alone + [(cover.variable, cover.nbytes) for cover in self.covers if cover.nbytes]
+
+    def weighs(self, solution: NDArray[np.float64]) -> int:
+        """Bytes of weights that the accelerator holds in ``solution``, exactly."""
+        there = solution > 0.5
+        shared = (cover.nbytes for cover in self.covers if cover.nbytes and there[[*cover.near]].any())
+        return int(self.nbytes[there[: self.groups]].sum()) + sum(shared)
+
     def linear(
         self,
         more: Rows,
@@ -111,9 +123,7 @@ class Program:
             for near, far in cover.pairs:
                 rows.add([(cover.variable, 1.0), (near, -1.0), *([(far, 1.0)] if far != NOBODY else [])], 0.0)
         unit = self.unit
-        weights = [(group, -unit * int(self.nbytes[group])) for group in np.flatnonzero(self.nbytes).tolist()]
-        weights += [(cover.variable, -unit * cover.nbytes) for cover in self.covers if cover.nbytes]
-        rows.add([(self.variables, 1.0), *weights], 0.0)
+        rows.add([(self.variables, 1.0), *((at, -unit * nbytes) for at, nbytes in self.weights)], 0.0)
         lower, upper = self.lower.copy(), self.upper.copy()
         if sides is not None:
             lower[sides == ACCELERATOR], upper[sides == HOST] = 1.0, 0.0
