@@ -47,7 +47,7 @@ def matched(pin: Pin | OpPattern, graph: Graph, what: str) -> Sequence[Op]:
     """
     found = [op for op in graph.ops if matches(pin, op)]
     if not found:
-        hint = hint_of(pin, {name for op in graph.ops for name in names_of(pin.kind, op)})
+        hint = hint_of(pin, {name for op in graph.ops for name in names_of(pin.kind, op)}, _modules(pin.kind, graph))
         raise UnmatchedPatternError(f"{what} {pin.text!r} matches no op of {graph.name!r}", hint=hint)
     return found
 
@@ -62,15 +62,27 @@ def names_of(kind: PinKind, op: Op) -> Iterator[str]:
         if op.source:
             yield op.source.node
     if kind is PinKind.ANY and op.scope:
-        yield from accumulate(op.scope.split("."), "{}.{}".format)
+        yield from _modules_of(op)
         # A module's own ops lie inside it: `encoder.layer.0.*` is all of the layer, its residual additions too.
         yield from (f"{op.scope}.{op_type}" for op_type, _ in own)
 
 
-def hint_of(pin: Pin | OpPattern, names: Iterable[str]) -> str:
-    """What a pattern that matches nothing may mean, of the ``names`` that there are."""
+def _modules_of(op: Op) -> Iterator[str]:
+    """The modules that ``op`` lies in, the outermost first."""
+    return accumulate(op.scope.split("."), "{}.{}".format) if op.scope else iter(())
+
+
+def _modules(kind: PinKind, graph: Graph) -> list[str]:
+    """Those that patterns of ``kind`` may name: what lies deepest comes last."""
+    found = {name for op in graph.ops for name in _modules_of(op)} if kind is PinKind.ANY else set[str]()
+    return sorted(found, key=lambda name: (name.count("."), name))
+
+
+def hint_of(pin: Pin | OpPattern, names: Iterable[str], modules: Sequence[str] = ()) -> str:
+    """What a pattern that matches nothing may mean, of the ``names`` that there are; ``modules`` are told first."""
     known = sorted(names)
     close = get_close_matches(pin.pattern.strip("*"), known, n=_SUGGESTIONS, cutoff=0.4)
     if close:
         return f"did you mean {', '.join(map(repr, close))}?"
-    return f"the graph has, for example, {', '.join(map(repr, known[:_SUGGESTIONS]))}"
+    examples = list(dict.fromkeys([*modules, *known]))[:_SUGGESTIONS]
+    return f"the graph has, for example, {', '.join(map(repr, examples))}"

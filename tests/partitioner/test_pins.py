@@ -82,6 +82,13 @@ def test_nothing_close_gives_examples() -> None:
     assert "'Add'" in caught.value.hint
 
 
+def test_examples_begin_with_modules_where_a_pin_may_name_one() -> None:
+    for pin, first in (("zzz=cpu", "'embed', 'encoder', 'encoder.layer', 'encoder.layer.0'"), ("node:zzz=cpu", "'/")):
+        with pytest.raises(InvalidOptionError) as caught:
+            resolve_pins(parse_pins(pin), GRAPH, L4)
+        assert caught.value.hint.startswith(f"the graph has, for example, {first}")
+
+
 def test_an_empty_graph_has_nothing_to_pin() -> None:
     with pytest.raises(InvalidOptionError, match="matches no op"):
         resolve_pins(parse_pins("*=cpu"), replace(GRAPH, ops=()), L4)
