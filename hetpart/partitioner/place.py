@@ -1,4 +1,4 @@
-"""Solve a formulated problem so that what is packed into real arenas fits too, and word what does not fit."""
+"""Solve a formulated problem so that what is packed into real arenas fits too, and say which budgets would do."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.assembly.assemble import Assembly
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.refusal import Needed, refusal
 from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
 from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
 from hetpart.partitioner.search.three_states import solve_three_states
-from hetpart.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.search.solve import Shortage, Solution
-    from hetpart.plan.figures import DeviceUse
 
-_OPS_SHOWN = 3
 _NARROW = 200
 """The smallest budget is looked for down to this part of it."""
 _SEARCHED = 1 / 3
 """Part of the time limit for that."""
+_WIDENING_SECONDS = 5.0
+_SPARE = (1.0, 1.01, 1.05, 1.25, 1.5, 2.0)
+"""Times what a placement takes, tried until the search comes to one that fits."""
 
 
 class _RefusedError(Exception):
@@ -103,11 +103,11 @@ def place(
         return task.placed(formulation, time_limit)
     except _RefusedError as refused:
         if not (isinstance(source, str) and source == OPTIMAL):
-            raise _refusal(refused, refused.needed) from refused
+            raise refusal(refused.least, Needed(_lacking(refused.least), refused.least)) from refused
         thrifty = _thriftiest(task, refused, time_limit)
         if not _excess(thrifty).any():
             return thrifty
-        raise _refusal(refused, _least_found(task, refused, thrifty, time_limit)) from refused
+        raise refusal(refused.least, _least_found(task, refused, thrifty, time_limit)) from refused
 
 
 def _thriftiest(task: _Task, refused: _RefusedError, time_limit: float) -> Assembly:
@@ -117,43 +117,75 @@ def _thriftiest(task: _Task, refused: _RefusedError, time_limit: float) -> Assem
     """
     formulation, device = refused.least.formulation, refused.device
     try:
-        placement = task.placed(_with_budget(formulation, device, 0), time_limit).solution.placement
+        placement = task.placed(_with_budgets(formulation, {device: 0}), time_limit).solution.placement
     except _RefusedError as without:
         placement = without.shortage.placement
     found = task.arranged(formulation, placement)
     return refused.least if np.delete(_excess(found), device).any() else found
 
 
-def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, time_limit: float) -> int:
-    """A budget that does, of the device that fits worst, as small as halving the way to one that does not finds it."""
-    formulation, device = refused.least.formulation, refused.device
+def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, time_limit: float) -> Needed:
+    """Budgets that do together: of the device that fits worst, or of another alone, the others' kept; else of all."""
+    formulation, worst = refused.least.formulation, refused.device
+    if not np.delete(_excess(thrifty), worst).any():
+        needed = Needed({worst: _peaks(thrifty)[worst]}, thrifty)
+        return _smallest(task, formulation, needed, min(needed.nbytes[worst], refused.needed), time_limit)
+    limited = np.flatnonzero(formulation.problem.budgets != NO_BUDGET).tolist()
+    for device in sorted(limited, key=lambda device: (device != worst, device)):
+        found = _found(task, _with_budgets(formulation, {device: NO_BUDGET}), time_limit)
+        if found is not None:
+            used = _peaks(found)[device]
+            return _smallest(task, formulation, _widened(task, formulation, {device: used}, found), used, time_limit)
+    return _widened(task, formulation, _lacking(refused.least), refused.least)
+
+
+def _widened(task: _Task, formulation: Formulation, nbytes: dict[int, int], known: Assembly) -> Needed:
+    """``nbytes``, or a little more: the search, asked for just what ``known`` takes, may not come to it."""
+    for share in _SPARE:
+        wide = {device: int(share * needed) for device, needed in nbytes.items()}
+        found = _found(task, _with_budgets(formulation, wide), _WIDENING_SECONDS)
+        if found is not None:
+            return Needed(wide, found)
+    return Needed(nbytes, known)
+
+
+def _lacking(found: Assembly) -> dict[int, int]:
+    """What every device takes that is given less, that which lacks most first."""
+    excess, peaks = _excess(found), _peaks(found)
+    return {device: peaks[device] for device in np.argsort(-excess, kind="stable").tolist() if excess[device]}
+
+
+def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, time_limit: float) -> Needed:
+    """The budget of one device, as small as halving the way to one that does not do finds it; ``used`` may do."""
+    (device,) = needed.nbytes
     problem = formulation.problem
     low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
-    does = _peaks(thrifty)[device]
-    used = min(does, refused.needed)
     end = monotonic() + time_limit * _SEARCHED
     while used - low > used // _NARROW and monotonic() < end:
         middle = (low + used) // 2
-        found = _used(task, formulation, device, middle, end - monotonic())
+        found = _found(task, _with_budgets(formulation, {device: middle}), end - monotonic())
         if found is None:
             low = middle
         else:
-            does, used = middle, found
+            needed, used = Needed({device: middle}, found), _peaks(found)[device]
+    if used == needed.nbytes[device]:
+        return needed
     # Asked for just what it used, the search may come to another placement, which need not fit.
-    return does if used == does or _used(task, formulation, device, used, time_limit) is None else used
+    found = _found(task, _with_budgets(formulation, {device: used}), time_limit)
+    return needed if found is None else Needed({device: used}, found)
 
 
-def _used(task: _Task, formulation: Formulation, device: int, budget: int, time_limit: float) -> int | None:
-    """Bytes of ``device`` that the placement found under ``budget`` takes; ``None`` where none is found."""
+def _found(task: _Task, formulation: Formulation, time_limit: float) -> Assembly | None:
+    """The placement found for ``formulation``; ``None`` where none is."""
     try:
-        return _peaks(task.placed(_with_budget(formulation, device, budget), max(time_limit, 0.0)))[device]
+        return task.placed(formulation, max(time_limit, 0.0))
     except _RefusedError:
         return None
 
 
-def _with_budget(formulation: Formulation, device: int, budget: int) -> Formulation:
+def _with_budgets(formulation: Formulation, nbytes: dict[int, int]) -> Formulation:
     budgets = formulation.problem.budgets.copy()
-    budgets[device] = budget
+    budgets[[*nbytes]] = [*nbytes.values()]
     return replace(formulation, problem=replace(formulation.problem, budgets=budgets))
 
 
@@ -169,28 +201,3 @@ def _excess(assembly: Assembly) -> NDArray[np.int64]:
 
 def _peaks(assembly: Assembly) -> list[int]:
     return [use.peak_bytes for use in device_uses(assembly)]
-
-
-def _refusal(refused: _RefusedError, needed: int) -> InfeasibleError:
-    """The smallest budget found of the device that fits worst, and why that much is needed."""
-    least, shortage = refused.least, refused.shortage
-    graph, use = least.graph, device_uses(least)[refused.device]
-    ops = [graph.ops[op] for op in shortage.ops if use.device == least.device_names[shortage.device]]
-    named = ", ".join(f"{op.name!r} ({op.op_type})" for op in ops[:_OPS_SHOWN])
-    more = f" and {len(ops) - _OPS_SHOWN} more" if len(ops) > _OPS_SHOWN else ""
-    why = f"; it must hold {named}{more}" if ops else ""
-    budget = use.budget_bytes or 0
-    return InfeasibleError(
-        f"{graph.name!r} needs {needed:,} bytes ({format_bytes(needed)}) on {use.device} as far as is found, "
-        f"its budget is {budget:,} ({format_bytes(budget)}){why}",
-        required_bytes=needed,
-        hint=_way_out(use, needed, pinned=bool(ops)),
-    )
-
-
-def _way_out(use: DeviceUse, needed: int, *, pinned: bool) -> str:
-    if needed > use.memory_bytes:
-        memory = f"{use.device} ({use.model}) has {format_bytes(use.memory_bytes)}"
-        return f"no budget would do, for {memory}: {'loosen the pins or ' if pinned else ''}name larger --hardware"
-    loosen = "; or loosen the pins" if pinned else ""
-    return f"the smallest budget found that would do is --budget {use.device}={needed}{loosen}"

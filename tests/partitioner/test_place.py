@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,31 @@ def test_the_host_has_a_budget_too() -> None:
         hetpart.partition(CHAIN, hardware="emulated", placement="all-cpu", budget=["cpu=2MB", "cuda:0=0"])
     least = [f"cpu={refused.value.required_bytes}", "cuda:0=0"]
     assert_fits(hetpart.partition(CHAIN, hardware="emulated", placement="all-cpu", budget=least))
+
+
+def wide() -> onnx.ModelProto:
+    """Of activations of 1 MB and a weight of 67 MB."""
+    proto = model("""g (float[64, 4096] x, float[4096, 4096] v) => (float[64, 4096] z) {
+        [m0] a = MatMul(x, v) [s0] b = Softmax<axis=0>(a) [m1] c = MatMul(b, v) [s1] d = Softmax<axis=0>(c)
+        [m2] e = MatMul(d, v) [s2] z = Softmax<axis=0>(e)
+    }""")
+    del proto.graph.input[1]
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((4096, 4096), np.float32), "v"))
+    return proto
+
+
+@pytest.mark.parametrize("pin", [(), ("m1=cuda",), ("m1=cuda", "s0=cpu")])
+@pytest.mark.parametrize("budgets", [(70_000_000, 500_000), (30_000_000, 2_000_000), (1_000_000, 60_000_000), (0, 0)])
+def test_the_budgets_that_a_refusal_names_do_together(budgets: tuple[int, int], pin: tuple[str, ...]) -> None:
+    proto, given = wide(), dict(zip(("cuda:0", "cpu"), budgets, strict=True))
+    options: dict[str, Any] = {"hardware": "l4+generic-2core", "pin": list(pin), "time_limit": 5}
+    with pytest.raises(InfeasibleError) as refused:
+        hetpart.partition(proto, budget=given, **options)
+    named = dict(re.findall(r"--budget (\S+)=(\d+)", refused.value.hint))
+    assert all(f"{int(nbytes):,} bytes" in refused.value.message for nbytes in named.values())
+    assert all(int(nbytes) > given[device] for device, nbytes in named.items())
+    assert re.search(r"'(m1|m0|s0|x|z)' \(", refused.value.message)
+    assert_fits(hetpart.partition(proto, budget=given | named, **options))
 
 
 def test_a_refusal_names_the_op_that_must_be_there() -> None:

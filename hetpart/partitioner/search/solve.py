@@ -82,11 +82,11 @@ class Shortage:
     device: int
     budget_bytes: int
     required_bytes: int
-    """A budget of the device that would do, the others' kept."""
+    """What ``placement`` takes of it. Of other devices it may take more than their budgets too."""
     ops: tuple[int, ...]
     """Ops that must run on the device, those that need the most bytes first."""
     placement: Placement
-    """One that would fit then."""
+    """The one that lacks least."""
 
 
 class NothingFitsError(InfeasibleError):
