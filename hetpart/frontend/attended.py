@@ -34,8 +34,9 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     enable_gqa: bool = False,
 ) -> Any:
     """softmax(scale · query · keyᵀ + mask) · value; zeros where a mask lets nothing be seen, not a mean or NaN."""
+    may_be_none = key.shape is not None and not isinstance(key.shape[-2], int)
     has_keys = key.shape is None or key.shape[-2] != 0
-    if attn_mask is None and has_keys:
+    if attn_mask is None and has_keys and (is_causal or not may_be_none):
         if scale is not None and scale < 0:  # it takes the root
             query, scale = _negative(query), -scale
         return _unmasked(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
@@ -47,15 +48,22 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*range(last - 1), last, last - 1]))
     nothing = like(query, -math.inf)
     if attn_mask is None or not has_keys:
-        return op.MatMul(op.Softmax(scores, axis=-1), value)  # the exporter's own has a form that ONNX has not
+        return op.MatMul(op.Softmax(scores, axis=-1), value)  # the exporter's own has no form for no keys
     if attn_mask.dtype is ir.DataType.BOOL:
         seen, scores = attn_mask, op.Where(attn_mask, scores, nothing)
     else:
         seen = op.Not(op.Equal(attn_mask, like(attn_mask, -math.inf)))
         scores = op.Add(scores, op.CastLike(attn_mask, query))
-    some = op.ReduceMax(op.Cast(seen, to=ir.DataType.FLOAT), constant([-1]), keepdims=True)
+    counted = op.Cast(seen, to=ir.DataType.FLOAT)
+    some = _summed(counted) if may_be_none else op.ReduceMax(counted, constant([-1]), keepdims=True)
     made = op.MatMul(op.Softmax(scores, axis=-1), value)
     return op.Where(op.Cast(some, to=ir.DataType.BOOL), made, like(query, 0))
+
+
+def _summed(x: Any) -> Any:
+    """Along the last axis, which stays as one: ONNX Runtime's reductions leave it as it is where a run has 0 there."""
+    ones = op.Expand(op.Constant(value_float=1.0), op.Concat(op.Shape(x, start=-1), constant([1]), axis=0))
+    return op.MatMul(x, ones)
 
 
 def _negative(x: ir.Value) -> ir.Value:

@@ -107,6 +107,28 @@ def test_sizes_may_be_open(batch: int, length: int) -> None:
     torch.testing.assert_close(planned.to_module(emulate=True)(x, m), attended(x, m))
 
 
+KINDS: dict[str, Callable[[Tensor], Tensor | None]] = {
+    "no mask": lambda _: None,
+    "truth values": lambda m: m < 0.3,
+    "numbers": lambda m: m.masked_fill(m > 0.8, -math.inf),
+}
+
+
+@pytest.mark.parametrize("keys", [0, 6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_open_number_of_keys_may_be_none(kind: str, keys: int) -> None:
+    def attended(x: Tensor, k: Tensor, m: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, k, k[..., :3], KINDS[kind](m))
+
+    n = torch.export.Dim("n")
+    given, shapes = (HEADS, KEYS.repeat(1, 2, 1, 1), drawn(5, 7)), {"given": ({}, {2: n}, {1: n})}
+    exported = hetpart.export(Called(attended), args=given, dynamic_shapes=shapes)
+    x, k, m = HEADS, drawn(2, 4, keys, 8), drawn(5, keys)
+    for bound in ({"n": keys}, {"n": "?"}):
+        planned = hetpart.partition(exported, shape=bound, placement="random:2", hardware=EMULATED)
+        torch.testing.assert_close(planned.to_module(emulate=True)(x, k, m), attended(x, k, m))
+
+
 def _assert_close(found: Any, wanted: Any) -> None:
     """In half precision as near as what rounds scores too."""
     rounded: dict[str, Any] = (
