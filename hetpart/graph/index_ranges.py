@@ -21,6 +21,14 @@ _KEEPS_CONTENT = frozenset(
 _INDEX_SLOTS = {"Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterElements": (1,), "ScatterND": (1,)}
 _EMBED_SLOTS = ((0, 2), (1, 4))
 """EmbedLayerNormalization: ids and segment ids, with the tables they index."""
+_CALLED_SLOTS = {
+    "aten.embedding.default": (1,), "hetpart.lookup.default": (1,),
+    "aten.embedding_bag.default": (1, 2), "aten.embedding_bag.padding_idx": (1, 2),
+    "aten._embedding_bag.default": (1, 2), "aten._embedding_bag_forward_only.default": (1, 2),
+    "hetpart.lookup_bags.default": (1, 2),
+}  # fmt: skip
+"""Lookups that PyTorch runs: ids, and where bags have bounds, these."""
+_BOUNDS = 2
 
 
 def index_ranges(graph: Graph) -> dict[str, int]:
@@ -52,7 +60,15 @@ def _sources(graph: Graph) -> dict[int, frozenset[str]]:
 
 
 def _indexed(graph: Graph, op: Op) -> Iterable[tuple[int, int]]:
-    """(index operand, rows of the table it indexes) of ``op``."""
+    """(index operand, rows of the table it indexes) of ``op``.
+
+    Bounds of bags ascend from 0, as they do where all are 0: every bag but the last is empty then.
+    """
+    for slot in _CALLED_SLOTS.get(op.op_type, ()):
+        table, index = op.inputs[0], op.inputs[slot] if slot < len(op.inputs) else None
+        shape = None if table is None else graph.values[table].shape
+        if index is not None and shape and shape[0]:
+            yield index, 1 if slot == _BOUNDS else shape[0]
     slots = _INDEX_SLOTS.get(op.op_type, ())
     pairs = [(0, slot) for slot in slots] + (
         [(table, ids) for ids, table in _EMBED_SLOTS] if op.op_type == "EmbedLayerNormalization" else []

@@ -82,7 +82,7 @@ class ValueSpec:
     nbytes: int
     form: ValueForm
     range: int | None = None
-    """For an integer input that indexes a table: exclusive upper bound of its entries."""
+    """For an integer input that indexes a table: exclusive upper bound of its entries; 1 for the bounds of bags."""
 
 
 @dataclass(frozen=True, slots=True)

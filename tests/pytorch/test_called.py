@@ -20,6 +20,7 @@ from hetpart.dynamo.backend import hetpart as backend
 from hetpart.errors import DeviceUnavailableError, ExecutionError, InvalidBundleError, InvalidModelError
 from hetpart.frontend.calls import Call
 from hetpart.runtime import called
+from hetpart.runtime.random_feeds import random_feeds
 from tests.pytorch.test_partition import assert_equal
 from tests.test_public_api import ROOT
 
@@ -233,6 +234,29 @@ def test_report_explain_and_lint_name_it() -> None:
     assert any("aten._linalg_eigh.default" in finding.message for finding in findings)
     split = planned.to_fx({"cuda:0": "cpu"})
     assert_equal(split(x), expected(module, x))
+
+
+class Averages(nn.Module):
+    def __init__(self, *, ends: bool) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(50, 4, mode="mean", include_last_offset=ends)
+
+    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        return self.bags(ids, offsets)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_bags_are_made_up_as_pytorch_takes_them(ends: bool) -> None:
+    """Ids of rows, and offsets that begin with 0 and never fall."""
+    module, example = Averages(ends=ends), (torch.arange(12), torch.tensor([0, 3, 7]))
+    partitioned = hetpart.partition(module, args=example, hardware=EMULATED, placement="all-cpu")
+    for seed in range(5):
+        feeds = random_feeds(partitioned.plan.inputs, seed)
+        with partitioned.session(emulate=True) as session:
+            [found] = session.run(None, feeds)
+        eager = module(*(torch.from_numpy(feeds[spec.name]) for spec in partitioned.plan.inputs))
+        np.testing.assert_allclose(found, eager.detach().numpy(), rtol=1e-6)
+        assert feeds["ids"].max() > 1
 
 
 def test_a_program_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
