@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
@@ -104,6 +105,19 @@ def test_a_side_that_does_not_fit_says_what_it_would_take() -> None:
     assert (forced.device, forced.seconds) == ("cuda:0", None)
     assert forced.required_bytes is not None
     assert forced.required_bytes > 4 * 256 * 4096
+
+
+def test_where_activations_fill_the_budget_no_price_is_known_and_that_is_said() -> None:
+    steps = " ".join(f"[m{i}] a{i} = MatMul(s{i}, v) [t{i}] s{i + 1} = Softmax<axis=0>(a{i})" for i in range(6))
+    proto = model(f"g (float[2048, 1024] s0, float[1024, 1024] v) => (float[2048, 1024] s6) {{ {steps} }}")
+    del proto.graph.input[1]
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1024, 1024), np.float32), "v"))
+    tight = hetpart.explain(proto, "m1", hardware="l4+generic-2core", budget="50MB")
+    assert (tight.explanation.price, tight.explanation.price_known) == (0.0, False)
+    assert "no price of a byte is known here" in tight.report()
+    whole = hetpart.explain(proto, "m1", hardware="l4+generic-2core", budget="1GB")
+    assert (whole.explanation.price, whole.explanation.price_known) == (0.0, True)
+    assert "no price of a byte" not in whole.report()
 
 
 def test_an_op_is_found_by_its_value_and_by_a_pattern() -> None:

@@ -20,6 +20,7 @@ from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import Known
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.search.three_states import MAY_STREAM
+from hetpart.partitioner.slopes import with_knees, with_prices
 from hetpart.plan.curves import CurvePoint, TargetBudget
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ FIRST_SHARE = 0.6
 """Of a budget's time, for its first search."""
 _NARROW = 0.005
 """The budget that meets a target is found to this part of it."""
-_KNEE_GAIN = 0.05
-"""Part of all that memory buys that the stretch before a knee must buy."""
-_KNEE_BEND = 0.5
-"""Behind a knee a byte buys at most this part of what it buys before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,8 +145,8 @@ class Tradeoff:
         return fresh and gap(cost, min(cost, self._bound(budget, found))) > OPEN
 
     def points(self, budgets: Iterable[int]) -> tuple[CurvePoint, ...]:
-        """The points of ``budgets``, all of which are solved, with knees marked."""
-        return with_knees([self._point(budget) for budget in sorted(set(budgets))])
+        """The points of ``budgets``, all of which are solved, with what memory buys, and knees marked."""
+        return with_knees(with_prices([self._point(budget) for budget in sorted(set(budgets))]))
 
     def target(self, seconds: float) -> TargetBudget:
         """The smallest budget that reaches ``seconds``, between none at all and the largest that is solved."""
@@ -259,39 +256,3 @@ class Tradeoff:
             accelerator_ops=int((solution.placement == ACCELERATOR).sum()),
             copied_bytes=int(copies.sum(axis=0) @ problem.value_bytes),
         )
-
-
-def with_knees(points: Sequence[CurvePoint]) -> tuple[CurvePoint, ...]:
-    """``points`` by ascending budget, those marked where a byte begins to buy much less.
-
-    Judged on the lower convex hull, so that a plateau before a step is no knee.
-    """
-    hull = _hull([point for point in points if point.seconds is not None])
-    whole = _seconds(hull[0]) - _seconds(hull[-1]) if hull else 0.0
-    knees = {
-        here.budget_bytes
-        for before, here, after in zip(hull, hull[1:], [*hull[2:], None], strict=False)
-        if after is not None
-        and _seconds(before) - _seconds(here) >= _KNEE_GAIN * whole > 0
-        and _slope(here, after) <= _KNEE_BEND * _slope(before, here)
-    }
-    return tuple(replace(point, knee=point.budget_bytes in knees) for point in points)
-
-
-def _hull(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    hull: list[CurvePoint] = []
-    for point in points:
-        while len(hull) > 1 and _slope(hull[-1], point) >= _slope(hull[-2], hull[-1]):
-            hull.pop()
-        hull.append(point)
-    return hull
-
-
-def _slope(first: CurvePoint, second: CurvePoint) -> float:
-    """Seconds that a byte buys between two points."""
-    return (_seconds(first) - _seconds(second)) / (second.budget_bytes - first.budget_bytes)
-
-
-def _seconds(point: CurvePoint) -> float:
-    assert point.seconds is not None
-    return point.seconds

@@ -20,7 +20,8 @@ class CurvePoint:
     gap: float | None = None
     """(cost − lower_bound) / cost."""
     price: float | None = None
-    """Seconds that one more byte buys at the margin; ``None`` where the search found no price."""
+    """Seconds that one more byte buys: the steepest way down to a larger budget of the curve. At the largest what the
+    search found, 0 where more memory is known to buy nothing, ``None`` where nothing is known."""
     peak_bytes: int | None = None
     """Of the accelerator: a budget of so much would do for this plan."""
     partitions: int | None = None

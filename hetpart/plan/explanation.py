@@ -98,3 +98,5 @@ class Explanation:
     """The module or FX node that was asked for, where several ops are of it: this one takes longest."""
     others: tuple[str, ...] = ()
     """The rest of them."""
+    price_known: bool = True
+    """Whether a price of 0 says that a byte is worth nothing."""

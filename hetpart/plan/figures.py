@@ -59,6 +59,12 @@ class Baseline:
     fits: bool
 
 
+ALIVE = "what is alive at every op"
+"""What a bound speaks of that has counted more than weights."""
+PROVEN_GAP = 1e-6
+"""A smaller gap is rounding."""
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """How far from optimal the placement can be, in modelled serial latency."""
@@ -71,6 +77,11 @@ class Certificate:
     price: float
     """Seconds one byte of accelerator memory is worth at the best bound."""
     speaks_of: str = "serial model: seconds of every op on its device plus every copy, session overheads left out"
+
+    @property
+    def price_known(self) -> bool:
+        """Whether a price of 0 says that a byte is worth nothing: not with an open gap, nor beyond weights."""
+        return self.price > 0 or (self.gap <= PROVEN_GAP and ALIVE not in self.speaks_of)
 
 
 @dataclass(frozen=True, slots=True)

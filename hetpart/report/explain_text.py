@@ -14,6 +14,13 @@ from hetpart.units import format_bytes, format_count, format_percent, format_sec
 _NONE = "–"
 _OPS_SHOWN = 4
 _COPIES_SHOWN = 5
+_HOST = "cpu"
+"""Whose memory has no price."""
+_UNKNOWN = "not known"
+_NO_PRICE = (
+    "Worth: no price of a byte is known here, for values that are alive fill the budget, or the gap is open; a sweep "
+    "shows what memory buys."
+)
 _ROUNDING = 1e-9
 
 
@@ -54,25 +61,33 @@ def _sides(explained: Explanation) -> Iterator[RenderableType]:
     group = len(explained.together) > 0
     yield heading("Here and there", "predicted, every other op where the plan has it")
     headers = ["on", ">the op", *([">with its group"] if group else []), ">weights held", ">worth", ">copies it causes"]
-    yield table([*headers, ">model", ""], [_side_row(side, group=group) for side in explained.sides])
+    yield table([*headers, ">model", ""], [_side_row(explained, side, group=group) for side in explained.sides])
     yield from (_copies(side) for side in explained.sides if side.copies)
     if any(side.weight_seconds for side in explained.sides):
         worth = f"at the margin 1 MB more of the accelerator buys {format_seconds(explained.price * 1e6)}"
         yield line((f"Worth: what these bytes would buy elsewhere; {worth}.", "dim"))
+    elif not explained.price_known:
+        yield line((_NO_PRICE, "dim"))
 
 
-def _side_row(side: Side, *, group: bool) -> list[Cell]:
+def _side_row(explained: Explanation, side: Side, *, group: bool) -> list[Cell]:
     copies = format_seconds(side.copy_seconds) if side.copies else "none"
     return [
         name(side.device, "bold" if side.chosen else ""),
         _time(side.seconds),
         *([_time(side.group_seconds)] if group else []),
         format_bytes(side.weight_bytes),
-        format_seconds(side.weight_seconds) if side.weight_seconds else _NONE,
+        _worth(explained, side),
         copies,
         _time(side.total_seconds),
         _verdict(side),
     ]
+
+
+def _worth(explained: Explanation, side: Side) -> str:
+    if side.weight_seconds:
+        return format_seconds(side.weight_seconds)
+    return _NONE if explained.price_known or side.device == _HOST or not side.weight_bytes else _UNKNOWN
 
 
 def _verdict(side: Side) -> Text:

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from hetpart.plan.figures import Baseline, Certificate, DeviceUse
+from hetpart.plan.figures import ALIVE, PROVEN_GAP, Baseline, Certificate, DeviceUse
 from hetpart.plan.model import Decision, Partition, Plan, Transfer
 from hetpart.report.escape import printable
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
-PROVEN_GAP = 1e-6
 _NOTICEABLE_RATIO = 1.005
 _TYPES_SHOWN = 3
 _EMULATED = "emulated"
@@ -158,10 +157,15 @@ def worth(plan: Plan) -> str:
 
 def _worth_unpriced(plan: Plan, budget: int) -> str:
     """At the price 0 the bound is that of a device without end: it tells something only where it is reached."""
-    if plan.certificate.gap <= PROVEN_GAP or plan.footprint_bytes <= budget:
+    proof = plan.certificate
+    if proof.price_known or plan.footprint_bytes <= budget:
         return "More accelerator memory would make nothing faster."
+    why = "for values that are alive fill the budget" if ALIVE in proof.speaks_of else "for the gap is open"
     whole = format_bytes(plan.footprint_bytes)
-    return f"No price of a byte is known here: with all of the {whole} of its footprint in reach it may be faster."
+    return (
+        f"No price of a byte is known here, {why}: with all of the {whole} of its footprint in reach it may be faster; "
+        "a sweep shows what memory buys."
+    )
 
 
 def mostly(partition: Partition, by_op: Mapping[str, Decision]) -> str:

@@ -17,7 +17,8 @@ _PROVEN = 1e-6
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _LEGEND = (
     "bound: no placement is faster, session overheads left out; takes: what the plan holds on {device}, a budget that "
-    "would do; buys: at the margin; ◆: from here on more memory buys much less"
+    "would do; buys: the most per byte on the way to a later budget (–: there is none); ◆: from here on more memory "
+    "buys much less"
 )
 
 

@@ -13,6 +13,7 @@ from hetpart.config import parse_pattern
 from hetpart.errors import HetpartError, InfeasibleError, InvalidOptionError
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.assembly.explain import decisions
+from hetpart.partitioner.assembly.write import certificate, footprint
 from hetpart.partitioner.counterfactual import sides, together
 from hetpart.partitioner.pins import matches
 from hetpart.plan.explanation import Explanation, Forced
@@ -125,7 +126,13 @@ def _explained(imported: ImportedModel, best: Assembly, op: Op) -> Explanation:
         sides=sides(best, op.id),
         forced=(),
         source=_source(op),
+        price_known=_price_known(best),
     )
+
+
+def _price_known(best: Assembly) -> bool:
+    budget = device_uses(best)[-1].budget_bytes
+    return certificate(best.solution).price_known or budget is None or footprint(best) <= budget
 
 
 def _source(op: Op) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from hetpart.partitioner.scores.gap import speaks_of
 from hetpart.plan.model import Plan, ResidencyState, Transfer
 from hetpart.report.layout import LEAST_WIDTH
 from hetpart.report.page import Evidence
@@ -171,6 +172,10 @@ def test_memory_is_called_worthless_only_where_that_is_proven() -> None:
     text = words(section(render(replace(PLAN, certificate=unproven)), "Certificate"))
     assert "make nothing faster" not in text
     assert "with all of the 1.26 GB of its footprint in reach it may be faster" in text
+    alive = replace(unproven, lower_bound=PLAN.certificate.cost, gap=0.0, speaks_of=speaks_of(by_moments=True))
+    filled = replace(PLAN, certificate=alive)
+    assert "known here, for values that are alive fill the budget:" in words(render(filled))
+    assert "not known" in as_page(Evidence(filled))
     whole = replace(PLAN, certificate=unproven, footprint_bytes=299_000_000)
     assert "More accelerator memory would make nothing faster." in render(whole)
 

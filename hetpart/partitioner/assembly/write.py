@@ -21,6 +21,7 @@ from hetpart.plan.references import machine_reference
 if TYPE_CHECKING:
     from hetpart.graph.from_onnx import ImportedModel
     from hetpart.partitioner.assembly.assemble import Assembly
+    from hetpart.partitioner.search.solve import Solution
 
 
 def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelReference, options: dict[str, str]) -> Plan:
@@ -40,7 +41,7 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         residencies=residencies(assembly),
         decisions=decisions(assembly),
         prediction=_prediction(assembly),
-        certificate=Certificate(solution.cost, solution.lower_bound, solution.gap, solution.price, solution.speaks_of),
+        certificate=certificate(solution),
         baselines=_baselines(assembly),
         footprint_bytes=footprint(assembly),
         notes=(*imported.notes, *_notes(assembly)),
@@ -48,6 +49,11 @@ def write_plan(assembly: Assembly, imported: ImportedModel, reference: ModelRefe
         timeline=timeline(assembly),
         homes=_homes(assembly),
     )
+
+
+def certificate(solution: Solution) -> Certificate:
+    """How far from optimal ``solution`` can be."""
+    return Certificate(solution.cost, solution.lower_bound, solution.gap, solution.price, solution.speaks_of)
 
 
 def _inputs(assembly: Assembly) -> tuple[ValueSpec, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hetpart.plan.figures import ALIVE
+
 SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
 WEIGHTS = "memory: the weights alone"
-MOMENTS = "memory: the weights, sessions and what is alive at every op, in whatever order the partitions run"
+MOMENTS = f"memory: the weights, sessions and {ALIVE}, in whatever order the partitions run"
 
 
 def gap(cost: float, lower_bound: float) -> float:

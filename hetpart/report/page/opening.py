@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from hetpart.plan.figures import DeviceUse
+from hetpart.plan.figures import PROVEN_GAP, DeviceUse
 from hetpart.plan.model import Plan
 from hetpart.report import sentences
 from hetpart.report.escape import printable
@@ -76,7 +76,7 @@ def _headroom_tile(use: DeviceUse, left: int) -> Tile:
 
 def _optimum(plan: Plan) -> str:
     proof = plan.certificate
-    if proof.gap <= sentences.PROVEN_GAP:
+    if proof.gap <= PROVEN_GAP:
         return "Reached"
     return f"Within {format_percent(sentences.excess(proof))}" if proof.lower_bound > 0 else "Not bounded"
 

@@ -55,7 +55,7 @@ def certificate(evidence: Evidence) -> Section:
         ("cost of this placement", format_seconds(proof.cost)),
         ("lower bound of any legal placement", format_seconds(proof.lower_bound)),
         ("gap, (cost − bound) / cost", format_percent(proof.gap)),
-        ("price of a byte", f"{proof.price:.3g} s" if proof.price else "0 s"),
+        ("price of a byte", f"{proof.price:.3g} s" if proof.price else "0 s" if proof.price_known else "not known"),
     ]
     grid = Grid.of("Certificate", ("", ">"), rows)
     speaks = Words(f"It speaks of the {printable(proof.speaks_of)}.", "dim")
