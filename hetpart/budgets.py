@@ -119,7 +119,7 @@ def resolve_budgets(
     such device answers, which a note then says. ``free_bytes`` is the free memory of a device, or of all of them.
 
     Raises:
-        InvalidOptionError: a budget is of a device the machine does not have.
+        InvalidOptionError: a budget is of a device the machine does not have, or every accelerator has another.
     """
     asked = {budget.device: budget for budget in budgets}
     own = {known_device(name, machine, budget.text): budget for name, budget in asked.items() if name is not None}
@@ -129,8 +129,23 @@ def resolve_budgets(
             f"the budget {common.text!r} is of the accelerator, and the machine {machine.name!r} has none",
             hint="leave it out, or write --budget cpu=16GB for the host",
         )
+    _require_use(asked.get(None), own, machine)
     chosen = {device.name: common for device in machine.accelerators} | own
     return _resolve(chosen, machine, free_bytes)
+
+
+def _require_use(common: Budget | None, own: Mapping[str, Budget], machine: Machine) -> None:
+    """A budget of every accelerator that has none of its own says nothing where each has one."""
+    found = [own.get(device.name) for device in machine.accelerators]
+    if common is None or not found or None in found:
+        return
+    other = next((budget for budget in found if budget is not None and budget.amount != common.amount), None)
+    if other is not None:
+        raise InvalidOptionError(
+            f"the budgets {other.text!r} and {common.text!r} contradict each other: {machine.name!r} has no other "
+            "accelerator",
+            hint="give one budget for each device",
+        )
 
 
 def _resolve(chosen: Mapping[str, Budget], machine: Machine, free_bytes: FreeBytes | int | None) -> ResolvedBudgets:

@@ -105,6 +105,14 @@ def test_budgets_that_contradict_each_other_are_refused() -> None:
     assert len(parse_budget(["cuda:0=16GB", "cuda=16e0GB".replace("e0", "")])) == 1
 
 
+def test_a_budget_that_no_accelerator_is_left_for_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="'cuda:0=70MB' and '60MB' contradict each other"):
+        resolve_budgets(parse_budget(["cuda:0=70MB", "60MB"]), L4)
+    assert resolve_budgets(parse_budget(["cuda:0=70MB", "70MB", "cpu=1GB"]), L4).nbytes["cuda:0"] == 70_000_000
+    two = resolve_budgets(parse_budget(["cuda:0=70MB", "60MB"]), with_second_gpu(L4)).nbytes
+    assert (two["cuda:0"], two["cuda:1"]) == (70_000_000, 60_000_000)
+
+
 def test_a_share_is_of_the_devices_memory() -> None:
     resolved = resolve_budgets(parse_budget("80%"), L4)
     assert resolved.nbytes == {"cuda:0": accelerator(L4).memory_bytes * 4 // 5}

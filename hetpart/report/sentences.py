@@ -140,9 +140,14 @@ def gap(proof: Certificate) -> str:
     """How far from optimal the placement can be."""
     cost, bound = format_seconds(proof.cost), format_seconds(proof.lower_bound)
     if proof.gap <= PROVEN_GAP:
-        return f"Optimal: no legal placement takes less than {bound} in the model of costs."
+        return f"Optimal: no {_bounded(proof)} takes less than {bound} in the model of costs."
     above = f": at most {format_percent(excess(proof))} above" if proof.lower_bound > 0 else ""
-    return f"No legal placement takes less than {bound}; this one takes {cost}{above}."
+    return f"No {_bounded(proof)} takes less than {bound}; this one takes {cost}{above}."
+
+
+def _bounded(proof: Certificate) -> str:
+    """What the bound holds for: other cuts, or other orders, of a placement may hold less of what is alive."""
+    return "legal placement, cut as hetpart cuts it," if ALIVE in proof.speaks_of else "legal placement"
 
 
 def worth(plan: Plan) -> str:

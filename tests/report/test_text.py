@@ -176,6 +176,7 @@ def test_memory_is_called_worthless_only_where_that_is_proven() -> None:
     filled = replace(PLAN, certificate=alive)
     assert "known here, for values that are alive fill the budget:" in words(render(filled))
     assert "not known" in as_page(Evidence(filled))
+    assert "Optimal: no legal placement, cut as hetpart cuts it, takes less than 552 µs" in words(render(filled))
     whole = replace(PLAN, certificate=unproven, footprint_bytes=299_000_000)
     assert "More accelerator memory would make nothing faster." in render(whole)
 

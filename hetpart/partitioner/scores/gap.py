@@ -6,7 +6,7 @@ from hetpart.plan.figures import ALIVE
 
 SERIAL = "serial model: seconds of every op on its device plus every copy, session overheads left out"
 WEIGHTS = "memory: the weights alone"
-MOMENTS = f"memory: the weights, sessions and {ALIVE}, in whatever order the partitions run"
+MOMENTS = f"memory: the weights, sessions and {ALIVE}, with partitions cut and ordered as hetpart does"
 
 
 def gap(cost: float, lower_bound: float) -> float:
