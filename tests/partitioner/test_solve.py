@@ -117,6 +117,19 @@ def best_of_baselines(problem: PlacementProblem) -> bool:
     )
 
 
+def test_a_refusal_names_every_device_that_lacks_bytes() -> None:
+    problem = chain([(1.0, INF), (INF, 1.0)], [300, 200])
+    with pytest.raises(NothingFitsError) as refused:
+        solve(replace(problem, budgets=np.array([10, 100])))
+    assert (
+        refused.value.message == "cpu needs 300 bytes, its budget is 10 and cuda:0 needs 200 bytes, its budget is 100"
+    )
+    assert "cpu to 300 bytes and of cuda:0 to 200 bytes" in refused.value.hint
+    assert solve(replace(problem, budgets=np.array([300, 200]))).placement.tolist() == [0, 1]
+    with pytest.raises(NothingFitsError, match=r"^cpu needs 300 bytes, its budget is 10\n"):
+        solve(replace(problem, budgets=np.array([10, 200])))
+
+
 def refusal_of(problem: PlacementProblem) -> NothingFitsError | None:
     try:
         solve(problem)

@@ -232,11 +232,19 @@ def _nothing_fits(scorer: Scorer, found: Scored) -> NothingFitsError:
     there = forced[np.argsort(-least_bytes(problem)[forced], kind="stable")]
     required = int(found.usage.peak[device])
     shortage = Shortage(device, int(problem.budgets[device]), required, tuple(there.tolist()), found.placement)
+    lacks = [(problem.devices[at], int(found.usage.peak[at]), int(problem.budgets[at])) for at in _short(excess)]
     return NothingFitsError(
-        f"{problem.devices[device]} needs {shortage.required_bytes:,} bytes, its budget is {shortage.budget_bytes:,}",
+        " and ".join(f"{name} needs {peak:,} bytes, its budget is {budget:,}" for name, peak, budget in lacks),
         shortage,
-        hint=f"raise the budget of {problem.devices[device]} to {shortage.required_bytes} bytes or loosen the pins",
+        hint=f"raise the budget of {' and of '.join(f'{name} to {peak} bytes' for name, peak, _ in lacks)} "
+        "or loosen the pins",
     )
+
+
+def _short(excess: NDArray[np.int64]) -> list[int]:
+    """The device that lacks most, then the others that lack bytes."""
+    first, *others = np.argsort(-excess, kind="stable").tolist()
+    return [first, *(device for device in others if excess[device] > 0)]
 
 
 def solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, Scored]) -> Solution:
