@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.cost_model.memory import NO_SCRATCH, aligned, most_alive
-from hetpart.cost_model.session.bodies import kernel_scratch
+from hetpart.cost_model.session.bodies import kernel_scratch, session_lane
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.cost_model.session.packing import held_bytes, inner_bytes
 from hetpart.devices import HOST
 from hetpart.errors import InvalidModelError
 from hetpart.graph.calls import CALL_DOMAIN
+from hetpart.partitioner.overlaid import overlaid_bytes
 from hetpart.partitioner.problem import (
     NO_BUDGET,
     NO_OP,
@@ -74,7 +75,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         devices=tuple(device.name for device in machine.devices),
         seconds=seconds,
         groups=_groups(costs, np.isfinite(seconds)),
-        scratch_bytes=_scratch_bytes(graph, costs, limits != NO_BUDGET),
+        scratch_bytes=_beside_bytes(graph, costs, limits != NO_BUDGET),
         value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
         value_left_on_host=np.array([value.id in left for value in values], np.bool_),
         value_returned=np.array([value.id in returned for value in values], np.bool_),
@@ -116,15 +117,23 @@ def _apart(graph: Graph) -> NDArray[np.bool_] | None:
     return called if called.any() else None
 
 
-def _scratch_bytes(graph: Graph, costs: Costs, thrifty: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(N,) What each op's kernel takes on every device at least; one that may compute in blocks takes nothing there."""
+def _beside_bytes(graph: Graph, costs: Costs, limited: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(N,) What each op takes at least beside the values it reads and makes; less than 0 where these share memory."""
     told = replace(graph, ops=costs.graph.ops)
+    devices = [device for device, has_budget in zip(costs.machine.devices, limited.tolist(), strict=True) if has_budget]
+    lanes = [session_lane(told, device.provider, device.threads, thrifty=True) for device in devices]
+    sizes = {value.id: aligned(value.nbytes) for value in graph.values if not value.is_constant}
+    return _scratch_bytes(told, costs, limited) - overlaid_bytes(graph, lanes, sizes)
+
+
+def _scratch_bytes(told: Graph, costs: Costs, thrifty: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(N,) What each op's kernel takes on every device at least; one that may compute in blocks takes nothing there."""
     rows: list[list[int]] = []
     devices = zip(costs.machine.devices, thrifty.tolist(), strict=True)
     for provider, threads, spares in sorted({(device.provider, device.threads, own) for device, own in devices}):
         scratch = kernel_scratch(told, provider, threads, thrifty=spares)
         rows.append(
-            [0 if op.op_type in BLOCKED else most_alive(scratch.get(op.id, NO_SCRATCH).blocks) for op in graph.ops]
+            [0 if op.op_type in BLOCKED else most_alive(scratch.get(op.id, NO_SCRATCH).blocks) for op in told.ops]
         )
     return np.array(rows, np.int64).min(axis=0)
 

@@ -131,7 +131,7 @@ class PlacementProblem:
     groups: NDArray[np.int32]
     """(N,) Ops of one group share a device."""
     scratch_bytes: NDArray[np.int64]
-    """(N,) Workspace an op holds while it runs."""
+    """(N,) What an op holds while it runs beside what it reads and makes; less than 0 where these share memory."""
     value_producer: NDArray[np.int32]
     """(V,) Op, or ``NO_OP``."""
     value_left_on_host: NDArray[np.bool_]

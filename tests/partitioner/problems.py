@@ -15,6 +15,15 @@ from hetpart.partitioner.scores.cut import cut
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+
+def _overlaid(seed: int, ops: int, producer: NDArray[np.int32], value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(N,) Of what some ops make, what they write over their inputs; in every second problem."""
+    made = np.zeros(ops, np.int64)
+    np.add.at(made, producer[producer != NO_OP], value_bytes[producer != NO_OP])
+    return made * (np.random.default_rng([seed, ops]).random(ops) < 0.3) * (seed % 2)
+
 
 def random_problem(
     seed: int, *, most_ops: int = 8, budget: float | None = None, sessions: bool = False
@@ -42,7 +51,7 @@ def random_problem(
         devices=("cpu", "cuda:0"),
         seconds=seconds,
         groups=groups,
-        scratch_bytes=rng.integers(0, 30, ops) * (rng.random(ops) < 0.3),
+        scratch_bytes=rng.integers(0, 30, ops) * (rng.random(ops) < 0.3) - _overlaid(seed, ops, producer, value_bytes),
         value_producer=producer,
         value_left_on_host=(producer != NO_OP) & (rng.random(values) < 0.1),
         value_returned=rng.random(values) < 0.2,

@@ -9,7 +9,7 @@ which is told to reuse no memory, gives no value the buffer of another of its sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
@@ -76,6 +76,11 @@ def plan_buffers(kernels: Sequence[Kernel], kept: Iterable[int], *, thrifty: boo
         thrifty: Whether no buffer waits for another value of its shape.
     """
     return _planned(kernels, kept, thrifty=thrifty).steps(kernels)
+
+
+def buffer_owners(kernels: Sequence[Kernel], kept: Iterable[int]) -> Mapping[int, int]:
+    """The value that each lies in the memory of, by itself where it has its own, in a thrifty session."""
+    return _planned(kernels, kept, thrifty=True).buffer
 
 
 def overwriting(kernels: Sequence[Kernel], kept: Iterable[int]) -> frozenset[int]:

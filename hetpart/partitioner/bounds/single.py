@@ -147,9 +147,10 @@ def fullest(problem: PlacementProblem, inner: Iterable[int]) -> Iterator[tuple[i
         live += born[op]
         grown |= bool(born[op])
         staying = [value for value in live if last[value] > op]
-        if scratch[op] or (grown and len(staying) < len(live)):
+        shares_next = op + 1 < problem.ops and scratch[op + 1] < 0
+        if scratch[op] or (grown and (shares_next or len(staying) < len(live))):
             yield op, live
-            grown = False
+            grown = scratch[op] < 0
         live = staying
 
 

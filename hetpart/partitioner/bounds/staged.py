@@ -116,8 +116,10 @@ class _Builder:
         scratch: list[int] = problem.scratch_bytes.tolist()
         for op, alive in fullest(problem, inner):
             held = [(inner[value], sizes[value]) for value in alive]
-            if scratch[op]:
+            if scratch[op] > 0:
                 held.append((self._at_least([self._there(op, partition)]), scratch[op]))
+            else:
+                held += [(variable, int(sign) * scratch[op]) for variable, sign in self._there(op, partition)]
             self._holds(inside, held)
 
     def _holds(self, most: int, held: list[tuple[int, int]]) -> None:

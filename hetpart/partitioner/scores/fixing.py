@@ -58,4 +58,4 @@ def while_running(problem: PlacementProblem) -> NDArray[np.int64]:
     np.add.at(nbytes, readers, problem.value_bytes[read])
     made = (problem.value_producer != NO_OP) & ~problem.value_left_on_host
     np.add.at(nbytes, problem.value_producer[made], problem.value_bytes[made])
-    return nbytes
+    return np.maximum(nbytes, 0)

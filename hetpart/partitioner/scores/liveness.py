@@ -221,6 +221,6 @@ def inside(problem: PlacementProblem, cut: Cut, crossing: NDArray[np.bool_]) -> 
     change = np.zeros(problem.ops + 1, np.int64)
     np.add.at(change, first, problem.value_bytes[inner])
     np.subtract.at(change, last + 1, problem.value_bytes[inner])
-    alive = change.cumsum()[:-1] + problem.scratch_bytes[order]
+    alive = np.maximum(change.cumsum()[:-1] + problem.scratch_bytes[order], 0)
     starts = np.searchsorted(cut.partition[order], np.arange(cut.partitions))
     return Inside(order, starts, inner, first, last, alive)
