@@ -19,7 +19,6 @@ from hetpart.errors import InfeasibleError
 from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.problem import Known
 from hetpart.partitioner.scores.gap import gap
-from hetpart.partitioner.search.three_states import MAY_STREAM
 from hetpart.partitioner.slopes import with_knees, with_prices
 from hetpart.plan.curves import CurvePoint, TargetBudget
 
@@ -53,21 +52,14 @@ class _Outcome:
     lower_bound: float = float("inf")
     """Of placements that stream nothing."""
     streaming_bound: float = float("inf")
-    """Of all that may stream; 0 where it is not known."""
+    """Of all, whether they stream or not."""
     price: float = 0.0
     required_bytes: int = 0
 
     @classmethod
-    def of(cls, assembly: Assembly, *, may_stream: bool) -> _Outcome:
-        solution = assembly.solution
-        of_all = not may_stream or MAY_STREAM in solution.speaks_of
-        return cls(
-            assembly,
-            device_uses(assembly)[ACCELERATOR].peak_bytes,
-            solution.lower_bound,
-            solution.lower_bound if of_all else 0.0,
-            solution.price,
-        )
+    def of(cls, assembly: Assembly) -> _Outcome:
+        solution, peak = assembly.solution, device_uses(assembly)[ACCELERATOR].peak_bytes
+        return cls(assembly, peak, solution.lower_bound, solution.bound_of_all, solution.price)
 
     @property
     def seconds(self) -> float:
@@ -104,14 +96,12 @@ class Tradeoff:
         time_limit: Seconds for every budget.
     """
 
-    __slots__ = ("_formulation", "_known", "_may_stream", "_place", "_time_limit", "_told")
+    __slots__ = ("_formulation", "_known", "_place", "_time_limit", "_told")
 
     def __init__(self, formulation: Formulation, place: Place, time_limit: float) -> None:
-        streaming = formulation.problem.streaming
         self._formulation = formulation
         self._place = place
         self._time_limit = time_limit
-        self._may_stream = streaming is not None and bool(streaming.allowed.any())
         self._known: dict[int, _Outcome] = {}
         self._told: dict[int, list[float]] = {}
         """Seconds of the plans that each budget was solved from."""
@@ -195,7 +185,7 @@ class Tradeoff:
             )
         except InfeasibleError as error:
             return _Outcome(None, required_bytes=error.required_bytes)
-        return _Outcome.of(found, may_stream=self._may_stream)
+        return _Outcome.of(found)
 
     def _near(self, budget: int) -> list[Assembly]:
         """The plans of this budget and of those beside it, as far as they are known."""
@@ -219,15 +209,22 @@ class Tradeoff:
 
         Of placements that stream nothing; of all where ``plan`` streams.
         """
-        above = [found for known, found in self._known.items() if known >= budget and found.assembly]
-        streams = plan is not None and plan.streams
-        return max((found.streaming_bound if streams else found.lower_bound for found in above), default=0.0)
+        if plan is not None and plan.streams:
+            return self._bound_of_all(budget)
+        return max((found.lower_bound for found in self._from(budget)), default=0.0)
+
+    def _bound_of_all(self, budget: int) -> float:
+        """As ``_bound``, of all placements, whether they stream or not."""
+        return max((found.streaming_bound for found in self._from(budget)), default=0.0)
+
+    def _from(self, budget: int) -> list[_Outcome]:
+        """What is known of this budget and of larger ones, where something fits."""
+        return [found for known, found in self._known.items() if known >= budget and found.assembly]
 
     def _floor(self, budget: int) -> float:
         """What no placement's latency goes below: its bound and one session, where anything runs."""
         problem = self._formulation.problem
-        streaming = next((found for found in self._known.values() if found.streams), None)
-        return self._bound(budget, streaming) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
+        return self._bound_of_all(budget) + (float(problem.session_seconds.min()) if problem.ops else 0.0)
 
     def _flat(self, budget: int) -> bool:
         """Whether more memory than ``budget`` is known to make nothing faster."""
@@ -249,6 +246,7 @@ class Tradeoff:
             seconds=solution.total_seconds,
             cost=solution.cost,
             lower_bound=bound,
+            of_all=bound <= self._bound_of_all(budget),
             gap=gap(solution.cost, bound),
             price=own.price or (0.0 if gap(solution.cost, bound) <= PROVEN and self._flat(budget) else None),
             peak_bytes=found.peak,

@@ -31,6 +31,8 @@ class CurvePoint:
     """Where nothing fits: the smallest budget found that would do."""
     knee: bool = False
     """From here on more memory buys much less."""
+    of_all: bool = True
+    """Whether ``lower_bound`` is one of placements that stream weights, too."""
 
     @property
     def fits(self) -> bool:

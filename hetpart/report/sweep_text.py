@@ -13,6 +13,7 @@ from hetpart.units import format_bytes, format_count, format_percent, format_sec
 
 _NONE = "–"
 _KNEE = "◆"
+_HOLDING = "*"
 _PROVEN = 1e-6
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _LEGEND = (
@@ -20,6 +21,7 @@ _LEGEND = (
     "would do; buys: the most per byte on the way to a later budget (–: there is none); ◆: from here on more memory "
     "buys much less"
 )
+_OF_THOSE_THAT_HOLD = f"; {_HOLDING}: no placement that streams no weight is faster"
 
 
 def sweep_parts(sweep: Sweep) -> Iterator[RenderableType]:
@@ -78,7 +80,8 @@ def _curve(curve: Curve, target: float | None, *, several: bool) -> Iterator[Ren
         ("", ">budget", ">latency", ">×best", ">bound", ">gap", ">takes", ">parts", f">+1 {unit} buys"),
         _without_repetition([_row(point, best, scale) for point in curve.points]),
     )
-    yield line((_LEGEND.format(device=curve.device), "dim"))
+    holding = "" if all(point.of_all for point in curve.points) else _OF_THOSE_THAT_HOLD
+    yield line((_LEGEND.format(device=curve.device) + holding, "dim"))
     yield from (line(sentence) for sentence in _findings(curve, target))
 
 
@@ -112,7 +115,7 @@ def _row(point: CurvePoint, best: float | None, scale: int) -> list[Cell]:
         Text(budget, style),
         Text(format_seconds(point.seconds), style),
         f"{point.seconds / best:.2f}" if best else _NONE,
-        _time(point.lower_bound),
+        f"{_time(point.lower_bound)}{'' if point.of_all else _HOLDING}",
         "0" if point.gap <= _PROVEN else format_percent(point.gap),
         _size(point.peak_bytes),
         f"{point.partitions:,}",

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.by_copies import least_streaming
+from hetpart.partitioner.bounds.chain import search_with_sessions
 from hetpart.partitioner.problem import PlacementProblem, Streaming
 from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.rings import ring_cuts
 from hetpart.partitioner.scores.streamed import StreamScorer
 from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
 from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve
-from hetpart.partitioner.search.three_states import solve_three_states
+from hetpart.partitioner.search.three_states import NONE_STREAMED, solve_three_states
+from tests.partitioner.force import best_of_all
 from tests.partitioner.problems import chain, with_host_more
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
 
@@ -95,6 +99,46 @@ def test_a_memory_cheaper_than_copies_streams_nothing_unless_asked() -> None:
     assert solve_three_states(replace(problem, streaming=dear)).streamed is None
     cheap = replace(problem.streaming, asked=False)
     assert solve_three_states(replace(problem, streaming=cheap)).streamed is not None
+
+
+def test_streaming_is_found_by_default_where_activations_leave_no_room_for_weights() -> None:
+    # Two activations fit beside two weights, and all weights alone: the price of a weight's byte is none.
+    problem = replace(layers(5, budget=700), value_bytes=np.full(5, 250), value_returned=np.zeros(5, np.bool_))
+    assert problem.streaming is not None
+    quiet = replace(problem, streaming=replace(problem.streaming, asked=False))
+    solution, best = solve_three_states(quiet), best_of_all(quiet)
+    assert best is not None
+    assert best.streams
+    assert solution.total_seconds == pytest.approx(best.total_seconds)
+    assert solution.bound_of_all == solution.lower_bound <= best.cost
+
+
+@pytest.mark.parametrize("source", ["optimal", "all-cpu", "fill-in-order"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bound_is_of_all_placements_or_says_that_it_is_of_those_that_stream_nothing(seed: int, source: str) -> None:
+    problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
+    assert problem.streaming is not None
+    quiet = replace(problem, streaming=replace(problem.streaming, asked=False))
+    best, holding = best_of_all(quiet), best_of_all(replace(quiet, streaming=None))
+    if best is None or holding is None:
+        return
+    try:
+        solution = solve_three_states(quiet, source=source)
+    except NothingFitsError:
+        assert source != "optimal"
+        return
+    of_those_that_hold = solution.speaks_of.endswith(NONE_STREAMED)
+    assert solution.lower_bound <= (holding if of_those_that_hold else best).cost * (1 + 1e-9)
+    assert solution.bound_of_all <= best.cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_streams_costs_at_least_its_copies(seed: int) -> None:
+    problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
+    within = without_misfits(replace(problem, streaming=None))
+    bound = least_streaming(problem, within, search_with_sessions(within))
+    streaming = [found.cost for found in all_scored(problem) if found.fits and found.streamed.any()]
+    assert bound <= min(streaming, default=np.inf) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("source", ["all-cpu", "fill-in-order", "random:3"])

@@ -61,7 +61,9 @@ class Solution:
     total_seconds: float
     """``cost`` and the overhead of every session."""
     lower_bound: float
-    """No legal placement that fits has a lower ``cost``."""
+    """No legal placement of those that ``speaks_of`` names and that fit has a lower ``cost``."""
+    bound_of_all: float
+    """No legal placement that fits has, whether it streams weights or not."""
     gap: float
     """(cost − lower_bound) / cost."""
     price: float
@@ -258,6 +260,7 @@ def solution(chosen: str, optimum: Optimum, price: float, baselines: dict[str, S
         found.usage,
         found.cost,
         found.total_seconds,
+        bound,
         bound,
         gap(found.cost, bound),
         price,

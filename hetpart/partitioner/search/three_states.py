@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.by_copies import least_streaming
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
 from hetpart.partitioner.bounds.by_rings import bound_by_rings
 from hetpart.partitioner.bounds.chain import search_with_sessions
@@ -71,11 +72,13 @@ def solve_three_states(
         InvalidOptionError: The source is unknown, or puts an op where it may not run.
     """
     two = replace(problem, streaming=None)
-    if not _is_open(problem, source):
+    optimal = isinstance(source, str) and source == OPTIMAL
+    if not optimal or not _is_open(problem):
         found = solve(two, source=source, time_limit=time_limit, packing=packing, known=known)
-        return _streaming_by_chance(problem, found, packing)
+        return _as_asked_for(problem, found, packing)
     clock = Clock.of(time_limit)
-    least = search_with_sessions(without_misfits(two))
+    within = without_misfits(two)
+    least = search_with_sessions(within)
     streams = _may_pay(problem, least) or len(known.holding) < len(known.starts)
     begun = _Begun.of(problem, packing, known, clock) if streams else None
     if begun is not None and begun.beats(least.bound):
@@ -90,13 +93,21 @@ def solve_three_states(
         if found is None:
             raise
         return found
-    return best if begun is None else begun.finished(best, best.lower_bound, clock) or best
+    floor = least_streaming(problem, within, least)
+    assert problem.streaming is not None
+    if floor >= best.total_seconds and not problem.streaming.asked:
+        return _of_those_that_hold(best, floor)
+    if begun is None:
+        # Where what is alive fills the budget, the price of a weight's byte does not say what streaming it is worth.
+        begun = _Begun.of(problem, packing, known, clock, near=(best.placement,)).touched(clock)
+        begun = begun if begun.beats(best.total_seconds) else None
+    found = None if begun is None else begun.finished(best, best.lower_bound, clock)
+    return found or _of_those_that_hold(best, floor)
 
 
-def _is_open(problem: PlacementProblem, source: str | Placement) -> bool:
+def _is_open(problem: PlacementProblem) -> bool:
     """Whether there is a weight that may be streamed, and memory to be saved by it."""
-    asked = isinstance(source, str) and source == OPTIMAL and len(problem.devices) == MOST_DEVICES
-    limited = asked and problem.budgets[ACCELERATOR] != NO_BUDGET
+    limited = len(problem.devices) == MOST_DEVICES and problem.budgets[ACCELERATOR] != NO_BUDGET
     return limited and problem.streaming is not None and bool(problem.streaming.allowed.any())
 
 
@@ -124,18 +135,28 @@ class _Begun:
     """Placements that stream."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem, packing: Packing | None, known: Known, clock: Clock) -> _Begun:
+    def of(
+        cls, problem: PlacementProblem, packing: Packing | None, known: Known, clock: Clock,
+        near: tuple[Placement, ...] = (),
+    ) -> _Begun:  # fmt: skip
         scorer = StreamScorer.over(problem, packing)
         baselines = {name: rule(scorer.plain.problem) for name, rule in BASELINES.items()}
         lifted = {name: scorer.score(scorer.states.lifted(placement)) for name, placement in baselines.items()}
         within = without_misfits(scorer.problem)
         search = search_price(within, CutNetwork.of(within))
         met = (scorer.states.apart(placement)[0] for placement in (search.above, search.below))
-        starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met), clock.expired)
+        starts = streaming_starts(scorer, chain([baselines["all-accelerator"]], met, near), clock.expired)
         told = (scorer.states.together(ops, streamed) for ops, streamed in known.starts if streamed is not None)
         begun = chain(starts, map(scorer.score, told))
         more = {f"streaming {number}": found for number, found in enumerate(begun)}
         return cls(scorer, within, search, lifted, more)
+
+    def touched(self, clock: Clock) -> _Begun:
+        """With the best that streams touched up."""
+        best = min(self.more.values(), key=lambda found: found.fit_rank, default=None)
+        if best is None:
+            return self
+        return replace(self, more={**self.more, "touched up": touched_up(self.scorer, best, clock.expired)})
 
     def beats(self, bound: float) -> bool:
         """Whether a placement that streams is better than all that stream nothing, which cost ``bound`` at least."""
@@ -185,12 +206,19 @@ class _Begun:
         problem = self.scorer.states.own
         assert problem.streaming is not None
         if best is not None and not taken.streamed.any() and not problem.streaming.asked:
-            return replace(_or_better(best, taken.own), speaks_of=best.speaks_of + NONE_STREAMED)
+            return _of_those_that_hold(_or_better(best, taken.own), bound)
         chosen = best.chosen if best is not None and name == TWO_STATES else name
         results = {name: _in_own_terms(self.lifted[name]).own for name in BASELINES}
         found = solution(chosen, Optimum(taken.own, bound, by_moments=False), self.search.price, results)
         streamed = taken.streamed if taken.streamed.any() else None
         return replace(found, streamed=streamed, speaks_of=found.speaks_of + MAY_STREAM)
+
+
+def _of_those_that_hold(best: Solution, bound: float) -> Solution:
+    """``best`` of those that stream nothing, and whether its bound is one of all, which cost ``bound`` at least."""
+    if bound >= best.lower_bound:
+        return best
+    return replace(best, bound_of_all=max(0.0, bound), speaks_of=best.speaks_of + NONE_STREAMED)
 
 
 def _or_better(best: Solution, found: Scored) -> Solution:
@@ -200,8 +228,18 @@ def _or_better(best: Solution, found: Scored) -> Solution:
     bound = min(best.lower_bound, found.cost)
     return replace(
         best, placement=found.placement, cut=found.cut, usage=found.usage, cost=found.cost,
-        total_seconds=found.total_seconds, lower_bound=bound, gap=gap(found.cost, bound), chosen=SOLVER,
+        total_seconds=found.total_seconds, lower_bound=bound, bound_of_all=bound,
+        gap=gap(found.cost, bound), chosen=SOLVER,
     )  # fmt: skip
+
+
+def _as_asked_for(problem: PlacementProblem, found: Solution, packing: Packing | None) -> Solution:
+    """``found``, which streams nothing so far and is not the best; random ones stream where that is asked for."""
+    found = _streaming_by_chance(problem, found, packing)
+    if found.streamed is not None or not _is_open(problem):
+        return found
+    within = without_misfits(replace(problem, streaming=None))
+    return _of_those_that_hold(found, least_streaming(problem, within, search_with_sessions(within)))
 
 
 def _streaming_by_chance(problem: PlacementProblem, found: Solution, packing: Packing | None) -> Solution:
@@ -217,8 +255,8 @@ def _streaming_by_chance(problem: PlacementProblem, found: Solution, packing: Pa
     own = taken.own
     gone = gap(own.cost, 0.0)
     return replace(
-        found, cut=own.cut, usage=own.usage, cost=own.cost, total_seconds=own.total_seconds, lower_bound=0.0, gap=gone,
-        streamed=taken.streamed,
+        found, cut=own.cut, usage=own.usage, cost=own.cost, total_seconds=own.total_seconds, lower_bound=0.0,
+        bound_of_all=0.0, gap=gone, streamed=taken.streamed,
     )  # fmt: skip
 
 
