@@ -14,6 +14,8 @@ from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import PlacementProblem, Streaming
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.streamed import StreamScorer
+from hetpart.partitioner.search.three_states import solve_three_states
+from tests.partitioner.force import best_of_all
 from tests.partitioner.problems import chain
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
 from tests.partitioner.test_pace import with_caches
@@ -52,6 +54,21 @@ def test_the_neediest_op_leaves_weights_less_room() -> None:
     found = bounds(replace(problem, streaming=streaming))
     assert found[0] > found[1] + 0.5
     assert found[0] <= cheapest(replace(problem, streaming=streaming)) + ROUNDING
+
+
+def test_one_partition_gains_by_streaming_where_an_output_of_the_host_is_wanted_there() -> None:
+    """Its weight is gone when the output comes; held, there is no room for both."""
+    problem = chain([(20.0, 1.0), (1.0, np.inf)], [100, 0], copy=0.1, nbytes=90, budget=200)
+    streaming = Streaming(np.array([2.0, np.inf]), problem.weight_bytes, asked=True)
+    wanted = np.array([0, 1], np.int8)
+    problem = replace(problem, streaming=streaming, value_kept=wanted, value_bytes=np.array([1, 150]))
+    best, found = best_of_all(problem), solve_three_states(problem)
+    assert best is not None
+    assert best.streams
+    assert found.cut.devices.tolist() == [1, 0]
+    assert found.cost == pytest.approx(best.cost)
+    assert bounds(problem)[0] <= best.cost * (1 + ROUNDING)
+    assert found.lower_bound <= best.cost * (1 + ROUNDING)
 
 
 def test_levels_take_no_searches_from_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

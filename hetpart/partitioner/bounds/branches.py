@@ -28,7 +28,7 @@ from hetpart.partitioner.scores.finer import may_be_cut_finer
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.scoring import forced_placement
 from hetpart.partitioner.scores.sessions import most_others
-from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, least_sessions
+from hetpart.partitioner.scores.streaming import least_partitions, least_sessions
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.by_passage import ByPassage
@@ -67,11 +67,11 @@ class Branch:
 def branches(problem: PlacementProblem) -> tuple[Branch, ...]:
     """What may have partitions on the accelerator. Where sessions hold nothing there it is all one.
 
-    Of a problem of three states, what streams something: then there are two at least.
+    Of a problem of three states, what streams something.
     """
     session = int(problem.session_bytes[ACCELERATOR])
     if problem.stands_for_weight is not None:
-        within = _less(problem, least_sessions(problem, LEAST_PARTITIONS) * session)
+        within = _less(problem, least_sessions(problem, least_partitions(problem)) * session)
         return () if within is None else (Branch(within, streaming_moments),)
     any_number = between_and_inside if problem.ops <= MOST_APART else moments
     if problem.budgets[ACCELERATOR] == NO_BUDGET or not session:

@@ -20,7 +20,7 @@ from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.bounds.ranges import Range, raised
 from hetpart.partitioner.scores.sessions import most_others
-from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, least_sessions, ring
+from hetpart.partitioner.scores.streaming import ROUNDING, least_partitions, least_sessions, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,11 +54,12 @@ def bound_by_partitions(
     most = int(within.legal()[ACCELERATOR].sum())
     most = min(most, budget // session + most_others(within)) if session else most
     count = min(MOST_RANGES, SEARCHED_OPS // max(1, within.ops))
-    if most < LEAST_PARTITIONS or not count or expired():
+    least = least_partitions(within)
+    if most < least or not count or expired():
         return -np.inf
     levels = Levels.of(states)
     ranges = _Ranges(states, within, levels, Insides.of(within, levels.of_op), enough)
-    whole = ranges.bounded(Range(-np.inf, LEAST_PARTITIONS, most, 0, len(ranges.levels) - 1))
+    whole = ranges.bounded(Range(-np.inf, least, most, 0, len(ranges.levels) - 1))
     bound = whole.bound
     # Where sessions take nothing, the upper half of numbers is no dearer than all of them.
     for by_level in (False, True) if session else (True,):

@@ -21,7 +21,7 @@ from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.bounds.ring_rows import ring_program
 from hetpart.partitioner.scores.sessions import most_others
-from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, least_sessions, ring
+from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, least_partitions, least_sessions, ring
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.exact import Clock
@@ -53,17 +53,18 @@ def bound_by_rings(states: ThreeStates, within: PlacementProblem, enough: float,
     if within.ops > MOST_OPS:
         return -np.inf
     numbers = Numbers(states, within)
-    others = numbers.most
-    for number in range(LEAST_PARTITIONS, min(numbers.most, MOST_NUMBERS) + 1):
+    others, least = numbers.most, least_partitions(within)
+    for number in range(least, min(numbers.most, MOST_NUMBERS) + 1):
         if numbers.priced(number + 1, numbers.most) >= enough:
             others = number
             break
     if others > MOST_NUMBERS:
         return -np.inf
-    bounds = [numbers.priced(number, number) for number in range(LEAST_PARTITIONS, others + 1)]
+    bounds = [numbers.priced(number, number) for number in range(least, others + 1)]
     for place, bound in enumerate(bounds):
-        if enough * NEARLY <= min(bounds) and bound < enough:
-            bounds[place] = max(bound, numbers.solved(place + LEAST_PARTITIONS, enough, clock))
+        # A program is of partitions that follow each other.
+        if enough * NEARLY <= min(bounds) and bound < enough and place + least >= LEAST_PARTITIONS:
+            bounds[place] = max(bound, numbers.solved(place + least, enough, clock))
     return min([enough, *bounds])
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetpart.partitioner.problem import Streaming
 
 LEAST_PARTITIONS = 2
-"""On the accelerator, where weights are streamed."""
+"""On the accelerator, where weights are streamed and nothing comes there when no partition runs."""
 ROUNDING = 1e-9
 
 
@@ -188,14 +188,14 @@ def _with_shares(problem: PlacementProblem, weights: NDArray[np.int64], users: U
 def least_share(problem: PlacementProblem, weights: NDArray[np.int64]) -> float:
     """What all of ``weights`` that are streamed take on the accelerator at least, as a share of their bytes.
 
-    The sessions of two partitions left out: in one nothing is gained by streaming. In n partitions, those of two that
+    The sessions of the fewest partitions left out. In n partitions, those of two that
     follow each other are there at once: with n even, of n/2 pairs one has 2/n of all bytes at least; with n odd, of
     (n + 1)/2. With n sessions' bytes that is concave in what is streamed, so above its chord from nothing to the most
     that a budget allows.
     """
     budget, session = int(problem.budgets[ACCELERATOR]), int(problem.session_bytes[ACCELERATOR])
     most = int(problem.legal()[ACCELERATOR].sum())
-    partitions = np.arange(LEAST_PARTITIONS, most + 1)
+    partitions = np.arange(least_partitions(problem), most + 1)
     sessions = np.maximum(0, partitions - most_others(problem)) * session
     room = budget - sessions
     partitions, sessions, room = partitions[room > 0], sessions[room > 0], room[room > 0]
@@ -204,8 +204,17 @@ def least_share(problem: PlacementProblem, weights: NDArray[np.int64]) -> float:
         return 0.0
     at_once = ring(partitions)
     streamed = min(float(total), float((room / at_once).max()))
-    held = float((streamed * at_once + sessions).min()) - least_sessions(problem, LEAST_PARTITIONS) * session
+    held = float((streamed * at_once + sessions).min()) - least_sessions(problem, least_partitions(problem)) * session
     return min(1.0, held / streamed * (1 - ROUNDING))
+
+
+def least_partitions(problem: PlacementProblem) -> int:
+    """On the accelerator, where streaming gains something.
+
+    In one partition all that is streamed is there together with all that it reads and makes. What the host makes and
+    the caller wants on the accelerator comes when that partition and its weights are gone: then even one gains by it.
+    """
+    return 1 if problem.wanted_there.any() else LEAST_PARTITIONS
 
 
 def least_sessions(problem: PlacementProblem, partitions: int) -> int:
