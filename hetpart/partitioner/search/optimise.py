@@ -19,6 +19,7 @@ from hetpart.partitioner.scores.scoring import Scored, Scorer, forced_placement
 from hetpart.partitioner.scores.wiring import Wiring
 from hetpart.partitioner.search.baselines import all_accelerator
 from hetpart.partitioner.search.candidates import Candidates
+from hetpart.partitioner.search.enumerated import enumerated
 from hetpart.partitioner.search.halves import Halves
 from hetpart.partitioner.search.large import LARGE_OPS, TRIED_OPS, placed
 from hetpart.partitioner.search.numbers import Numbers
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.problem import PlacementProblem
 
+SMALL_OPS = 256
+"""Up to which it is asked whether so few groups may move that all placements can be looked at."""
 SMALL_GROUPS = 256
 """Up to which a program is solved whatever it says with parts of groups allowed."""
 
@@ -119,6 +122,9 @@ def optimise(
     best = min((*first, *baselines.values()), key=lambda found: found.fit_rank)
     if best.fits and (problem.ops >= LARGE_OPS or gap(best.total_seconds, search.bound) <= AIM):
         return Optimum(best, search.bound, by_moments=False)
+    exact = enumerated(scorer, Wiring.of(within), within, clock.expired) if problem.ops <= SMALL_OPS else None
+    if exact is not None:
+        return exact
     fallback = scorer.score(forced_placement(problem))
     known = [*first, *(scorer.score(placement) for placement in search.met), fallback, *baselines.values()]
     average = _average_price(scorer.score(search.met[1]), fallback)
