@@ -24,6 +24,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard, free_unb
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.printers import PythonPrinter
 
+from hetpart.frontend.sought import asked_sizes, open_among
+
 
 def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
     return reduce(choice, sizes)
@@ -138,6 +140,7 @@ def assumed_in(program: torch.export.ExportedProgram) -> Assumed:
     for env in _environments(program):
         found |= {_settled(guard, env): None for guard in env.guards}
     found |= {sympy.Ne(size, 1): None for size in _squeezed(program) if sympy.Eq(size, 1) not in found}
+    found |= {sympy.Ne(size, 0, evaluate=False): None for size in asked_sizes(program)}  # to SymPy none is 0
     return Assumed([guard for guard in found if guard != True])  # noqa: E712 - SymPy's
 
 
@@ -149,13 +152,6 @@ def _squeezed(program: torch.export.ExportedProgram) -> Iterator[Any]:
             yield from (
                 size.node.expr for size in open_among(squeezed, *node.args[1:]) if not free_unbacked_symbols(size)
             )
-
-
-def open_among(squeezed: torch.Tensor, axes: int | Sequence[int] | None = None) -> Sequence[torch.SymInt]:
-    """The sizes that are not known before a run, among those of ``axes``, or of all."""
-    named = range(squeezed.dim()) if axes is None else [axes] if isinstance(axes, int) else axes
-    sizes = [squeezed.shape[axis] for axis in named if squeezed.dim()]
-    return [size for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def _settled(guard: ShapeGuard, env: ShapeEnv) -> Any:

@@ -48,8 +48,7 @@ def has(name: str, *harmful: Any) -> Concerned:
 def argument_of(node: Node, name: str, default: Any) -> Any:
     """The argument ``name`` of a call, or ``default`` where it has none."""
     assert isinstance(node.target, OpOverload)
-    places = [argument.name for argument in node.target._schema.arguments]
-    place = places.index(name)
+    place = [argument.name for argument in node.target._schema.arguments].index(name)
     given = node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
     return tuple(given) if isinstance(given, list) else given
 
@@ -61,9 +60,8 @@ def makes(dtypes: frozenset[torch.dtype]) -> Concerned:
 
 def dtypes_of(value: Any) -> Iterator[torch.dtype]:
     """Those of the tensors in what the trace knows of a node."""
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, torch.Tensor):
-            yield one.dtype
+    listed = value if isinstance(value, list | tuple) else (value,)
+    return (one.dtype for one in listed if isinstance(one, torch.Tensor))
 
 
 def widens(node: Node) -> bool:
@@ -75,8 +73,12 @@ def widens(node: Node) -> bool:
 
 def mixes(node: Node) -> bool:
     """Whether tensors of several floating types go in, as an autocast leaves them."""
-    values = [one.meta.get("val") for one in node.all_input_nodes]
-    return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) > 1
+    return len({tensor.dtype for tensor in _tensors_to(node)}) > 1
+
+
+def _tensors_to(node: Node) -> Iterator[torch.Tensor]:
+    values = (one.meta.get("val") for one in node.all_input_nodes)
+    return (value for value in values if isinstance(value, torch.Tensor))
 
 
 def uses_beyond_first(node: Node) -> bool:
@@ -137,8 +139,7 @@ def _scales_alike(size: int | torch.SymInt, factor: float | Node) -> bool:
 
 def empties(node: Node) -> bool:
     """Whether a tensor without elements goes in."""
-    values = [one.meta.get("val") for one in node.all_input_nodes]
-    return any(isinstance(value, torch.Tensor) and may_be_empty(value) for value in values)
+    return any(map(may_be_empty, _tensors_to(node)))
 
 
 def asking() -> Any:
@@ -157,14 +158,10 @@ def _is_empty(tensor: torch.Tensor) -> bool:
         return any(guard_or_false(size == 0) for size in tensor.shape)
 
 
-def _takes(dtypes: frozenset[torch.dtype]) -> Concerned:
-    """Whether the first argument is a tensor of one of ``dtypes`` that has axes and elements."""
-    return _of_size(lambda tensor: tensor.dtype in dtypes and tensor.dim() > 0 and not may_be_empty(tensor))
-
-
 def adds_large(node: Node) -> bool:
     """Whether whole numbers are added up that need not be small, as truth values are."""
-    return _takes(_INT64)(node) and not _of_truth(node)
+    is_known = _of_size(lambda tensor: tensor.dtype in _INT64 and tensor.dim() > 0 and not may_be_empty(tensor))
+    return is_known(node) and not _of_truth(node)
 
 
 def adds_unknown(node: Node) -> bool:
@@ -188,12 +185,12 @@ def corrects_too_much(node: Node) -> bool:
     value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
     if not isinstance(value, torch.Tensor):
         return False
-    axes: Any = _given_to(node, "dim") or range(value.dim())
+    axes: Any = given_to(node, "dim") or range(value.dim())
     sizes: list[Any] = (
         [value.shape[axis] for axis in ([axes] if isinstance(axes, int) else axes)] if value.dim() else []
     )
     known = [size for size in sizes if isinstance(size, int)]
-    taken = _given_to(node, "correction" if _has(node, "correction") else "unbiased")
+    taken = given_to(node, "correction" if _has(node, "correction") else "unbiased")
     if isinstance(taken, Node):
         return True
     return len(known) == len(sizes) and math.prod(known) <= (1 if taken is None else taken)
@@ -204,8 +201,9 @@ def _has(node: Node, name: str) -> bool:
     return any(argument.name == name for argument in node.target._schema.arguments)
 
 
-def _given_to(node: Node, name: str) -> Any:
-    return argument_of(node, name, None) if _has(node, name) else None
+def given_to(node: Node, name: str, default: Any = None) -> Any:
+    """The argument ``name`` of a call; nothing where its operator has none of that name."""
+    return argument_of(node, name, default) if _has(node, name) else None
 
 
 def both(*conditions: Concerned) -> Concerned:
@@ -260,9 +258,9 @@ def drops_windows(node: Node) -> bool:
     if not argument_of(node, "ceil_mode", False) or not isinstance(first, torch.Tensor):
         return False
     axes = int(str(node.target).partition("pool")[2][0])
-    kernels, pads = (_spread(_given_to(node, name), axes, 0) for name in ("kernel_size", "padding"))
+    kernels, pads = (_spread(given_to(node, name), axes, 0) for name in ("kernel_size", "padding"))
     strides = _spread(argument_of(node, "stride", None) or tuple(kernels), axes, 1)
-    dilations = _spread(_given_to(node, "dilation"), axes, 1)
+    dilations = _spread(given_to(node, "dilation"), axes, 1)
     windows = zip(first.shape[-axes:], kernels, strides, pads, dilations, strict=True)
     return any(_drops_last(*window) for window in windows)
 
@@ -282,15 +280,18 @@ def _drops_last(size: Any, kernel: int, stride: int, pad: int, dilation: int) ->
 
 def searches_open(node: Node) -> bool:
     """Whether as many numbers are searched as differ from call to call."""
-    boundaries = node.args[1].meta.get("val") if isinstance(node.args[1], Node) else None
-    return isinstance(boundaries, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in boundaries.shape)
+    return isinstance(node.args[1], Node) and _is_open(node.args[1].meta["val"])
 
 
-def steps_open(node: Node) -> bool:
-    """Whether sequences differ from call to call in number or length."""
-    rows = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
-    return isinstance(rows, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in rows.shape)
+def opens(node: Node) -> bool:
+    """Whether sizes of what goes in differ from call to call."""
+    return any(map(_is_open, _tensors_to(node)))
 
 
+def _is_open(tensor: torch.Tensor) -> bool:
+    return any(isinstance(size, torch.SymInt) for size in tensor.shape)
+
+
+steps_open = _of_size(_is_open)
 empty = _of_size(may_be_empty)
 single = _of_size(lambda tensor: tensor.dim() == 0)

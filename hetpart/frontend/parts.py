@@ -85,8 +85,9 @@ def _summed(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: A
     every = range(x.dim())
     axes = sorted(axis % x.dim() for axis in ([dim] if isinstance(dim, int) else dim or every))
     rest = [axis for axis in every if axis not in axes]
-    number = math.prod(x.shape[axis] for axis in axes)
-    rows = x.permute(*rest, *axes).reshape(-1, number)
+    number: Any = math.prod(x.shape[axis] for axis in axes)
+    others = -1 if isinstance(number, int) else math.prod(x.shape[axis] for axis in rest)  # as many as fit none is any
+    rows = x.permute(*rest, *axes).reshape(others, number)
     shape = [1 if axis in axes else x.shape[axis] for axis in every if keepdim or axis not in axes]
     made = (rows @ x.new_ones(number, 1)).reshape(shape)
     return made if dtype is None else made.to(dtype)

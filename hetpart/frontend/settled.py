@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import torch
@@ -119,6 +120,67 @@ def _keeps_axis(node: Node) -> bool:
 def _known(argument: Argument) -> torch.Tensor:
     assert isinstance(argument, Node)
     return argument.meta["val"]
+
+
+def settle_reductions(model: ir.Model) -> None:
+    """Count axes from the first one where sizes are open: of none, ONNX Runtime leaves one below 0 as it is."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for node in list(ir.traversal.RecursiveGraphIterator(graph)):
+            if node.op_type in _BY_ATTRIBUTE or node.op_type.startswith("Reduce"):
+                form = _form(node.inputs[0])
+                if not all(isinstance(size, int) for size in form):
+                    _count_from_first(node, len(form))
+
+
+_BY_ATTRIBUTE = frozenset({"ArgMax", "ArgMin"})
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "Cast", "CastLike", "Div", "Exp", "Identity", "IsNaN", "Log", "Max", "Min", "Mul", "Neg", "Not",
+    "Pow", "Sqrt", "Sub", "Where",
+})  # fmt: skip
+"""What a translation puts before a reduction; the exporter writes down no shapes within translations."""
+
+
+def _form(value: ir.Value | None) -> Sequence[object]:
+    """The sizes of ``value``, or of what it is made of with as many axes; none where nothing tells."""
+    if value is None or value.shape is not None:
+        return () if value is None or value.shape is None else tuple(value.shape)
+    maker = value.producer()
+    if maker is None or maker.op_type not in _ELEMENTWISE:
+        return ()
+    return max(map(_form, maker.inputs), key=_openness)
+
+
+def _openness(form: Sequence[object]) -> tuple[int, int]:
+    return len(form), sum(not isinstance(size, int) for size in form)
+
+
+def _count_from_first(node: ir.Node, rank: int) -> None:
+    if node.op_type in _BY_ATTRIBUTE:
+        axis = node.attributes.get("axis")
+        if axis is not None and axis.as_int() < 0:
+            node.attributes["axis"] = ir.AttrInt64("axis", axis.as_int() + rank)
+        return
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    known = _listed(axes)
+    if axes is None or known is None or (known >= 0).all():
+        return
+    counted = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(known % rank))], num_outputs=1)
+    counted.metadata_props.update(node.metadata_props)
+    counted.meta.update(node.meta)
+    assert node.graph is not None
+    node.graph.insert_before(node, counted)
+    node.replace_input_with(1, counted.outputs[0])
+    if not axes.uses() and (maker := axes.producer()) is not None and maker.graph is not None:
+        maker.graph.remove(maker, safe=True)
+
+
+def _listed(axes: ir.Value | None) -> Any:
+    """Axes that are known; the exporter lets one that is a number be a vector in the graph."""
+    maker = None if axes is None else axes.producer()
+    if maker is not None and maker.op_type == "Reshape":
+        axes = maker.inputs[0]
+    known = None if axes is None else ir.convenience.get_const_tensor(axes)
+    return None if known is None else known.numpy().reshape(-1)
 
 
 def settle_signs(program: torch.export.ExportedProgram) -> None:

@@ -18,10 +18,10 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hetpart.frontend import grown, packed
-from hetpart.frontend.assumed import open_among
 from hetpart.frontend.copying import STAYING
 from hetpart.frontend.formed import counted, solved
 from hetpart.frontend.recurrent import know_layers
+from hetpart.frontend.sought import open_among
 
 aten = torch.ops.aten
 

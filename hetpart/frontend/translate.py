@@ -31,7 +31,15 @@ from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import reason_of
-from hetpart.frontend.settled import settle_axes, settle_indices, settle_names, settle_signs, settle_types
+from hetpart.frontend.settled import (
+    settle_axes,
+    settle_indices,
+    settle_names,
+    settle_reductions,
+    settle_signs,
+    settle_types,
+)
+from hetpart.frontend.sought import require_some
 from hetpart.frontend.tracers import unwound
 from hetpart.frontend.translations import TRANSLATIONS
 from hetpart.frontend.untranslated import (
@@ -112,6 +120,7 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
 def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     require_same_memory(program, name)
     require_one_type(program, name)
+    require_some(program, name)
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
     called = run_by_pytorch(called, NEVER_TRANSLATED, name)
@@ -189,6 +198,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
                 widen(made.model)
             settle_indices(made.model)
             settle_axes(made.model, _decomposed(made))
+            settle_reductions(made.model)
             return made
 
 

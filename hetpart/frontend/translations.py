@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from onnxscript.onnx_opset import opset20
 
-from hetpart.frontend import attended, digits, numbers
+from hetpart.frontend import attended, digits, numbers, reduced
 from hetpart.frontend.digits import like
 from hetpart.frontend.repeated import constant, rank, repeated
 
@@ -143,5 +143,6 @@ TRANSLATIONS: Mapping[Any, Callable[..., Any]] = {
     **attended.TRANSLATIONS,
     **digits.TRANSLATIONS,
     **numbers.TRANSLATIONS,
+    **reduced.TRANSLATIONS,
 }
 """By operator, as ``torch.onnx.export`` takes them."""

@@ -41,6 +41,7 @@ from hetpart.frontend.conditions import (
     makes,
     mixes,
     mixes_bounds,
+    opens,
     pads_beyond,
     pools_open,
     projects,
@@ -139,6 +140,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # ONNX Runtime 1.31 fuses the transposition of a matrix into its product with a vector, which is wrong then.
     aten.mv.default: always,
     aten.matmul.default: by_vector,
+    # What it transposes may have no element, and then it divides by 0, which ends the process.
+    aten.einsum.default: opens,
     # No kernel drops all.
     aten.dropout.default: both(has("p", 1), has("train", True)),
     aten.native_dropout.default: has("p", 1),
