@@ -86,7 +86,20 @@ class Costs:
             f"trip count taken from the limit in the model for {_listed(limited)}, which a condition may end before;"
             " --trip-count NAME=N tells it"
         )
-        return (*self._guesses, *([unknown] if guessed else []), *([most] if limited else []))
+        return (*self._guesses, *([unknown] if guessed else []), *([most] if limited else []), *self._seldom)
+
+    @property
+    def _seldom(self) -> tuple[str, ...]:
+        """What the file says has nothing to do in most runs."""
+        found: dict[int, list[str]] = {}
+        for op in self.graph.ops:
+            found.setdefault(op.every, []).append(op.name)
+        return tuple(
+            f"what is predicted is the mean of {every} runs: {format_count(len(names), 'op')}, {names[0]} first, do "
+            "something in the last of them alone"
+            for every, names in sorted(found.items())
+            if every > 1
+        )
 
     @property
     def _guesses(self) -> tuple[str, ...]:

@@ -24,10 +24,13 @@ _NUMBER = re.compile(r"\[(\d+)\]")
 def assume(graph: Graph, assumptions: Assumptions) -> Graph:
     """``graph`` with the trip counts and access probabilities of ``assumptions`` on its ops, and on those in bodies.
 
+    What the file says of how often an op has something to do is written there too.
+
     Raises:
         InvalidOptionError: a name matches nothing, or two trip counts or rows contradict each other.
     """
-    if not assumptions.trip_counts and not assumptions.access:
+    told = assumptions.trip_counts or assumptions.access
+    if not told and all(op.every == 1 for op in graph.ops):
         return graph
     trips = _trip_counts(graph, assumptions.trip_counts)
     return _rewritten(graph, trips, _Profile.of(graph, assumptions.access))
@@ -109,12 +112,12 @@ class _Profile:
         return cls(names, whole, _numbers(whole, list(known)), touched)
 
     def probability(self, op: Op, graph: Graph) -> float:
-        """By what names the op itself, then by its most likely weight; 1 where nothing does."""
+        """By what names the op itself, then by its most likely weight; as the file has it where nothing does."""
         own = self._probability(_names(op))
         if own is not None:
             return own
         weights = (self.weights[name] for name in _weights(op, graph) if name in self.weights)
-        return max((p for names in weights if (p := self._probability(names)) is not None), default=1.0)
+        return max((p for names in weights if (p := self._probability(names)) is not None), default=1 / op.every)
 
     def most_bytes_read(self, op: Op, graph: Graph) -> int | None:
         """Bytes of all that the op uses, of its weights those that a run touches; None where it touches all."""

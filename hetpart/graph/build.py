@@ -198,6 +198,7 @@ class GraphBuilder:
                 source=known.source,
                 pin=known.pin,
                 pinned_by=known.pinned_by,
+                every=known.every,
             )
         )
 

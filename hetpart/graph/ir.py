@@ -160,6 +160,8 @@ class Op:
     """The device that whoever wrote the model wants it on."""
     pinned_by: str = ""
     """What says so, in words, where it is not ``hetpart.pin``."""
+    every: int = 1
+    """In one of how many runs of the model it has something to do, as the file says."""
     uses: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Ids of every value the op reads, each once, inputs before captures."""
     results: tuple[int, ...] = field(init=False, repr=False, compare=False)

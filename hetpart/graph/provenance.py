@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
+from hetpart.errors import InvalidModelError
 from hetpart.graph.ir import Origin, Source
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ PINNED_BY = "hetpart.pin.by"
 """Key of a node's metadata: what else than ``hetpart.pin`` put it on the device of ``PIN``, in words."""
 EXACT = "hetpart.exact"
 """Key of a node's metadata: it computes in float64, and the numbers beside it have more digits than float32."""
+EVERY = "hetpart.every"
+"""Key of a node's metadata: in one of how many runs it has something to do."""
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 FX_NODE = "pkg.torch.onnx.fx_node"
 STACK_TRACE = "pkg.torch.onnx.stack_trace"
@@ -36,6 +39,7 @@ _FX_FORM = re.compile(r"%(\S+) :.*?\[target=([^\]\n]+)\]")
 """``%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = …``."""
 _REPEATED = re.compile(r"@\d+")
 """What the exporter adds to a module's path where it is called for the second time."""
+_COUNT = re.compile(r"[1-9][0-9]{0,17}")
 _STACKS_KEPT = 4096
 _WRITTEN = "<eval_with_key>"
 """What the files of code are called that PyTorch writes from a graph."""
@@ -50,15 +54,20 @@ class Provenance:
     source: Source | None = None
     pin: str = ""
     pinned_by: str = ""
+    every: int = 1
 
 
 def provenance_of(node: onnx.NodeProto) -> Provenance:
-    """What ``node`` says of itself, as PyTorch's exporters and hetpart write it."""
+    """What ``node`` says of itself, as PyTorch's exporters and hetpart write it.
+
+    Raises:
+        InvalidModelError: it has something to do in one of no number of runs.
+    """
     notes = {entry.key: entry.value for entry in node.metadata_props}
     if not notes:
         return Provenance(_scope_in_name(node.name))
     pin, by = notes.get(PIN, ""), notes.get(PINNED_BY, "")
-    return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), pin, by)
+    return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), pin, by, _every(node.name, notes))
 
 
 def scope_of(node: onnx.NodeProto) -> str:
@@ -96,6 +105,16 @@ def _origin(notes: Mapping[str, str]) -> Origin | None:
         return None
     op_type, _, name = text.partition(" ")
     return Origin(op_type, name)
+
+
+def _every(name: str, notes: Mapping[str, str]) -> int:
+    text = notes.get(EVERY, "1")
+    if not _COUNT.fullmatch(text):
+        raise InvalidModelError(
+            f"the metadata of node {name!r} have {EVERY!r}, which is {text[:20]!r}",
+            hint="it is a number of runs from 1; save the step again, or drop it",
+        )
+    return int(text)
 
 
 def _source(notes: Mapping[str, str]) -> Source | None:

@@ -20,7 +20,7 @@ from hetpart.frontend.example import uncompiled
 from hetpart.frontend.exported import exported_from
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.notes import write_notes
-from hetpart.graph.provenance import PIN, PINNED_BY
+from hetpart.graph.provenance import EVERY, PIN, PINNED_BY
 from hetpart.graph.walk import fresh_name
 from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss, gradients_of
@@ -274,6 +274,8 @@ def _name_ops(
             node.name = f"collect/{name.removeprefix(COLLECTED)}"
         else:
             node.name = f"{UPDATE_OP}{name}"
+            if program.rules.accumulate > 1:
+                node.metadata_props.add(key=EVERY, value=str(program.rules.accumulate))
             if name in targets:
                 node.metadata_props.add(key=PIN, value=device_name(targets[name]))
                 by = "the file that its table lies in" if name in files else "the target of its group"
