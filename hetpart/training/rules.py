@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.limits import ABOVE_0, require_count
+from hetpart.training.limits import ABOVE_0, Limits, require_count
 from hetpart.training.precision import LossScale, half_named
 
 if TYPE_CHECKING:
     import torch
+
+GROWTH, BACKOFF = Limits(1.0, above=True), Limits(0.0, above=True, below=1.0)
+"""Of a scale that changes, as ``torch.amp.GradScaler`` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class Rules:
         if scale is not None:
             ABOVE_0.number("loss_scale", scale.initial if isinstance(scale, LossScale) else scale)
         if isinstance(scale, LossScale):
-            ABOVE_0.number("growth of a loss_scale", scale.growth)
-            ABOVE_0.number("backoff of a loss_scale", scale.backoff)
+            GROWTH.number("growth of a loss_scale", scale.growth)
+            BACKOFF.number("backoff of a loss_scale", scale.backoff)
             require_count("interval of a loss_scale", scale.interval)
         half_named(self.precision)
 

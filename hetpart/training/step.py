@@ -99,7 +99,7 @@ class Step:
         if not self._part:
             self._count([float(np.asarray(norm)) * factor for norm in norms])
         if self._log is not None:
-            self._log.tell(self.session)
+            self._log.tell(self.session, updated=not self._part)
         return tensor_of(np.asarray(loss))
 
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:

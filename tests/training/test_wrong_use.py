@@ -116,6 +116,10 @@ def test_what_no_step_is_made_of(changed: dict[str, Any], kind: type[HetpartErro
         {"loss_scale": -2.0},
         {"loss_scale": LossScale(initial=inf)},
         {"loss_scale": LossScale(backoff=0.0)},
+        {"loss_scale": LossScale(backoff=1.0)},
+        {"loss_scale": LossScale(backoff=2.0)},
+        {"loss_scale": LossScale(growth=0.5)},
+        {"loss_scale": LossScale(growth=1.0)},
         {"loss_scale": LossScale(interval=0)},
     ],
 )
