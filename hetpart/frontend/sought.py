@@ -32,13 +32,31 @@ _NORMS: Mapping[Any, str] = {
     aten.norm.ScalarOpt_dim: "p",
 }
 """Those where the argument says the largest, or a power below 0."""
+_LAID: Mapping[Any, int] = {
+    **dict.fromkeys((aten.conv1d.default, aten.conv1d.padding, aten.adaptive_max_pool1d.default), 1),
+    **dict.fromkeys((aten.conv2d.default, aten.conv2d.padding, aten.adaptive_max_pool2d.default), 2),
+    **dict.fromkeys((aten.conv3d.default, aten.conv3d.padding, aten.adaptive_max_pool3d.default), 3),
+}
+"""What lays windows over its last axes, as many as this, which PyTorch refuses where there is nothing."""
+_ENDING = frozenset({aten.group_norm.default, aten.instance_norm.default, aten.gru.input, aten.lstm.input})
+"""Of none ONNX Runtime's kernels of these end the process; where no size is open PyTorch runs them."""
 
 
 def asked_sizes(program: torch.export.ExportedProgram) -> Iterator[Any]:
     """Open sizes in ``program`` that are to be more than 0, as SymPy has them."""
-    for node in _calls(program):
-        sizes = open_among(node.args[0].meta["val"], _axes(node))
-        yield from (size.node.expr for size in sizes if not free_unbacked_symbols(size))
+    for node in program.graph.nodes:
+        if _seeks(node):
+            yield from _asked(node, _axes(node))
+        elif node.target in _LAID:
+            yield from _asked(node, range(-_LAID[node.target], 0))
+        elif node.target in _ENDING:
+            yield from _asked(node, None)
+
+
+def _asked(node: Node, axes: int | Sequence[int] | None) -> Iterator[Any]:
+    first: Any = node.args[0]
+    sizes = open_among(first.meta["val"], axes)
+    return (size.node.expr for size in sizes if not free_unbacked_symbols(size))
 
 
 def require_some(program: torch.export.ExportedProgram, name: str) -> None:
@@ -47,7 +65,7 @@ def require_some(program: torch.export.ExportedProgram, name: str) -> None:
     Raises:
         InvalidModelError: an operator looks through an axis of size 0.
     """
-    for node in _calls(program):
+    for node in filter(_seeks, program.graph.nodes):
         given = node.args[0].meta["val"]
         if any(isinstance(size, int) and size == 0 for size in _sizes(given, _axes(node))):
             raise InvalidModelError(
@@ -67,16 +85,13 @@ def _sizes(given: torch.Tensor, axes: int | Sequence[int] | None) -> Sequence[in
     return [given.shape[axis] for axis in named if given.dim()]
 
 
-def _calls(program: torch.export.ExportedProgram) -> Iterator[Any]:
-    return (node for node in program.graph.nodes if node.target in _OF_SOME or _is_such_norm(node))
+def _seeks(node: Node) -> bool:
+    power = argument_of(node, _NORMS[node.target], 2) if node.target in _NORMS else None
+    is_such_norm = isinstance(power, int | float) and (power < 0 or power == math.inf)
+    return node.target in _OF_SOME or is_such_norm
 
 
 def _axes(node: Node) -> Any:
     """Those that are looked through; nothing where it is all."""
     axes = given_to(node, "dim", -1 if node.target in _LAST else None)
     return None if axes == () else axes
-
-
-def _is_such_norm(node: Node) -> bool:
-    power = argument_of(node, _NORMS[node.target], 2) if node.target in _NORMS else None
-    return isinstance(power, int | float) and (power < 0 or power == math.inf)

@@ -224,7 +224,7 @@ KEPT: Mapping[OpOverload, Concerned] = {
     **dict.fromkeys(
         (
             aten.im2col.default, aten._pad_circular.default, aten.native_group_norm.default, aten.group_norm.default,
-            aten.pixel_shuffle.default, aten.pixel_unshuffle.default,
+            aten.instance_norm.default, aten.pixel_shuffle.default, aten.pixel_unshuffle.default,
         ),
         empty,
     ),
@@ -266,10 +266,10 @@ KEPT: Mapping[OpOverload, Concerned] = {
         (aten.linspace.Tensor_Tensor, aten.linspace.Tensor_Scalar, aten.linspace.Scalar_Tensor), has("steps", 1)
     ),
     # Their kernels have float32 and float16, and where there is no translation as many steps as the example takes.
-    aten.gru.input: makes(NO_KERNEL),
+    aten.gru.input: either(makes(NO_KERNEL), empty),
     **dict.fromkeys((aten.rnn_tanh.input, aten.rnn_relu.input), either(makes(NO_KERNEL), steps_open)),
     # Nor are states projected there.
-    aten.lstm.input: either(makes(NO_KERNEL), projects),
+    aten.lstm.input: either(makes(NO_KERNEL), projects, empty),
     # No kernel of its own has float64.
     **dict.fromkeys((aten.prelu.default, aten._prelu_kernel.default), makes(DOUBLES)),
     # ONNX's schema says that as many numbers come back as went in, and a run refuses their place.

@@ -48,6 +48,8 @@ REFUSED: dict[str, Callable[[Tensor], Any]] = {
     "argmax": lambda x: x.argmax(1),
     "argmax with an axis below 0": lambda x: x.mT.argmax(-1),
     "largest norm": lambda x: torch.linalg.vector_norm(x, math.inf, 1),
+    "convolution": lambda x: functional.conv1d(x.mT, torch.ones(4, 2, 2), padding=1),
+    "adaptive pool": lambda x: functional.adaptive_max_pool1d(x.mT, 1),
     "norm by a power below 0": lambda x: torch.linalg.vector_norm(x, -2, 1),
 }
 
@@ -80,6 +82,29 @@ def test_what_eager_pytorch_refuses_of_none_is_refused(name: str) -> None:
     with pytest.raises(InvalidFeedError, match="rows != 0"):
         run(GIVEN[:, :0])
     torch.testing.assert_close(run(GIVEN[:, :2]), code(GIVEN[:, :2]))
+
+
+RECURRENT = torch.nn.GRU(2, 3).requires_grad_(False)
+ENDING: dict[str, Callable[[Tensor], Any]] = {
+    "group_norm of no rows": lambda x: functional.group_norm(x.transpose(0, 1), 3),
+    "group_norm of no elements": lambda x: functional.group_norm(x.mT, 2),
+    "instance_norm": lambda x: functional.instance_norm(x.transpose(0, 1)),
+    "GRU": lambda x: RECURRENT(x)[0],
+}
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_what_ends_the_process_of_onnx_runtime_is_run_by_pytorch_or_refused(name: str) -> None:
+    code = ENDING[name]
+    exported = _exported(code)
+    with pytest.raises(InvalidOptionError, match="rows != 0"):
+        hetpart.partition(exported, shape={"rows": 0}, hardware=EMULATED)
+    run = hetpart.partition(exported, shape={"rows": "?"}, hardware=EMULATED).to_module(emulate=True)
+    with pytest.raises(InvalidFeedError, match="rows != 0"):
+        run(GIVEN[:, :0])
+    torch.testing.assert_close(run(GIVEN[:, :2]), code(GIVEN[:, :2]))
+    known = hetpart.partition(Called(code), args=(GIVEN[:, :0],), hardware=EMULATED)
+    torch.testing.assert_close(known.to_module(emulate=True)(GIVEN[:, :0]), code(GIVEN[:, :0]))
 
 
 def test_what_is_known_to_be_none_is_refused() -> None:
