@@ -69,7 +69,7 @@ def test_one_plan_runs_sequences_of_all_numbers_and_lengths(kind: str) -> None:
         shape="outer=?,inner=?",
         hardware=EMULATED,
     )
-    assert planned.plan.granted.conditions == ()
+    assert {*planned.plan.granted.conditions} <= {"outer != 0", "inner != 0"}  # of none their kernels end the process
     run = planned.to_module(emulate=True)
     for sizes in SIZES:
         x = rows_of(module.layer, *sizes)
