@@ -2,10 +2,10 @@
 """Calls of PyTorch's operators as text, written when a program is translated and read where a partition makes them.
 
 A call is JSON: ``{"op": "aten::_linalg_eigh", "args": [{"input": 0}, "L", true], "kwargs": {}}``. What is no JSON is an
-object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; the two
-parts of a complex number; or a type, device, layout or memory format by its name. Reading one runs nothing but
-operators that PyTorch knows by name. One that writes to its arguments is called with copies of them, and those are
-results of the call too.
+object of one entry: an input of the node by its number, and whether it is a tensor, a complex one or a number; such a
+tensor and its steps in memory; the two parts of a complex number; or a type, device, layout or memory format by its
+name. Reading one runs nothing but operators that PyTorch knows by name. One that writes to its arguments is called with
+copies of them, and those are results of the call too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from hetpart.errors import ExecutionError, InvalidBundleError
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
+from hetpart.frontend.laid import Told, laid, told_to
 
 _KINDS = ("cpu", "cuda")
 _REGISTER = {
@@ -121,7 +122,10 @@ def overwritten(target: OpOverload, args: Sequence[Any]) -> tuple[int, ...]:
     if found is None:
         return ()
     flags = [bool(a.alias_info and a.alias_info.is_write) for a in found._schema.arguments]
-    return tuple(given["tensor"] for given, is_written in zip(args, flags, strict=False) if is_written)
+    written = [given for given, is_written in zip(args, flags, strict=False) if is_written]
+    if any("laid" in given for given in written):  # its own memory is of another form than what the plan has
+        return ()
+    return tuple(given["tensor"] for given in written)
 
 
 def written(node: Node) -> str:
@@ -133,16 +137,17 @@ def written(node: Node) -> str:
     assert isinstance(node.target, OpOverload)
     target = called_by(node.target)
     numbers = iter(range(2**31))
-    args = [_written(argument, numbers) for argument in node.args]
-    kwargs = {name: _written(argument, numbers) for name, argument in node.kwargs.items()}
+    told = told_to(target, node.args)
+    args = [_written(argument, numbers, told) for argument in node.args]
+    kwargs = {name: _written(argument, numbers, told) for name, argument in node.kwargs.items()}
     return json.dumps({"op": target.name(), "args": args, "kwargs": kwargs})
 
 
-def _written(argument: Any, numbers: Iterator[int]) -> Any:
+def _written(argument: Any, numbers: Iterator[int], told: Told) -> Any:
     if isinstance(argument, Node):
-        return _input(argument.meta["val"], numbers)
+        return _input(argument.meta["val"], numbers, told)
     if isinstance(argument, list | tuple):
-        return [_written(part, numbers) for part in argument]
+        return [_written(part, numbers, told) for part in argument]
     if argument is None or isinstance(argument, bool | int | float | str):
         return argument
     if isinstance(argument, complex):
@@ -155,12 +160,13 @@ def _written(argument: Any, numbers: Iterator[int]) -> Any:
     raise TypeError(f"an argument of type {type(argument).__name__}")
 
 
-def _input(value: Any, numbers: Iterator[int]) -> Any:
+def _input(value: Any, numbers: Iterator[int], told: Told) -> Any:
     """Inputs are numbered in the order in which the exporter's translations are given them."""
     if isinstance(value, list | tuple):
-        return [_input(part, numbers) for part in cast("Sequence[Any]", value)]
+        return [_input(part, numbers, told) for part in cast("Sequence[Any]", value)]
     if isinstance(value, torch.Tensor):
-        return {"complex" if value.is_complex() else "tensor": next(numbers)}
+        given, steps = {"complex" if value.is_complex() else "tensor": next(numbers)}, told(value)
+        return given if steps is None else {"laid": [given, steps]}
     return {"number": next(numbers)}
 
 
@@ -270,6 +276,12 @@ def complex_of(pairs: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(pairs if pairs.numel() else torch.empty(pairs.shape, dtype=pairs.dtype))
 
 
+def _laid(what: Any, inputs: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
+    given, steps = what
+    ((kind, number),) = given.items()
+    return laid(_GIVEN[kind](number, inputs, device), steps)
+
+
 def _named(name: str, inputs: Sequence[torch.Tensor], device: torch.device) -> Any:
     del inputs, device
     return getattr(torch, name)
@@ -278,6 +290,7 @@ def _named(name: str, inputs: Sequence[torch.Tensor], device: torch.device) -> A
 _GIVEN: Mapping[str, Callable[[Any, Sequence[torch.Tensor], torch.device], Any]] = {
     "tensor": lambda number, inputs, _: inputs[number],
     "complex": lambda number, inputs, _: complex_of(inputs[number].contiguous()),
+    "laid": _laid,
     "number": lambda number, inputs, _: inputs[number].item(),
     "literal": lambda parts, _, __: complex(*parts),
     # A program names the device that it was traced on, and a plan decides where the call is made.
