@@ -36,7 +36,7 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     """softmax(scale · query · keyᵀ + mask) · value; zeros where a mask lets nothing be seen, not a mean or NaN."""
     may_be_none = key.shape is not None and not isinstance(key.shape[-2], int)
     has_keys = key.shape is None or key.shape[-2] != 0
-    if attn_mask is None and has_keys and (is_causal or not may_be_none):
+    if attn_mask is None and has_keys and not may_be_none:
         if scale is not None and scale < 0:  # it takes the root
             query, scale = _negative(query), -scale
         return _unmasked(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
@@ -47,6 +47,8 @@ def _attended(  # noqa: PLR0913 - PyTorch's arguments
     scaled = op.Mul(query, like(query, _whole(query, -1) ** -0.5 if scale is None else scale))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*range(last - 1), last, last - 1]))
     nothing = like(query, -math.inf)
+    if attn_mask is None and is_causal and may_be_none:
+        scores = op.Where(_up_to(query, key), scores, nothing)
     if attn_mask is None or not has_keys:
         return op.MatMul(op.Softmax(scores, axis=-1), value)  # the exporter's own has no form for no keys
     if attn_mask.dtype is ir.DataType.BOOL:
@@ -64,6 +66,15 @@ def _summed(x: Any) -> Any:
     """Along the last axis, which stays as one: ONNX Runtime's reductions leave it as it is where a run has 0 there."""
     ones = op.Expand(op.Constant(value_float=1.0), op.Concat(op.Shape(x, start=-1), constant([1]), axis=0))
     return op.MatMul(x, ones)
+
+
+def _up_to(query: ir.Value, key: ir.Value) -> Any:
+    """Which keys every query sees that sees none behind it."""
+    zero, one = op.Constant(value_int=0), op.Constant(value_int=1)
+    rows, columns = (
+        op.Range(zero, op.Squeeze(op.Shape(x, start=rank(x) - 2, end=rank(x) - 1)), one) for x in (query, key)
+    )
+    return op.GreaterOrEqual(op.Unsqueeze(rows, constant([1])), columns)
 
 
 def _negative(x: ir.Value) -> ir.Value:

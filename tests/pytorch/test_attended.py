@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
+from hetpart.errors import InvalidFeedError
 from tests.pytorch.models import Called
 
 EMULATED = "emulated"
@@ -107,18 +108,19 @@ def test_sizes_may_be_open(batch: int, length: int) -> None:
     torch.testing.assert_close(planned.to_module(emulate=True)(x, m), attended(x, m))
 
 
-KINDS: dict[str, Callable[[Tensor], Tensor | None]] = {
-    "no mask": lambda _: None,
-    "truth values": lambda m: m < 0.3,
-    "numbers": lambda m: m.masked_fill(m > 0.8, -math.inf),
+KINDS: dict[str, Callable[[Tensor], dict[str, Any]]] = {
+    "no mask": lambda _: {},
+    "truth values": lambda m: {"attn_mask": m < 0.3},
+    "numbers": lambda m: {"attn_mask": m.masked_fill(m > 0.8, -math.inf)},
+    "no keys behind": lambda _: {"is_causal": True},
 }
 
 
-@pytest.mark.parametrize("keys", [0, 6])
+@pytest.mark.parametrize("keys", [0, 2, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_open_number_of_keys_may_be_none(kind: str, keys: int) -> None:
     def attended(x: Tensor, k: Tensor, m: Tensor) -> Tensor:
-        return scaled_dot_product_attention(x, k, k[..., :3], KINDS[kind](m))
+        return scaled_dot_product_attention(x, k, k[..., :3], **KINDS[kind](m))
 
     n = torch.export.Dim("n")
     given, shapes = (HEADS, KEYS.repeat(1, 2, 1, 1), drawn(5, 7)), {"given": ({}, {2: n}, {1: n})}
@@ -127,6 +129,22 @@ def test_an_open_number_of_keys_may_be_none(kind: str, keys: int) -> None:
     for bound in ({"n": keys}, {"n": "?"}):
         planned = hetpart.partition(exported, shape=bound, placement="random:2", hardware=EMULATED)
         torch.testing.assert_close(planned.to_module(emulate=True)(x, k, m), attended(x, k, m))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_key_is_a_size_of_its_own(kind: str) -> None:
+    def attended(x: Tensor, k: Tensor, m: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, k, k[..., :3], **KINDS[kind](m))
+
+    n = torch.export.Dim("n")
+    given, shapes = (HEADS, KEYS.repeat(1, 2, 1, 1), drawn(5, 7)), {"given": ({}, {2: n}, {1: n})}
+    exported = hetpart.export(Called(attended), args=given, dynamic_shapes=shapes)
+    x, k, m = HEADS, drawn(2, 4, 1, 8), drawn(5, 1)
+    planned = hetpart.partition(exported, shape={"n": 1}, placement="random:2", hardware=EMULATED)
+    torch.testing.assert_close(planned.to_module(emulate=True)(x, k, m), attended(x, k, m))
+    left = hetpart.partition(exported, shape={"n": "?"}, placement="random:2", hardware=EMULATED)
+    with pytest.raises(InvalidFeedError, match="n != 1"):
+        left.to_module(emulate=True)(x, k, m)
 
 
 def _assert_close(found: Any, wanted: Any) -> None:
