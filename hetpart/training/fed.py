@@ -39,6 +39,23 @@ def require_as_example(program: StepProgram, arguments: Mapping[str, ValueSpec],
             _require_planned(place, batch[place], arguments[name])
 
 
+def require_content(content: Mapping[str, Any]) -> None:
+    """See that ``content`` is of the form that ``state_dict`` gives.
+
+    Raises:
+        InvalidFeedError: it is no mapping, or has no number or no tensors.
+    """
+    given: Any = content
+    if not isinstance(given, Mapping):
+        raise InvalidFeedError(f"the content is a {type(given).__name__}", hint="give what state_dict gave")
+    missing = [key for key in ("step", "tensors") if key not in content]
+    if missing:
+        raise InvalidFeedError(
+            f"the content has no {missing[0]!r}, and has {sorted(map(str, content))[:4]}",
+            hint="give what state_dict gave",
+        )
+
+
 def counted(content: Mapping[str, Any], key: str, default: int = 0) -> int:
     """A number of what was done, from 0 on, in what ``state_dict`` gave.
 
@@ -57,16 +74,23 @@ def counted(content: Mapping[str, Any], key: str, default: int = 0) -> int:
     return number
 
 
-def require_collected(part: int, parts: int) -> None:
-    """See that of ``parts`` of a batch, which make an update, ``part`` may have been collected.
+def require_collected(content: Mapping[str, Any], part: int, parts: int, scale: float) -> None:
+    """See that ``part`` of ``parts`` of a batch may have been collected in ``content``, times ``scale`` here.
 
     Raises:
-        InvalidFeedError: they are as many, or more.
+        InvalidFeedError: they are as many, or more, or their gradients are times another number.
     """
     if part >= parts:
         raise InvalidFeedError(
             f"{part} parts of a batch are collected in the content, and {parts} make an update here",
             hint="compile with the accumulate= that it was made with",
+        )
+    found = content.get("part_scale", content.get("scale", 1.0))  # without parts of their own all had the whole scale
+    if part and found != scale:
+        raise InvalidFeedError(
+            f"{part} parts of a batch are collected in the content, of losses times {found:g}, and here they are times "
+            f"{scale:g}",
+            hint="compile with its accumulate= and loss_scale=, or save when all parts of a batch have made an update",
         )
 
 

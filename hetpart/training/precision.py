@@ -100,10 +100,17 @@ class Scaling:
         self.since = 0
         """Updates since it changed."""
 
-    def go_on(self, scale: float, since: int) -> None:
-        """From these; one that never changes stays as it is."""
-        if (self.rule.growth, self.rule.backoff) != (1.0, 1.0):
-            self.scale, self.since = scale, since
+    def after(self, content: Mapping[str, Any]) -> Scaling:
+        """The scale that goes on from what ``state_dict`` gave; one that never changes stays as it is."""
+        made = Scaling(self.rule)
+        made.scale, made.since = self.scale, self.since
+        if "scale" in content and (self.rule.growth, self.rule.backoff) != (1.0, 1.0):
+            made.scale, made.since = float(content["scale"]), int(content["since"])
+        return made
+
+    def of_part(self, parts: int) -> float:
+        """What multiplies the loss of one of so many parts of a batch, as ``scale(loss / parts)`` does."""
+        return float(torch.tensor(self.scale / parts, dtype=torch.float32))
 
     def tell(self, *, overflowed: bool) -> None:
         """That a step's gradients were or were not all finite."""

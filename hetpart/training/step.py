@@ -18,7 +18,7 @@ from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
-from hetpart.training.fed import counted, require_as_example, require_collected
+from hetpart.training.fed import counted, require_as_example, require_collected, require_content
 from hetpart.training.kept import Kept
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
@@ -112,8 +112,12 @@ class Step:
     @property
     def _factor(self) -> float:
         """What multiplies the gradients of the next call; 0 where it makes no update."""
-        given = float(np.float32(self.loss_scale))  # what the loss is multiplied by, whatever its type
-        return 1.0 / (self._parts * given) if self._part == self._parts - 1 else 0.0
+        return 1.0 / (self._parts * self._part_scale) if self._part == self._parts - 1 else 0.0
+
+    @property
+    def _part_scale(self) -> float:
+        """What multiplies the loss of the next call, whatever its type."""
+        return 1.0 if self._scaling is None else self._scaling.of_part(self._parts)
 
     def _feeds(self, batch: Sequence[Any]) -> dict[str, Any]:
         """What the session is given for the next call, beside states."""
@@ -123,7 +127,7 @@ class Step:
         own = {
             PROGRESS: np.array([self.steps + 1, self.rate, self._factor, self._part]),
             SEED: np.array([self._seed, self.calls + 1]),
-            LOSS_SCALE: np.array(self.loss_scale, np.float32),
+            LOSS_SCALE: np.array(self._part_scale, np.float32),
         }
         feeds = {name: shared(part) for name, part in zip(self._program.batch, batch, strict=True) if name}
         return feeds | {name: value for name, value in own.items() if name in self._arguments}
@@ -144,7 +148,7 @@ class Step:
 
     @property
     def loss_scale(self) -> float:
-        """What multiplies the loss of the next step before its gradients are taken."""
+        """What multiplies the loss of the next update before its gradients are taken."""
         return 1.0 if self._scaling is None else self._scaling.scale
 
     def _count(self, norms: list[float]) -> None:
@@ -173,19 +177,14 @@ class Step:
             InvalidFeedError: tensors are missing, unknown or of another form, it has too many parts of a batch, or
                 counts nothing. Nothing has been taken over then.
         """
-        missing = [key for key in ("step", "tensors") if key not in content]
-        if missing:
-            raise InvalidFeedError(
-                f"the content has no {missing[0]!r}, and has {sorted(content)[:4]}", hint="give what state_dict gave"
-            )
+        require_content(content)
         steps, part = counted(content, "step"), counted(content, "part")
         calls = counted(content, "calls", steps * self._parts + part if "part" in content else steps)
-        require_collected(part, self._parts)
+        scaling = None if self._scaling is None else self._scaling.after(content)
+        require_collected(content, part, self._parts, 1.0 if scaling is None else scaling.of_part(self._parts))
         self._kept.load(content["tensors"], collecting=part > 0)
-        self.steps, self._part, self.calls = steps, part, calls
+        self.steps, self._part, self.calls, self._scaling = steps, part, calls, scaling
         self._seed = int(content.get("seed", self._seed))
-        if self._scaling is not None and "scale" in content:
-            self._scaling.go_on(float(content["scale"]), int(content["since"]))
 
     def save_checkpoint(
         self,
@@ -264,7 +263,7 @@ class Step:
         if self.calls != self.steps or self._parts > 1:
             found["calls"] = self.calls
         if self._parts > 1:
-            found["part"] = self._part
+            found |= {"part": self._part, "part_scale": self._part_scale}
         if SEED in self._arguments:
             found["seed"] = self._seed
         return found if scaling is None else found | {"scale": scaling.scale, "since": scaling.since}

@@ -337,3 +337,43 @@ def test_operators_of_the_lists_are_pytorchs() -> None:
 def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"{why} cannot be"):
         Rules(**rules)
+
+
+@pytest.mark.parametrize("parts", [3, 4])
+def test_the_scale_of_parts_of_a_batch_is_that_of_pytorchs_recipe(parts: int) -> None:
+    """``scaler.scale(loss / parts)`` overflows later than the whole loss of each part, times the scale, would."""
+    rule = LossScale(2.0**24, interval=100)
+    step, task = mixed_step(Rules("fp16", rule, accumulate=parts), optimizer=SGD(lr=0.0)), mlp()
+    scaler, masters = torch.amp.GradScaler("cpu", init_scale=rule.initial), relu_mlp()
+    halves, optimizer = copy.deepcopy(masters).half(), torch.optim.SGD(masters.parameters(), lr=0.0)
+    found = list[float]()
+    for _ in range(14):
+        sums = [torch.zeros_like(master) for master in masters.parameters()]
+        for x, labels in task.batches[:parts]:
+            halves.zero_grad()
+            loss = nn.functional.cross_entropy(halves(x.half()).float(), labels)
+            scaler.scale(loss / parts).backward()
+            sums = [total + half.grad for total, half in zip(sums, halves.parameters(), strict=True)]
+            step(x, labels)
+        for master, total in zip(masters.parameters(), sums, strict=True):
+            master.grad = total
+        scaler.step(optimizer)
+        scaler.update()
+        found.append(step.loss_scale)
+        assert step.loss_scale == scaler.get_scale()
+    assert found[-1] == found[-2] < found[0]
+
+
+def test_parts_of_a_batch_go_on_at_their_own_scale() -> None:
+    task, first = mlp(), mixed_step(Rules("fp16", 128.0, accumulate=3))
+    first(*task.batches[0])
+    content = first.state_dict()
+    other = mixed_step(Rules("fp16", 128.0, accumulate=2))
+    with pytest.raises(InvalidFeedError, match=r"of losses times 42\.6667, and here they are times 64"):
+        other.load_state_dict(content)
+    with pytest.raises(InvalidFeedError, match="times 128, and here they are times 64"):
+        other.load_state_dict({name: value for name, value in content.items() if name != "part_scale"})
+    assert other.calls == 0
+    again = mixed_step(Rules("fp16", 128.0, accumulate=3))
+    again.load_state_dict(content)
+    assert [again(*b).item() for b in task.batches] == [first(*b).item() for b in task.batches]
