@@ -48,6 +48,9 @@ def read_inputs(texts: Iterable[str]) -> dict[str, NDArray[Any]]:
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        why = "it is a folder" if path.is_dir() else "there is no such file"
+        raise InvalidFeedError(f"cannot read {str(path)!r} for inputs: {why}", hint=_INPUT_HINT)
     stored = stored_weights(path)
     return {name: _read_extent(stored.folder, extent, name) for name, extent in stored.extents.items()}
 

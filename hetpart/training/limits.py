@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inspect import signature
 from math import inf, isfinite
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from hetpart.errors import InvalidOptionError
@@ -45,6 +46,19 @@ class Limits:
 
 
 FROM_0, ABOVE_0 = Limits(), Limits(above=True)
+
+
+def path_of(name: str, given: Any) -> Path:
+    """``given``, which is that of ``name``, as a path.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    wanted: Any = given or None  # no text is no path, where pathlib has the folder that one is in
+    try:
+        return Path(wanted)
+    except TypeError as error:
+        raise InvalidOptionError(f"{name} cannot be {given!r}", hint=f'it is a path: "runs/{name}"') from error
 
 
 def require_count(name: str, value: Any, least: int = 1) -> None:

@@ -226,7 +226,7 @@ class Step:
         if part is not None or len(shares) > 1:  # a killed save may have left parts of this number of updates
             told["content"] = self._kept.digest(self._rest.frozen)
         homes = [
-            save(Path(folder), self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
+            save(folder, self.steps, self._stored(names, one), told, part=one, keep_max=keep_max)
             for one, names in shares.items()
         ]
         return homes[-1]
@@ -242,11 +242,12 @@ class Step:
 
         Raises:
             InvalidCheckpointError: there is no whole one.
+            InvalidOptionError: ``folder`` is no path.
             InvalidFeedError: it is of another step, or of a model whose frozen parts are others.
         """
         from hetpart.training.checkpoint import load
 
-        found = load(Path(folder), step)
+        found = load(folder, step)
         for name, tensor in self._rest.frozen.items():
             if name in found.files and not torch.equal(found.tensor(name), tensor):
                 raise InvalidFeedError(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -200,6 +200,16 @@ def test_a_content_of_another_step_is_refused() -> None:
     del content["tensors"]["optimizer/exp_avg/0.weight"]
     with pytest.raises(InvalidFeedError, match=r"another step: 'optimizer/exp_avg/0\.weight'"):
         placed("mlp").load_state_dict(content)
+
+
+def test_what_holds_no_state_is_refused() -> None:
+    step, nothing = placed("mlp"), cast("Any", None)
+    with pytest.raises(InvalidFeedError, match="the content is a NoneType"):
+        step.load_state_dict(nothing)
+    with pytest.raises(InvalidOptionError, match="folder cannot be None"):
+        step.load_checkpoint(nothing)
+    with pytest.raises(InvalidOptionError, match="folder cannot be None"):
+        step.save_checkpoint(nothing)
 
 
 @pytest.mark.parametrize(

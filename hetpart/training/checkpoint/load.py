@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from hetpart.errors import InvalidCheckpointError
 from hetpart.training.checkpoint.layout import Part, Stored, partial, parts_in, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
+from hetpart.training.limits import path_of
 from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 
@@ -93,16 +95,18 @@ def _require_same(name: str, found: Tensor, tensor: Tensor) -> None:
         )
 
 
-def load(folder: Path | str, step: int | None = None) -> Checkpoint:
+def load(folder: str | PathLike[str], step: int | None = None) -> Checkpoint:
     """The checkpoint of ``step`` in ``folder``, or the one that was written last.
 
     Raises:
         InvalidCheckpointError: there is no whole one, or a file of it cannot be read.
+        InvalidOptionError: ``folder`` is no path.
     """
-    whole = stored(Path(folder))
+    folder = path_of("folder", folder)
+    whole = stored(folder)
     chosen = [one for one in whole if step in (None, one.step)]
     if not chosen:
-        raise _absent(Path(folder), step, sorted(one.step for one in whole))
+        raise _absent(folder, step, sorted(one.step for one in whole))
     return _open(chosen[-1])
 
 

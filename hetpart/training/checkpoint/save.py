@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,6 +27,7 @@ from hetpart.training.checkpoint.layout import (
     step_folder,
     stored,
 )
+from hetpart.training.limits import path_of
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
@@ -34,7 +36,7 @@ WHOLE = Part()
 
 
 def save(  # noqa: PLR0913 - what is written, and where among others
-    folder: Path | str,
+    folder: str | PathLike[str],
     step: int,
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, JSON] | None = None,
@@ -52,7 +54,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
 
     Raises:
         InvalidOptionError: ``keep_max`` is no count from 1, ``step`` no number from 0 on, a tensor none that has
-            content in one piece, or ``metadata`` no JSON.
+            content in one piece, ``metadata`` no JSON, or ``folder`` no path.
         HetpartError: the disk refuses; what was whole before still is.
     """
     if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
@@ -60,7 +62,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
             f"keep_max cannot be {keep_max!r}", hint="it is a whole number from 1 on, or None to keep all"
         )
     require_storable(tensors)
-    home = step_folder(Path(folder), step_number(step))
+    home = step_folder(path_of("folder", folder), step_number(step))
     building = home.with_name(home.name + INCOMPLETE)
     stamp = stamp_from(metadata)
     try:

@@ -10,7 +10,11 @@ from typing import Any, Protocol, TextIO
 
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
-from hetpart.training.limits import require_count
+from hetpart.training.limits import path_of, require_count
+
+_COLUMNS = ("step", "epoch", "name", "value")
+_LONGEST = 80
+"""Bytes that are read of the first line of a file that may be no log."""
 
 
 def scalars(event: Event) -> Iterator[tuple[str, float]]:
@@ -30,12 +34,15 @@ class CSVLog(Callback):
 
     Raises:
         HetpartError: the file cannot be written.
+        InvalidOptionError: it is none of such lines, or ``path`` is no path.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._path, self._file = path, _opened(path)
+        self._path = path_of("path", path)
+        _require_continued(self._path)
+        self._file = _opened(self._path)
         if not self._file.tell():
-            self._write([("step", "epoch", "name", "value")])
+            self._write([_COLUMNS])
 
     def on(self, event: Event) -> None:
         if isinstance(event, Ended):
@@ -49,6 +56,20 @@ class CSVLog(Callback):
 
     def _write(self, rows: Iterable[tuple[object, ...]]) -> None:
         csv.writer(self._file, lineterminator="\n").writerows(rows)
+
+
+def _require_continued(path: Path) -> None:
+    """See that a file that is there is such a log."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST).decode(errors="replace").rstrip("\r\n")
+    except OSError:  # there is none yet, or writing tells why not
+        return
+    if first and first != ",".join(_COLUMNS):
+        raise InvalidOptionError(
+            f"{path} begins with {first!r}, and a log's first line is {','.join(_COLUMNS)!r}",
+            hint="give another path, or move the file away",
+        )
 
 
 def _opened(path: Path | str) -> TextIO:
@@ -71,13 +92,14 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: Path | str) -> None:
+        path = path_of("folder", folder)
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise InvalidOptionError(
                 "TensorBoard logging needs the package tensorboard", hint="pip install 'hetpart[training]'"
             ) from error
-        self._writer: _ScalarWriter = SummaryWriter(str(folder))
+        self._writer: _ScalarWriter = SummaryWriter(str(path))
 
     def on(self, event: Event) -> None:
         if isinstance(event, Ended):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetpart.errors import InvalidOptionError
 from hetpart.training.data.prefetch import prefetch
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
-from hetpart.training.fitting.metrics import Metric
+from hetpart.training.fitting.metrics import Metric, array_of
 from hetpart.training.fitting.progress import Bar
 from hetpart.training.limits import require_count
 
@@ -179,14 +179,6 @@ def _parts(batch: Any) -> tuple[Any, ...]:
     return tuple(cast("Sequence[Any]", batch)) if isinstance(batch, (tuple, list)) else (batch,)
 
 
-def _array(part: Any) -> NDArray[Any]:
-    """Of a sample per row; one alone is a row too. NumPy has no bfloat16."""
-    if hasattr(part, "detach"):
-        part = part.detach().cpu()
-        part = part.float() if str(part.dtype) == "torch.bfloat16" else part
-    return np.atleast_1d(np.asarray(part))
-
-
 def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     parts = cast("Sequence[Any]", pair) if isinstance(pair, tuple | list) else ()
     if len(parts) != PAIR:
@@ -194,7 +186,7 @@ def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             f"predict returns a {type(cast('object', pair)).__name__}",
             hint="it returns scores and labels, a sample per row",
         )
-    return _array(parts[0]), _array(parts[1])
+    return array_of(parts[0]), array_of(parts[1])
 
 
 def _number(name: str, made: Any) -> float:

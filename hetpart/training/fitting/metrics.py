@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
@@ -16,12 +17,20 @@ Metric: TypeAlias = Callable[[Values, Values], float]
 """(scores, labels) → number."""
 
 
-def auc(scores: Values, labels: Values) -> float:
+def array_of(part: Any) -> Values:
+    """Of a tensor, a list or an array, of a sample per row; one alone is a row too. NumPy has no bfloat16."""
+    if hasattr(part, "detach"):
+        part = part.detach().cpu()
+        part = part.float() if str(part.dtype) == "torch.bfloat16" else part
+    return np.atleast_1d(np.asarray(part))
+
+
+def auc(scores: Any, labels: Any) -> float:
     """The chance that a positive has the higher score of a positive and a negative; a tie counts half.
 
     From the ranks that SciPy gives: Mann and Whitney's U over the number of pairs. NaN where one kind is missing.
     """
-    flat, positive = scores.reshape(-1), labels.reshape(-1) > 0.5
+    flat, positive = array_of(scores).reshape(-1), array_of(labels).reshape(-1) > 0.5
     if flat.shape != positive.shape:
         raise InvalidFeedError(
             f"auc of {flat.size} scores and {positive.size} labels", hint="it takes one score and one label per sample"
@@ -33,12 +42,13 @@ def auc(scores: Values, labels: Values) -> float:
     return (float(rankdata(flat)[positive].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
 
 
-def accuracy(scores: Values, labels: Values, threshold: float = 0.5) -> float:
+def accuracy(scores: Any, labels: Any, threshold: float = 0.5) -> float:
     """The part of samples that are told right: by the highest of scores [N, classes], else by score > ``threshold``.
 
     Scores [N, 1] are one of each sample, which tells two classes apart.
     Of logits the threshold is 0: ``functools.partial(accuracy, threshold=0.0)``.
     """
+    scores, labels = array_of(scores), array_of(labels)
     if scores.ndim == labels.ndim + 1 and scores.shape[-1] == 1:
         scores = scores[..., 0]
     told = scores.argmax(axis=-1) if scores.ndim > labels.ndim else (scores > threshold).astype(labels.dtype)

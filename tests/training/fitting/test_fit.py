@@ -428,3 +428,23 @@ def test_checkpoints_are_made_by_a_function(save: Any) -> None:
 def test_a_log_in_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HetpartError, match="cannot be written: No such file"):
         CSVLog(tmp_path / "nowhere" / "log.csv")
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "step,epoch,name\n", "\x89PNG", "x" * 200])
+def test_a_file_of_others_is_no_log_to_continue(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "results.csv"
+    file.write_text(text)
+    with pytest.raises(InvalidOptionError, match=r"results\.csv begins with .*'step,epoch,name,value'"):
+        CSVLog(file)
+    assert file.read_text() == text
+    file.write_text("")
+    fit(lambda _: 0.5, [1], callbacks=[CSVLog(file)], progress=False)
+    assert file.read_text().startswith("step,epoch,name,value\n1,1,train/loss,0.5\n")
+
+
+@pytest.mark.parametrize("path", [None, 3, ""])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="path cannot be"):
+        CSVLog(path)
+    with pytest.raises(InvalidOptionError, match="folder cannot be"):
+        TensorBoard(path)

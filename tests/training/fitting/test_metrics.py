@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from hetpart.training.fitting import Evaluation, accuracy, fit
+from hetpart.training.fitting import Evaluation, accuracy, auc, fit
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.5])
@@ -19,3 +22,12 @@ def test_one_column_is_a_score_of_each_sample(threshold: float) -> None:
     evaluation = Evaluation([0, 1], lambda half: (scores[half::2], labels[half::2]), {"accuracy": tell})
     told = fit(lambda _: 0.5, [1], evaluation=evaluation, progress=False).evaluations[0].metrics
     assert told == {"accuracy": right / 40}
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, list, np.array])
+def test_scores_and_labels_are_tensors_lists_or_arrays(kind: Callable[[list[float]], Any]) -> None:
+    """Of the four pairs of a positive and a negative three are in order."""
+    scores, labels = kind([0.1, 0.7, 0.4, 0.9]), kind([0.0, 0.0, 1.0, 1.0])
+    assert auc(scores, labels) == 0.75
+    assert accuracy(scores, labels) == 0.5
+    assert accuracy(torch.tensor([0.9, 0.1], requires_grad=True), torch.tensor([1, 0])) == 1.0
