@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from hetpart.dynamo.halves import halved
 from hetpart.dynamo.ledger import ledger_of
 from hetpart.dynamo.names import Names
 from hetpart.dynamo.options import CompileOptions
+from hetpart.dynamo.overlapping import SameOverlap, Written, together
 from hetpart.dynamo.program import program_of
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.capture import Captured
@@ -64,7 +65,8 @@ def hetpart(
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
     with sdpa_kernel(SDPBackend.MATH):  # in products and a softmax: its kernels have no ONNX operator of their own
-        return compiled(graph_module, example_inputs)
+        made = compiled(graph_module, example_inputs)
+    return SameOverlap(made, called.written, called.sources) if called.written.places else made
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class _Called:
     sources: list[str]
     """Names of the arguments, in order."""
     names: Names
+    written: Written = field(default_factory=Written)
 
 
 def _sources(graph_module: GraphModule, example_inputs: Sequence[Any], names: Names) -> list[str]:
@@ -110,14 +113,15 @@ def _compiled(
     _require_host(module, name)
     without_tokens(module.graph)
     note_in_force(module.graph)
-    halves = halved(module)
+    called.written.take(module.graph, TracingContext.get().fw_metadata, len(called.sources))
+    bases, halves = together(module.graph), halved(module)
     if not halves.made:
         return partial(_tail_alone, halves.tail, halves.kept)
     names, weights = _argument_names(module, called.sources), _weights(module)
     with unset_fake_temporarily(), tracing(TracingContext(None)):
         traced = program_of(halves.head, names, weights, called.names)
         exported = exported_from(Captured(traced.program, name))
-    return CompiledGraph(halves, traced, exported, options, ledger)
+    return CompiledGraph(halves, traced, exported, bases, options, ledger)
 
 
 def _tail_alone(tail: GraphModule, kept: Sequence[int], *args: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from hetpart.dynamo.halves import laid_out
+from hetpart.dynamo.overlapping import require_traced
 from hetpart.dynamo.plans import Planner
 from hetpart.dynamo.sets import WeightSets
 from hetpart.frontend.dimensions import open_symbols
@@ -35,6 +36,7 @@ class CompiledGraph:
         halves: Of the graph.
         traced: The computing half as a program.
         exported: The same in ONNX operators.
+        bases: Elements of arguments that stand for several, by place.
         options: Of ``torch.compile``.
         ledger: What is left of the budget.
     """
@@ -43,8 +45,15 @@ class CompiledGraph:
     """It is called with one list: AOTAutograd's convention."""
 
     def __init__(
-        self, halves: Halves, traced: GraphProgram, exported: ExportedModel, options: CompileOptions, ledger: Ledger
+        self,
+        halves: Halves,
+        traced: GraphProgram,
+        exported: ExportedModel,
+        bases: Mapping[int, int],
+        options: CompileOptions,
+        ledger: Ledger,
     ) -> None:
+        self._bases = bases
         self._halves, self._traced, self._running = halves, traced, options.running
         self._inputs = _inputs(exported.program)
         self._axes, self._scalars = _open_axes(exported), _scalars(traced)
@@ -52,6 +61,7 @@ class CompiledGraph:
 
     def __call__(self, args: list[Any]) -> Any:
         """The graph's results for ``args``, its arguments."""
+        require_traced(args, self._bases)
         for place, dtype in self._scalars.items():
             args[place] = args[place].to(dtype)
         weights = [args[place] for place in self._traced.weights]
