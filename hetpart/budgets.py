@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from math import isfinite
 from numbers import Integral, Real
 from typing import cast
 
@@ -77,7 +78,7 @@ def _listed(texts: BudgetOption) -> Sequence[str | float]:
 
 
 def _budget(given: str | float) -> Budget:
-    text = str(given).strip() if isinstance(given, str | Integral) else f"{given:.0f}"
+    text = str(given).strip() if isinstance(given, str | Integral) else _written(given)
     device, equals, amount = text.rpartition("=")
     if not equals:
         return Budget(None, _amount(amount, text), text)
@@ -87,6 +88,13 @@ def _budget(given: str | float) -> Budget:
     if not amount.strip():
         raise InvalidOptionError(f"the budget {text!r} gives {name} no size", hint=_BUDGET_HINT)
     return Budget(name, _amount(amount.strip(), text), text)
+
+
+def _written(nbytes: float) -> str:
+    """A number of bytes that is none of Python's whole numbers, as ``16e9`` is none."""
+    if isfinite(nbytes) and nbytes != int(nbytes):
+        raise InvalidOptionError(f"the budget {nbytes!r} is no whole number of bytes", hint=_BUDGET_HINT)
+    return f"{nbytes:.0f}"
 
 
 def _amount(amount: str, text: str) -> Amount:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetpart.budgets import Amount, Auto, Budget, parse_budget, resolve_budgets
+from hetpart.budgets import Amount, Auto, Budget, BudgetOption, parse_budget, resolve_budgets
 from hetpart.cost_model.machines import load_machine
 from hetpart.devices import Device, Machine
 from hetpart.errors import InvalidOptionError
@@ -173,12 +173,16 @@ def test_a_budget_without_an_accelerator_is_refused_unless_it_is_zero() -> None:
     ("text", "said"),
     [
         ("0.5", "less than a byte"),
+        (0.5, "no whole number of bytes"),
+        (2.5e9 + 0.5, "no whole number of bytes"),
+        (float("nan"), "not a size"),
+        ({"cuda:0": 0.5}, "less than a byte"),
         ("٣GB", "not a size"),
         ("1e8", "not a size"),
         ("cuda:0=", "gives cuda:0 no size"),
     ],
 )
-def test_odd_budgets_are_refused_for_what_they_are(text: str, said: str) -> None:
+def test_odd_budgets_are_refused_for_what_they_are(text: BudgetOption, said: str) -> None:
     with pytest.raises(InvalidOptionError, match=said) as refused:
         parse_budget(text)
     assert "--budget" in refused.value.hint
