@@ -26,7 +26,7 @@ from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.changed import notes_of_changes, watched
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
-from hetpart.frontend.mistakes import GRADIENTS_HINT, hint_of_call, require_unscripted
+from hetpart.frontend.mistakes import FAKE_HINT, GRADIENTS_HINT, hint_of_call, require_unscripted
 from hetpart.frontend.mixed import TYPES_HINT
 from hetpart.frontend.pinned_code import CUSTOM_KEY, in_force, noted_on_nodes, with_notes
 from hetpart.frontend.said import quiet, reason_of, without_graphs
@@ -49,7 +49,7 @@ _HINTS = {
         " and an example of the size that the plan is for"
     ),
     "linalg_lstsq": "take the driver gelsy, or torch.linalg.pinv(a) @ b: with this one data decide what comes back",
-    "UnsupportedOperator": "say what form its results have: @torch.library.register_fake('namespace::operator')",
+    **dict.fromkeys(("UnsupportedOperator", "no fake impl"), FAKE_HINT),
     "DataDependentOutput": "compute with tensors: (a == b).all() in the place of torch.equal, isclose of allclose",
     "specialized integer": f"{_TRACE_HINT}; give sizes as numbers",
     "SymInt": "give the sizes as numbers; torch.export.Dim.DYNAMIC in dynamic_shapes leaves them open",

@@ -16,6 +16,9 @@ from hetpart.errors import InvalidModelError
 if TYPE_CHECKING:
     from hetpart.frontend.example import Example
 
+FAKE_HINT = (
+    "say what form its results have, where it is registered: @torch.library.register_fake('namespace::operator')"
+)
 GRADIENTS_HINT = (
     "gradients are taken without torch.cond inside and without a buffer that is changed;"
     " torch.compile(model, backend='hetpart') takes gradients of such code too"
