@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from hetpart.devices import Machine
 from hetpart.errors import InvalidOptionError
@@ -23,7 +24,8 @@ _ONE_SHAPE = re.compile(r"(?:\([^()=]*\)|[^,])+")
 _SHAPE_HINT = "write --shape batch=8,seq=128, or past=? for a size that is another in every run"
 _PIN_HINT = "write --pin 'encoder.layer.0.*=cpu', --pin op:Gather=cpu or --pin node:/fc/MatMul=cuda:0"
 ShapeOption = Mapping[str, int | str] | Sequence[str] | str | None
-PinOption = Mapping[str, str] | Sequence[str] | str | None
+PinOption = Mapping[str, Any] | Sequence[str] | str | None
+"""A mapping has devices by pattern, PyTorch's own or their names."""
 
 
 class PinKind(StrEnum):

@@ -37,6 +37,10 @@ def _is_path(given: object) -> bool:
     return isinstance(given, str | PathLike)
 
 
+def _is_device(given: object) -> bool:
+    return _is_text(given) or type(given).__name__ == "device"  # PyTorch's
+
+
 def _is_switch(given: object) -> bool:
     return isinstance(given, bool)
 
@@ -103,7 +107,10 @@ _KINDS: Mapping[str, tuple[Kind, str]] = {
     "min_gain": (_either(_is_none, _is_text), 'it is "5%" or "1ms"'),
     "optimize": (_is_switch, "it is True or False"),
     "overlap": (_either(_is_none, _is_switch), "it is True or False"),
-    "pin": (_NAMES, 'it is "encoder.*=cpu", several of these, or devices by pattern'),
+    "pin": (
+        _either(_TEXTS, _by_name(_is_device)),
+        'it is "encoder.*=cpu", several of these, or devices by pattern; hetpart.pin(module, device) pins a module',
+    ),
     "placement": (
         _either(_is_path, _by_name(_is_text)), "it is the name of a rule, the path of a file, or devices by op"
     ),

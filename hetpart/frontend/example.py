@@ -8,6 +8,7 @@ from enum import Enum
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any, TypedDict, cast
 
 from hetpart.errors import HetpartError, InvalidOptionError
@@ -57,11 +58,11 @@ class Example:
         """The options as they were given.
 
         Raises:
-            InvalidOptionError: ``weights`` names no file or folder.
+            InvalidOptionError: ``kwargs`` has no names, or ``weights`` names no file or folder.
         """
         return cls(
             _positional(options.get("args", ())),
-            dict(options.get("kwargs") or {}),
+            _by_name(options.get("kwargs")),
             options.get("dynamic_shapes"),
             _path(options.get("weights")),
         )
@@ -76,6 +77,18 @@ class Example:
 def _positional(args: Any) -> tuple[Any, ...]:
     """``args`` as a tuple; a single tensor is one argument, as it is for ``torch.onnx.export``."""
     return tuple(cast("Sequence[Any]", args)) if isinstance(args, list | tuple) else (args,)
+
+
+def _by_name(kwargs: object) -> dict[str, Any]:
+    if kwargs is None:
+        return {}
+    given = cast("Mapping[Any, Any]", kwargs) if isinstance(kwargs, Mapping) else None
+    if given is None or not all(isinstance(name, str) for name in given):
+        raise InvalidOptionError(
+            f"kwargs cannot be {shortened(cast('object', kwargs))}",
+            hint='it is arguments by name: kwargs={"mask": mask}',
+        )
+    return dict(given)
 
 
 def _path(weights: object) -> Path | None:

@@ -132,9 +132,15 @@ def _index_of(folder: Path) -> Path | None:
 def _indexed(folder: Path, index: Path) -> dict[str, Extent]:
     """Every tensor that ``index`` names, where it says that it lies."""
     try:
-        places = {str(name): str(file) for name, file in json.loads(index.read_bytes())["weight_map"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        held: object = json.loads(index.read_bytes())
+    except ValueError as error:
         raise InvalidModelError(f"{index} is no index of safetensors files: {error}", hint=_AGAIN) from error
+    listed = cast("dict[str, object]", held).get("weight_map") if isinstance(held, dict) else None
+    if not isinstance(listed, dict):
+        raise InvalidModelError(
+            f"{index} is no index of safetensors files: it has no weight_map, an object of files by tensor", hint=_AGAIN
+        )
+    places = {name: str(file) for name, file in cast("dict[str, object]", listed).items()}
     files = {file: _extents(folder, file) for file in sorted(set(places.values()))}
     lacking = next((name for name, file in places.items() if name not in files[file]), None)
     if lacking is not None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.export import Dim
 
 import hetpart
 from hetpart.errors import InvalidModelError, InvalidOptionError
+from tests.pytorch.models import Called
 
 X = torch.ones(2, 8)
 
@@ -44,3 +45,28 @@ def test_what_is_said_of_no_axis_is_refused(name: str) -> None:
     with pytest.raises(InvalidOptionError, match=message) as refused:
         hetpart.partition(nn.Linear(8, 4), args=(X,), dynamic_shapes=said)
     assert "write dynamic_shapes={'x': {0: 'batch'}}" in refused.value.hint
+
+
+@torch.library.custom_op("hetpart_mistakes::formless", mutates_args=())
+def formless(x: Tensor) -> Tensor:
+    return x * 2
+
+
+_library = torch.library.Library("hetpart_mistakes", "FRAGMENT")
+_library.define("bare(Tensor x) -> Tensor")
+_library.impl("bare", lambda x: x * 2, "CPU")
+
+
+@pytest.mark.parametrize("name", ["formless", "bare"])
+def test_an_operator_of_whose_results_nobody_knows_the_form_is_refused_with_what_to_register(name: str) -> None:
+    called = getattr(torch.ops.hetpart_mistakes, name)
+    with pytest.raises(InvalidModelError, match=name) as refused:
+        hetpart.partition(Called(lambda x: called(x + 1)), args=(X,))
+    assert "@torch.library.register_fake(" in refused.value.hint
+
+
+@pytest.mark.parametrize("kwargs", [[1], "x", [("x", X)], {1: X}, 0])
+def test_arguments_by_name_are_a_mapping(kwargs: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^kwargs cannot be ") as refused:
+        hetpart.partition(nn.Linear(8, 4), args=(X,), kwargs=kwargs)
+    assert "kwargs={" in refused.value.hint

@@ -85,3 +85,14 @@ def test_the_compiled_whole_is_pinned() -> None:
     module: Any = compiled(model())
     with hetpart.pin(module, "cpu"):
         assert set(devices(module).values()) == {"cpu"}
+
+
+def test_devices_by_pattern_may_be_those_of_pytorch() -> None:
+    assert devices(model(), pin={"0.*": torch.device("cpu")}) == PINNED
+
+
+def test_a_module_among_patterns_is_told_what_pins_it() -> None:
+    module = model()
+    with pytest.raises(hetpart.InvalidOptionError, match=r"^pin cannot be ") as refused:
+        devices(module, pin={module[0]: "cpu"})
+    assert "hetpart.pin(module, device)" in refused.value.hint

@@ -70,3 +70,13 @@ def test_an_index_does_not_lead_out_of_its_folder(place: str, tmp_path: Path) ->
     with pytest.raises(InvalidModelError, match=rf"'{place}', which is to hold weights, lies outside of") as refused:
         stored_weights(folder)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ['{"weights": {}}', "[1]", '{"weight_map": ["a"]}', "3", "{"])
+def test_what_is_no_index_is_refused_in_words(text: str, tmp_path: Path) -> None:
+    save_file({"a": torch.ones(2)}, tmp_path / "b.safetensors")
+    (tmp_path / INDEX).write_text(text)
+    said = r"it has no weight_map, an object of files by tensor" if text != "{" else "Expecting property name"
+    with pytest.raises(InvalidModelError, match=f"is no index of safetensors files: {said}") as refused:
+        stored_weights(tmp_path)
+    assert refused.value.hint
