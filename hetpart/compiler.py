@@ -128,7 +128,7 @@ def partition(  # noqa: PLR0913 - the options are what users type
     kept = request.constraints.states
     notes = (*plan.notes, *budgets.notes, *priced.costs.notes, *granted.notes, *note_of_states(kept, imported.graph))
     states = {state.given: state.returned for state in known_states(kept, imported.graph)}
-    plan = replace(plan, notes=notes, states=states, granted=granted)
+    plan = replace(plan, notes=notes, states=states, granted=granted, examples=dict(imported.graph.examples))
     return PartitionedModel(plan, imported.graph, priced.costs, imported, exported)
 
 

@@ -20,7 +20,7 @@ from hetpart.graph.ir import Graph, Op, Shape, ValueRole
 from hetpart.graph.legality import name_nodes, require_legal, sorted_nodes
 from hetpart.graph.listing import Listing, listed_nodes
 from hetpart.graph.load import LoadedModel, load
-from hetpart.graph.notes import states_of, together_of
+from hetpart.graph.notes import examples_of, states_of, together_of
 from hetpart.graph.shapes import bind_dimensions, bind_results
 from hetpart.graph.types import shape_of
 from hetpart.graph.unsequence import unsequence
@@ -101,7 +101,8 @@ def import_onnx(
     graph = _graph(loaded, nodes, facts)
     if expands is not None:
         graph = _expanded(loaded, facts, graph, expands, notes)
-    graph = replace(graph, dimensions=bound, states=states_of(loaded.proto), together=together_of(loaded.proto))
+    told = {"states": states_of(loaded.proto), "together": together_of(loaded.proto)}
+    graph = replace(graph, dimensions=bound, examples=examples_of(loaded.proto), **told)
     graph = replace(graph, index_ranges=index_ranges(graph))
     return ImportedModel(graph, loaded.proto, loaded.name, loaded.path, loaded.folder, passed, returned, tuple(notes))
 

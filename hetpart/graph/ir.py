@@ -192,6 +192,8 @@ class Graph:
     """Inputs that the file calls states, with the outputs that replace them."""
     together: tuple[tuple[str, ...], ...] = ()
     """Names of ops of which the file says that they share a device."""
+    examples: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Numbers that the file says an input may be given: one for all elements, or one for each."""
 
     @property
     def weights(self) -> tuple[Value, ...]:

@@ -1,5 +1,5 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""What a model's file says of itself as a whole: which inputs are states, and which ops share a device."""
+"""What a model's file says of itself as a whole: what its inputs are, and which ops share a device."""
 
 from __future__ import annotations
 
@@ -17,13 +17,23 @@ STATES = "hetpart.states"
 TOGETHER = "hetpart.together"
 """Key of the model's metadata: a JSON array of arrays of names of ops."""
 
+EXAMPLES = "hetpart.examples"
+"""Key of the model's metadata: a JSON object of inputs, each with numbers that it may be given: one for all elements,
+or one for each."""
 
-def write_notes(model: onnx.ModelProto, states: Mapping[str, str], together: Sequence[Sequence[str]]) -> None:
+
+def write_notes(
+    model: onnx.ModelProto,
+    states: Mapping[str, str],
+    together: Sequence[Sequence[str]],
+    examples: Mapping[str, Sequence[float]],
+) -> None:
     """Let ``model`` say so; what it said before of these is gone."""
-    others = [entry for entry in model.metadata_props if entry.key not in (STATES, TOGETHER)]
+    others = [entry for entry in model.metadata_props if entry.key not in (STATES, TOGETHER, EXAMPLES)]
     del model.metadata_props[:]
     model.metadata_props.extend(others)
-    for key, found in ((STATES, dict(states)), (TOGETHER, [list(names) for names in together])):
+    told = {name: list(numbers) for name, numbers in examples.items()}
+    for key, found in ((STATES, dict(states)), (TOGETHER, [list(names) for names in together]), (EXAMPLES, told)):
         if found:
             model.metadata_props.add(key=key, value=json.dumps(found))
 
@@ -50,6 +60,22 @@ def together_of(model: onnx.ModelProto) -> tuple[tuple[str, ...], ...]:
     if not isinstance(found, list) or not all(_is_texts(names) for names in found):
         raise _refused(TOGETHER, "no array of arrays of texts")
     return tuple(tuple(names) for names in found)
+
+
+def examples_of(model: onnx.ModelProto) -> dict[str, tuple[float, ...]]:
+    """Inputs, with numbers that they may be given.
+
+    Raises:
+        InvalidModelError: what the file says is of another form.
+    """
+    found = _read(model, EXAMPLES, "{}")
+    if not isinstance(found, dict) or not all(_is_numbers(numbers) for numbers in found.values()):
+        raise _refused(EXAMPLES, "no object of arrays of numbers")
+    return {name: tuple(float(number) for number in numbers) for name, numbers in found.items()}
+
+
+def _is_numbers(found: object) -> bool:
+    return isinstance(found, list) and bool(found) and all(type(number) in (int, float) for number in found)
 
 
 def _read(model: onnx.ModelProto, key: str, without: str) -> object:

@@ -220,6 +220,8 @@ class Plan:
     """Graph inputs and outputs that are handed over elsewhere than on the host: name → device."""
     granted: Granted = field(default_factory=Granted)
     """What it takes for granted of sizes that it leaves open."""
+    examples: dict[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Inputs that not every number is right for, with what they may be given: one for all elements, or one for each."""
     schema: str = PLAN_SCHEMA
     version: int = PLAN_VERSION
     revision: int = PLAN_REVISION

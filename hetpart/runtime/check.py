@@ -159,7 +159,7 @@ def all_feeds(plan: Plan, given: Mapping[str, Any], seed: int | None) -> dict[st
         )
     types = {spec.name: spec.dtype for spec in plan.inputs}
     read = {name: as_planned(array, types[name]) for name, array in given.items()}
-    return random_feeds(missing, seed or 0, plan.granted) | read
+    return random_feeds(missing, seed or 0, plan.granted, plan.examples) | read
 
 
 @dataclass(frozen=True, slots=True)

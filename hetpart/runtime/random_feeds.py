@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,37 @@ _SMALL_INTEGERS = 2
 """Integers that index no table are drawn from 0 and 1: right for masks, flags and lengths."""
 
 
-def random_feeds(specs: Sequence[ValueSpec], seed: int, granted: Granted = _NOTHING) -> dict[str, Any]:
+def random_feeds(
+    specs: Sequence[ValueSpec],
+    seed: int,
+    granted: Granted = _NOTHING,
+    told: Mapping[str, Sequence[float]] | None = None,
+) -> dict[str, Any]:
     """Seeded inputs: floats from a standard normal, ids within the table they index, other integers 0 or 1.
 
-    Open sizes are 1, and what they and numbers were in the example where something is ``granted`` of them.
+    Open sizes are 1, and what they and numbers were in the example where something is ``granted`` of them. What the
+    model says that inputs may be given is ``told``.
 
     Raises:
-        InvalidFeedError: an input is no tensor of numbers.
+        InvalidFeedError: an input is no tensor of numbers, or the model tells of another number of elements.
     """
     rng = np.random.default_rng(seed)
     examples = {(size.input, size.axis): size.example for size in granted.sizes}
-    return {spec.name: _random(spec, rng, examples) for spec in specs}
+    known = told or {}
+    return {
+        spec.name: _told(spec, known[spec.name]) if spec.name in known else _random(spec, rng, examples)
+        for spec in specs
+    }
+
+
+def _told(spec: ValueSpec, numbers: Sequence[float]) -> np.ndarray[Any, Any]:
+    dtype, shape = numpy_dtype(spec.dtype), [size or 1 for size in spec.shape or ()]
+    if len(numbers) not in (1, prod(shape)):
+        raise InvalidFeedError(
+            f"the model has {len(numbers)} numbers for the input {describe(spec)}",
+            hint="save the step again, or give it with --input NAME=FILE.npy",
+        )
+    return np.full(shape, numbers[0], dtype) if len(numbers) == 1 else np.array(numbers, dtype).reshape(shape)
 
 
 def _random(

@@ -282,7 +282,7 @@ def _name_ops(
                 node.metadata_props.add(key=PINNED_BY, value=by)
     results = _name_results(graph, [*("loss", "norm")[: program.numbers], *(f"{s.given}.new" for s in program.states)])
     states = {state.given: result for state, result in zip(program.states, results[program.numbers :], strict=True)}
-    write_notes(exported.loaded.proto, states, program.together)
+    write_notes(exported.loaded.proto, states, program.together, program.examples)
 
 
 def _name_results(graph: onnx.GraphProto, wanted: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetpart.errors import InvalidFeedError
 from hetpart.training import optimizers
 
 if TYPE_CHECKING:
@@ -73,10 +74,18 @@ class Said:
 
 
 def told(progress: torch.Tensor, scale: torch.Tensor | None) -> Said | None:
-    """What the arguments of an update say; ``None`` where nothing is to be updated."""
+    """What the arguments of an update say; ``None`` where nothing is to be updated.
+
+    Raises:
+        InvalidFeedError: there is no such update.
+    """
     number, rate, factor, *_ = progress.tolist()
     factor *= 1.0 if scale is None else float(scale)
-    return Said(int(number), rate, factor) if factor and isfinite(factor) else None
+    if not factor or not isfinite(factor):
+        return None
+    if number < 1:
+        raise InvalidFeedError(f"an update cannot be number {number:g}", hint="updates are counted from 1 in progress")
+    return Said(int(number), rate, factor)
 
 
 def _in_place(names: tuple[str, ...]) -> Callable[..., None]:

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
+from hetpart.training.examples import PROGRESS, examples_of
 from hetpart.training.norms import collected, norm_of, scale_of, square_norm
 from hetpart.training.ranges import Range
 from hetpart.training.rules import NO_RULES, Rules
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from hetpart.training.capture import Gradients, Input
     from hetpart.training.optimizers import Assignment
 
-PROGRESS = "progress"
-"""The argument that says which update a step makes, as ``operators`` describes it."""
 PROGRESS_SHAPE = (4,)
 _OWN_ARGUMENTS = (SEED, LOSS_SCALE)
 
@@ -58,6 +57,8 @@ class StepProgram:
     """Names of ops that share a device."""
     constants: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """What of the batch is no tensor, by its place: the step computes with these values and no others."""
+    examples: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
+    """What arguments that are none of the batch may be given, as ``examples`` describes it."""
     ranges: Sequence[Range] = ()
     """Values that parts of the batch may have."""
 
@@ -103,7 +104,10 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     batch = [part.node.name if part.node.users else "" for part in given]
     constants = {place: part.content for place, part in enumerate(given) if not isinstance(part.content, torch.Tensor)}
     names = [state for state, _ in states]
-    return StepProgram(_program(gradients, kept, names), batch, names, rules, tables.together(), constants)
+    return StepProgram(
+        _program(gradients, kept, names), batch, names, rules, tables.together(), constants,
+        examples_of(names, assigned, rules),
+    )  # fmt: skip
 
 
 def _progress(writer: Writer, gradients: Gradients) -> Node:

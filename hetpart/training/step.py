@@ -18,12 +18,12 @@ from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
 from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
+from hetpart.training.examples import PROGRESS
 from hetpart.training.fed import counted, require_as_example, require_collected, require_content
 from hetpart.training.kept import Kept
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
-from hetpart.training.program import PROGRESS
 from hetpart.training.saved import write_step
 
 if TYPE_CHECKING:
