@@ -79,21 +79,33 @@ def partition(**given: Any) -> None:
         _write_page(asked, model)
     if not (asked.as_json or asked.quiet):
         show_plan(model.plan)
-    if isinstance(bundle, MissingContentError):
-        raise bundle
     if asked.as_json:
-        print_plan("partition", bundle, model.plan)
+        print_plan("partition", None if isinstance(bundle, MissingContentError) else bundle, model.plan)
     elif not asked.quiet:
-        click.echo(f"\nWritten to {printable(str(bundle))}")
+        click.echo(f"\n{_told(bundle)}")
         say_written(asked.html)
 
 
 def _saved(asked: PartitionOptions, model: PartitionedModel) -> Path | MissingContentError:
-    """The bundle's path, or why there is none, as of a program on the meta device: its plan is shown all the same."""
+    """The bundle's path, or why there is none, as of a program on the meta device: its plan is shown all the same.
+
+    Raises:
+        MissingContentError: there is none, and what was asked for is a bundle rather than what is shown.
+    """
     try:
         return model.save(asked.output or f"{asked.model.stem}.hetpart", self_contained=asked.self_contained)
     except MissingContentError as error:
+        if asked.output is not None or asked.self_contained or asked.quiet:
+            raise
         return error
+
+
+def _told(bundle: Path | MissingContentError) -> str:
+    if isinstance(bundle, Path):
+        return f"Written to {printable(str(bundle))}"
+    return (
+        f"No bundle is written, this is the plan alone: {printable(bundle.message)}\n  hint: {printable(bundle.hint)}"
+    )
 
 
 def _write_page(asked: PartitionOptions, model: PartitionedModel) -> None:

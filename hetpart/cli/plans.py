@@ -47,11 +47,11 @@ def say_written(page: Path | None) -> None:
         click.echo(f"\nWritten to {printable(str(page))}")
 
 
-def print_plan(command: str, bundle: Path, plan: Plan) -> None:
-    """Print ``plan`` as the JSON object of ``command``, with the bundle it lies in."""
+def print_plan(command: str, bundle: Path | None, plan: Plan) -> None:
+    """Print ``plan`` as the JSON object of ``command``, with the bundle it lies in, if there is one."""
     from hetpart.report.json import plan_content
 
-    print_json(command, {"bundle": str(bundle), **plan_content(plan)})
+    print_json(command, {"bundle": None if bundle is None else str(bundle), **plan_content(plan)})
 
 
 def show_plan(plan: Plan) -> None:

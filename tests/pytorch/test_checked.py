@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from onnx import parser
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import hetpart
@@ -214,7 +217,29 @@ def test_a_program_without_content_shows_its_plan(tmp_path: Path, monkeypatch: p
     with torch.device("meta"):
         torch.export.save(torch.export.export(nn.Linear(4, 3), (torch.ones(2, 4),)), "net.pt2")
     answer = called("partition", "net.pt2", "--hardware", EMULATED)
-    assert answer.exit_code == 2
+    assert answer.exit_code == 0
     assert "Certificate" in answer.stdout
-    assert "planned without the content of its weights: 'weight', 'bias'" in answer.stderr
+    assert "No bundle is written, this is the plan alone" in answer.stdout
+    assert "planned without the content of its weights: 'weight', 'bias'" in answer.stdout
+    assert "--weights FOLDER" in answer.stdout
+    assert json.loads(called("partition", "net.pt2", "--hardware", EMULATED, "--json").stdout)["bundle"] is None
     assert not Path("net.hetpart").exists()
+
+
+@pytest.mark.parametrize("option", [("-o", "net.hetpart"), ("--self-contained",), ("--quiet",)])
+def test_a_bundle_without_content_is_refused_before_a_plan_is_shown(
+    option: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with torch.device("meta"):
+        torch.export.save(torch.export.export(nn.Linear(4, 3), (torch.ones(2, 4),)), "net.pt2")
+    answer = called("partition", "net.pt2", "--hardware", EMULATED, *option)
+    assert answer.exit_code == 2
+    assert not answer.stdout
+    assert "planned without the content of its weights: 'weight', 'bias'" in answer.stderr
+    assert "--weights FOLDER" in answer.stderr
+    assert not Path("net.hetpart").exists()
+    save_file({"weight": torch.ones(3, 4), "bias": torch.ones(3)}, "w.safetensors")
+    again = called("partition", "net.pt2", "--hardware", EMULATED, "--weights", "w.safetensors", *option)
+    assert again.exit_code == 0
+    assert Path("net.hetpart").exists()
