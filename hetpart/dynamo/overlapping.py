@@ -7,9 +7,8 @@ columns of one matrix, which it does not find to lie apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -98,11 +97,10 @@ class SameOverlap:
 
     def _overlaps(self, args: Sequence[Any]) -> dict[tuple[int, int], tuple[int, int]]:
         """By pair of places of which one is written to, where in their memory the two begin."""
-        spans = {place: _span(arg) for place, arg in enumerate(args) if isinstance(arg, torch.Tensor) and arg.numel()}
+        spans = [_span(place, arg) for place, arg in enumerate(args) if isinstance(arg, torch.Tensor) and arg.numel()]
         found: dict[tuple[int, int], tuple[int, int]] = {}
-        for pair in combinations(spans, 2):
-            (begin, end), (other, last) = (spans[place] for place in pair)
-            if begin >= last or other >= end or self._written.isdisjoint(pair):
+        for pair in _touching(spans):
+            if self._written.isdisjoint(pair):
                 continue
             one, two = (args[place] for place in pair)
             if one.untyped_storage()._cdata != two.untyped_storage()._cdata:
@@ -116,8 +114,21 @@ class SameOverlap:
         return InvalidFeedError(f"{one} and {two}, of which one is written to, share memory, {why}", hint=hint)
 
 
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses that ``tensor`` lies between."""
+def _span(place: int, tensor: torch.Tensor) -> tuple[int, int, int]:
+    """Addresses that ``tensor`` lies between, and ``place``."""
     begin = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return begin, begin + tensor.nbytes, place
     reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return begin, begin + (reach + 1) * tensor.itemsize
+    return begin, begin + (reach + 1) * tensor.itemsize, place
+
+
+def _touching(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Pairs of places, the lower one first, whose spans have an address in common."""
+    ordered = sorted(spans)
+    for number, (_, end, place) in enumerate(ordered):
+        behind = number + 1
+        while behind < len(ordered) and ordered[behind][0] < end:
+            other = ordered[behind][2]
+            yield min(place, other), max(place, other)
+            behind += 1
