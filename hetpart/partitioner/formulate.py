@@ -23,6 +23,7 @@ from hetpart.partitioner.problem import (
     PlacementProblem,
     Uses,
 )
+from hetpart.partitioner.reorders import find_reorders
 from hetpart.partitioner.scores.streaming import with_streamed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetpart.cost_model.annotate import Costs
+    from hetpart.cost_model.session.kernels import Lane
     from hetpart.devices import Device
     from hetpart.graph.ir import Graph, Value
 
@@ -71,11 +73,12 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
     seconds = _seconds(graph, costs, pins)
     on_host, held = (np.array(held_bytes(graph, device.provider), np.int64) for device in _ends(costs))
     limits = np.array([budgets.get(device.name, NO_BUDGET) for device in machine.devices], np.int64)
+    lanes, groups = _thrifty_lanes(graph, costs, limits != NO_BUDGET), _groups(costs, np.isfinite(seconds))
     problem = PlacementProblem(
         devices=tuple(device.name for device in machine.devices),
         seconds=seconds,
-        groups=_groups(costs, np.isfinite(seconds)),
-        scratch_bytes=_beside_bytes(graph, costs, limits != NO_BUDGET),
+        groups=groups,
+        scratch_bytes=_beside_bytes(graph, costs, limits != NO_BUDGET, lanes),
         value_producer=np.array([NO_OP if v.producer is None else v.producer for v in values], np.int32),
         value_left_on_host=np.array([value.id in left for value in values], np.bool_),
         value_returned=np.array([value.id in returned for value in values], np.bool_),
@@ -89,6 +92,7 @@ def formulate(graph: Graph, costs: Costs, pins: Mapping[int, str], budgets: Mapp
         session_bytes=np.array([device.session_bytes for device in machine.devices], np.int64),
         apart=_apart(graph),
         host_more=None if np.array_equal(on_host, held) else on_host - held,
+        reorders=find_reorders(graph, groups, lanes, {value.id: number for number, value in enumerate(values)}),
     )
     return Formulation(problem, values, weights)
 
@@ -117,11 +121,16 @@ def _apart(graph: Graph) -> NDArray[np.bool_] | None:
     return called if called.any() else None
 
 
-def _beside_bytes(graph: Graph, costs: Costs, limited: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(N,) What each op takes at least beside the values it reads and makes; less than 0 where these share memory."""
+def _thrifty_lanes(graph: Graph, costs: Costs, limited: NDArray[np.bool_]) -> list[Lane]:
+    """What runs sessions on the devices that have a budget."""
     told = replace(graph, ops=costs.graph.ops)
     devices = [device for device, has_budget in zip(costs.machine.devices, limited.tolist(), strict=True) if has_budget]
-    lanes = [session_lane(told, device.provider, device.threads, thrifty=True) for device in devices]
+    return [session_lane(told, device.provider, device.threads, thrifty=True) for device in devices]
+
+
+def _beside_bytes(graph: Graph, costs: Costs, limited: NDArray[np.bool_], lanes: list[Lane]) -> NDArray[np.int64]:
+    """(N,) What each op takes at least beside the values it reads and makes; less than 0 where these share memory."""
+    told = replace(graph, ops=costs.graph.ops)
     sizes = {value.id: aligned(value.nbytes) for value in graph.values if not value.is_constant}
     return _scratch_bytes(told, costs, limited) - overlaid_bytes(graph, lanes, sizes)
 

@@ -104,6 +104,23 @@ NO_STATES = States(np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Reorders:
+    """Values that an op's kernel reads or makes in another layout, in memory of its own beside a buffer's."""
+
+    ops: NDArray[np.int64]
+    """(R,)"""
+    values: NDArray[np.int64]
+    """(R,) One of those that the op reads or makes."""
+
+    def by_op(self, ops: int) -> list[frozenset[int]]:
+        """Per op: its values."""
+        found: list[set[int]] = [set() for _ in range(ops)]
+        for op, value in zip(self.ops.tolist(), self.values.tolist(), strict=True):
+            found[op].add(value)
+        return [frozenset(values) for values in found]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """What other budgets have told of a problem."""
 
@@ -167,6 +184,8 @@ class PlacementProblem:
     none."""
     host_more: NDArray[np.int64] | None = None
     """Bytes that the host takes more for each of the first weights than an accelerator; None where it takes none."""
+    reorders: Reorders | None = None
+    """What is inside a session while an op runs also where it lies in a buffer; None where there is none."""
 
     @property
     def ops(self) -> int:
@@ -221,6 +240,19 @@ class PlacementProblem:
     @property
     def wanted_on_host(self) -> NDArray[np.bool_]:
         return (self.kept == 0) & self.value_returned
+
+    @property
+    def reordered(self) -> list[frozenset[int]]:
+        """Per op: values that are inside its session while it runs wherever else they lie."""
+        return [frozenset()] * self.ops if self.reorders is None else self.reorders.by_op(self.ops)
+
+    @property
+    def beside_bytes(self) -> NDArray[np.int64]:
+        """(N,) Scratch of each op, and what is ``reordered`` for it: all that is inside wherever its values lie."""
+        found = self.scratch_bytes.copy()
+        if self.reorders is not None:
+            np.add.at(found, self.reorders.ops, self.value_bytes[self.reorders.values])
+        return found
 
     def legal(self) -> NDArray[np.bool_]:
         """(D, N) Where each op may run, its whole group considered."""

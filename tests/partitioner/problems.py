@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States, Uses
+from hetpart.partitioner.problem import (
+    NO_BUDGET,
+    NO_OP,
+    WHERE_USED,
+    Placement,
+    PlacementProblem,
+    Reorders,
+    States,
+    Uses,
+)
 from hetpart.partitioner.scores.cut import cut
 
 if TYPE_CHECKING:
@@ -23,6 +32,15 @@ def _overlaid(seed: int, ops: int, producer: NDArray[np.int32], value_bytes: NDA
     made = np.zeros(ops, np.int64)
     np.add.at(made, producer[producer != NO_OP], value_bytes[producer != NO_OP])
     return made * (np.random.default_rng([seed, ops]).random(ops) < 0.3) * (seed % 2)
+
+
+def _reorders(problem: PlacementProblem, seed: int) -> Reorders | None:
+    """Some of what ops read or make, of two problems in four."""
+    made, uses = np.flatnonzero(problem.value_producer != NO_OP), problem.value_uses
+    ops = np.concatenate([problem.value_producer[made], uses.ops]).astype(np.int64)
+    pairs = np.unique(np.stack([ops, np.concatenate([made, uses.rows])]), axis=1)
+    pairs = pairs[:, np.random.default_rng([seed, 1]).random(pairs.shape[1]) < 0.4]
+    return Reorders(*pairs) if pairs.size and seed // 2 % 2 else None
 
 
 def random_problem(
@@ -65,6 +83,7 @@ def random_problem(
         session_bytes=rng.integers(0, 20, 2) if sessions else np.zeros(2, np.int64),
         value_kept=(rng.random(values) < 0.5).astype(np.int8) if seed % 3 == 0 else None,
     )
+    problem = replace(problem, reorders=_reorders(problem, seed))
     # A group that may run nowhere makes no problem: try the next.
     return (
         problem

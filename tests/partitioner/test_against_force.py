@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hetpart.partitioner.problem import PlacementProblem
 from hetpart.partitioner.scores.certificate import check
+from hetpart.partitioner.search import optimise
+from hetpart.partitioner.search.optimise import SMALL_OPS
 from hetpart.partitioner.search.solve import NothingFitsError, Solution
 from hetpart.partitioner.search.three_states import solve_three_states
 from tests.partitioner.force import Best, best_of_all, costs, every_placement
@@ -55,6 +57,17 @@ def test_two_states_of_few_ops(part: int) -> None:
         [random_problem(seed + 10**7, most_ops=7, budget=BUDGETS[seed % 6], sessions=seed % 4 < 2) for seed in seeds]
     )
     assert len(found) > 120
+    assert np.mean(found) <= 1.01
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_the_optimum_of_few_ops(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimise, "SMALL_OPS", SMALL_OPS)
+    seeds = range(100 * part, 100 * part + 100)
+    found = ratios(
+        [random_problem(seed + 10**7, most_ops=7, budget=BUDGETS[seed % 6], sessions=seed % 4 < 2) for seed in seeds]
+    )
+    assert len(found) > 60
     assert max(found) <= 1 + SMALL
 
 

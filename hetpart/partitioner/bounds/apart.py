@@ -34,7 +34,7 @@ Row = tuple[tuple[int, ...], frozenset[tuple[int, int]]]
 def between_and_inside(program: Program) -> Moments:
     """What lies between partitions, and inside them, as far as both can exceed the budget."""
     problem, alive = program.problem, Alive.of(program)
-    most = sum(alive.sizes) + int(problem.scratch_bytes.max(initial=0))
+    most = sum(alive.sizes) + int(problem.beside_bytes.max(initial=0))
     if not most or most + int(problem.weight_bytes.sum()) + problem.given_bytes <= program.budget:
         return Moments(Rows(), 0, ())
     sweep = Sweep.NEITHER if may_be_cut_finer(problem) else Sweep.EITHER
@@ -53,6 +53,13 @@ class Builder:
     known: set[Row] = field(default_factory=set[Row])
     live: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Per op: values that may be alive while it runs."""
+    reordered: list[frozenset[int]] = field(init=False)
+    beside: list[int] = field(init=False)
+    """Per op: bytes inside its session wherever its values lie."""
+
+    def __post_init__(self) -> None:
+        problem = self.alive.program.problem
+        self.reordered, self.beside = problem.reordered, problem.beside_bytes.tolist()
 
     def build(self) -> Moments:
         """All of them."""
@@ -111,6 +118,8 @@ class Builder:
         alive, reach = self.alive, self.alive.reach
         inner: list[tuple[int, list[Case]]] = []
         for value in live:
+            if value in self.reordered[op]:
+                continue
             maker, readers = reach.makers[value], self.certain.users[value]
             begun = maker == op or (maker >= 0 and reach.before(maker, op))
             if begun and (maker == op or any(reader == op or reach.before(op, reader) for reader in readers)):
@@ -119,7 +128,7 @@ class Builder:
                 inner.append((value, self.certain.stays_inside_beside(value, op)))
         terms = self.summed(inner)
         group = alive.group[op]
-        terms[group] = terms.get(group, 0) + int(alive.program.problem.scratch_bytes[op])
+        terms[group] = terms.get(group, 0) + self.beside[op]
         return terms
 
     def along_partitions(self) -> None:

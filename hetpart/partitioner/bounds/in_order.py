@@ -76,6 +76,10 @@ class InOrder:
     """Per group: bytes of its weights, of shared ones an equal part."""
     sides: list[tuple[int, ...]]
     """Per op: devices on which it may run."""
+    reordered: list[frozenset[int]]
+    """Per op: values that are inside its session while it runs, wherever else they lie."""
+    beside: list[int]
+    """Per op: bytes of those and of its scratch."""
 
     @classmethod
     def of(cls, problem: PlacementProblem, sweep: Sweep = Sweep.EITHER) -> InOrder:
@@ -105,7 +109,15 @@ class InOrder:
         sides = [tuple(side for side in (HOST, ACCELERATOR) if legal[side, op]) for op in range(problem.ops)]
         first = np.unique(of_op, return_index=True)[1].tolist()
         weights = _shares(problem, of_op, len(names)).tolist()
-        return cls(problem, values, made, read, before, _waists(before), linked, group, first, last, weights, sides)
+        reordered = problem.reordered
+        return cls(
+            problem, values, made, read, before, _waists(before), linked, group, first, last, weights, sides,
+            reordered, problem.beside_bytes.tolist(),
+        )  # fmt: skip
+
+    def inner(self, op: int, value: int) -> int:
+        """Bytes of a value that stays inside a session, as far as they are not counted ``beside`` the op already."""
+        return 0 if value in self.reordered[op] else self.values[value].nbytes
 
     def leads(self, earlier: int, later: int) -> bool:
         """Whether one op must run before another."""

@@ -108,9 +108,9 @@ class _OneSession:
                 seconds += ops.values[value].up
                 nbytes += ops.values[value].nbytes
                 labels[value] = _Label.BROUGHT
-        inside = int(problem.scratch_bytes[op])
-        inside += sum(ops.values[value].nbytes for value, one in labels.items() if value >= 0 and one == _Label.INSIDE)
-        for chosen in product(*(_made(ops.values[value]) for value in ops.made[op])):
+        inside = ops.beside[op]
+        inside += sum(ops.inner(op, value) for value, one in labels.items() if value >= 0 and one == _Label.INSIDE)
+        for chosen in product(*(_made(ops.values[value], ops.inner(op, value)) for value in ops.made[op])):
             made = {value: int(one.label) for value, one in zip(ops.made[op], chosen, strict=True)}
             found = self._behind(op, labels | made, side=1)
             held = nbytes + sum(one.nbytes for one in chosen)
@@ -139,11 +139,11 @@ class _OneSession:
         return int(_Label.BEFORE) if label == _Label.BROUGHT and value.last_there <= op else label
 
 
-def _made(value: Value) -> tuple[_Made, ...]:
-    """Of a value that an op of the session makes."""
+def _made(value: Value, inner: int) -> tuple[_Made, ...]:
+    """Of a value that an op of the session makes, which takes ``inner`` bytes more where it stays there."""
     if value.on_host:
         return (_Made(_Label.BEFORE),)
     if value.copied:
         return (_Made(_Label.COPIED, value.down, value.nbytes),)
-    inside = _Made(_Label.INSIDE, inside=value.nbytes)
+    inside = _Made(_Label.INSIDE, inside=inner)
     return (inside, _Made(_Label.LEAVES, nbytes=value.nbytes)) if value.last >= 0 else (inside,)

@@ -101,8 +101,8 @@ class Passage:
                 exact,
                 float(ops.problem.seconds[int(there), op]),
                 ops.weights[group] if there and ops.first[group] == op else 0.0,
-                int(ops.problem.scratch_bytes[op]) if there else 0,
-                tuple(_made(ops.values[value], there, exact) for value in ops.made[op]),
+                ops.beside[op] if there else 0,
+                tuple(_made(ops.values[value], there, exact, ops.inner(op, value)) for value in ops.made[op]),
             )
         return self.moments[op, there, exact]
 
@@ -176,7 +176,7 @@ class Passage:
         if label in NOT_ON_HOST and (here or not at.there):
             return ()
         if there and at.there:
-            return _read_there(at.op, value, label)
+            return _read_there(at.op, value, label, self.ops.inner(at.op, number))
         if label in WAITING and value.last_there <= at.op:
             return ()
         label = Label.BOTH if label is Label.PROMISED else label
@@ -209,8 +209,8 @@ class Passage:
         return later and self.ops.leads(value.maker, op)
 
 
-def _made(value: Value, there: bool, exact: bool) -> tuple[_Option, ...]:
-    """Of a value that an op makes."""
+def _made(value: Value, there: bool, exact: bool, inner: int) -> tuple[_Option, ...]:
+    """Of a value that an op makes, which takes ``inner`` bytes more of its session where it stays inside."""
     if not there or value.on_host:
         return (_Option(Label.ON_HOST if value.last >= 0 else None),)
     nbytes, down = value.nbytes, value.down
@@ -219,9 +219,9 @@ def _made(value: Value, there: bool, exact: bool) -> tuple[_Option, ...]:
     if value.copied:
         return (copied, both) if value.readers else (copied,)
     if not value.readers:
-        return (_Option(None, inside=nbytes),)
+        return (_Option(None, inside=inner),)
     proven = Label.UNPROVEN if exact or value.chained else Label.LEAVES
-    alone = _Option(Label.INSIDE, inside=nbytes), _Option(proven, nbytes)
+    alone = _Option(Label.INSIDE, inside=inner), _Option(proven, nbytes)
     return (*alone, copied, both) if len(value.readers) > 1 else (*alone, copied)
 
 
@@ -229,15 +229,15 @@ def _proven(label: int) -> int:
     return int(Label.LEAVES if label == Label.UNPROVEN else label)
 
 
-def _read_there(op: int, value: Value, label: Label) -> tuple[_Option, ...]:
-    """Of a value that the op reads on the accelerator; nothing where it is not there."""
+def _read_there(op: int, value: Value, label: Label, inner: int) -> tuple[_Option, ...]:
+    """Of a value that the op reads on the accelerator, as ``_made``; nothing where it is not there."""
     more, nbytes = value.last_there > op, value.nbytes
     if label in UNTIL_LAST:
         if not more and label is Label.UNPROVEN:
             return ()
         inside = label is Label.INSIDE
         held = 0 if more or inside else nbytes
-        return (_Option(label if more else None, 0 if inside else nbytes, nbytes if inside else 0, held),)
+        return (_Option(label if more else None, 0 if inside else nbytes, inner if inside else 0, held),)
     if label not in READ_THERE or (label is Label.PROMISED and value.last == op):
         return ()
     waits, ends = READ_THERE[label]

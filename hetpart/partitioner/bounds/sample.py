@@ -47,6 +47,7 @@ def sampled(problem: PlacementProblem, ops: int) -> PlacementProblem:
         weight_uses=_restricted(problem.weight_uses, weights, number),
         budgets=budgets,
         host_more=None,
+        reorders=None,
     )
 
 

@@ -47,10 +47,10 @@ class _Builder:
         begun = self._in_one_piece()
         self._holds(border, [(variable, self.sizes[value]) for value, variable in self._crossing().items()])
         self._handed_over(border)
-        scratch: list[int] = program.problem.scratch_bytes.tolist()
+        beside: list[int] = program.problem.beside_bytes.tolist()
         for op, alive in fullest(program.problem, self.inner):
             held = [(self.inner[value], self.sizes[value]) for value in alive]
-            self._holds(inside, [*held, *([(self.group[op], scratch[op])] if scratch[op] else [])])
+            self._holds(inside, [*held, *([(self.group[op], beside[op])] if beside[op] else [])])
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
         return Moments(self.rows, self.extra, (len(self.rows.least) - 1,), begun)
@@ -141,6 +141,7 @@ def fullest(problem: PlacementProblem, inner: Iterable[int]) -> Iterator[tuple[i
     for value in inner:
         born[makers[value]].append(value)
     scratch: list[int] = problem.scratch_bytes.tolist()
+    reordered = problem.reordered
     live = list[int]()
     grown = False
     for op in range(problem.ops):
@@ -148,8 +149,8 @@ def fullest(problem: PlacementProblem, inner: Iterable[int]) -> Iterator[tuple[i
         grown |= bool(born[op])
         staying = [value for value in live if last[value] > op]
         shares_next = op + 1 < problem.ops and scratch[op + 1] < 0
-        if scratch[op] or (grown and (shares_next or len(staying) < len(live))):
-            yield op, live
+        if scratch[op] or reordered[op] or (grown and (shares_next or len(staying) < len(live))):
+            yield op, [value for value in live if value not in reordered[op]]
             grown = scratch[op] < 0
         live = staying
 

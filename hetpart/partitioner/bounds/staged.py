@@ -113,13 +113,13 @@ class _Builder:
         sizes: list[int] = problem.copied_bytes.tolist()
         crossing, inner = self._values(partition)
         self._holds(border, [(variable, sizes[value]) for value, variable in crossing.items()])
-        scratch: list[int] = problem.scratch_bytes.tolist()
+        beside: list[int] = problem.beside_bytes.tolist()
         for op, alive in fullest(problem, inner):
             held = [(inner[value], sizes[value]) for value in alive]
-            if scratch[op] > 0:
-                held.append((self._at_least([self._there(op, partition)]), scratch[op]))
+            if beside[op] > 0:
+                held.append((self._at_least([self._there(op, partition)]), beside[op]))
             else:
-                held += [(variable, int(sign) * scratch[op]) for variable, sign in self._there(op, partition)]
+                held += [(variable, int(sign) * beside[op]) for variable, sign in self._there(op, partition)]
             self._holds(inside, held)
 
     def _holds(self, most: int, held: list[tuple[int, int]]) -> None:

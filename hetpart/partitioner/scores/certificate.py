@@ -296,5 +296,13 @@ def _inside(run: _Run, partition: int) -> int:
             for value in kept
             if value.producer <= op <= max([value.producer, *(reader for _, _, reader in value.reads)])
         )
-        peak = max(peak, alive + int(run.problem.scratch_bytes[op]))
+        twice = sum(value.nbytes for value in _reordered(run, op) if value.crosses)
+        peak = max(peak, alive + twice + int(run.problem.scratch_bytes[op]))
     return peak
+
+
+def _reordered(run: _Run, op: int) -> list[_Value]:
+    """Values that the op's kernel has in another layout."""
+    found = run.problem.reorders
+    pairs = [] if found is None else zip(found.ops.tolist(), found.values.tolist(), strict=True)
+    return [run.values[value] for one, value in pairs if one == op]

@@ -221,6 +221,11 @@ def inside(problem: PlacementProblem, cut: Cut, crossing: NDArray[np.bool_]) -> 
     change = np.zeros(problem.ops + 1, np.int64)
     np.add.at(change, first, problem.value_bytes[inner])
     np.subtract.at(change, last + 1, problem.value_bytes[inner])
-    alive = np.maximum(change.cumsum()[:-1] + problem.scratch_bytes[order], 0)
+    beside = problem.scratch_bytes.copy()
+    if problem.reorders is not None:
+        outside = crossing[problem.reorders.values]
+        values = problem.reorders.values[outside]
+        np.add.at(beside, problem.reorders.ops[outside], problem.value_bytes[values])
+    alive = np.maximum(change.cumsum()[:-1] + beside[order], 0)
     starts = np.searchsorted(cut.partition[order], np.arange(cut.partitions))
     return Inside(order, starts, inner, first, last, alive)

@@ -137,6 +137,7 @@ def _expanded(
         seconds=seconds,
         groups=groups,
         scratch_bytes=scratch,
+        reorders=None if problem.reorders is None else replace(problem.reorders, ops=ops[problem.reorders.ops]),
         apart=_among(problem.apart, ops, total),
         value_producer=np.concatenate([producer, holders]).astype(np.int32),
         value_left_on_host=np.concatenate([problem.value_left_on_host, no]),
