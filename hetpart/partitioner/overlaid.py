@@ -20,6 +20,7 @@ from hetpart.cost_model.session.reuse import buffer_owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -36,11 +37,10 @@ def overlaid_bytes(graph: Graph, lanes: Iterable[Lane], sizes: Mapping[int, int]
         sizes: Bytes by value.
     """
     found, fusions = np.zeros(len(graph.ops), np.int64), find_fusions(graph)
-    held = _held(graph)
-    ends = _last_read(graph, held)
     for lane in lanes:
-        alive = _Alive(_owners(graph, fusions, lane, held), sizes)
-        shared = [alive.passed([v for v in op.results if v in held], ends[op.id]) for op in graph.ops]
+        owners = _owners(graph, fusions, lane)
+        alive, ends = _Alive(owners, sizes), _last_read(graph, owners.keys())
+        shared = [alive.passed([v for v in op.results if v in owners], ends[op.id]) for op in graph.ops]
         found = np.maximum(found, np.array(shared, np.int64))
     return found
 
@@ -50,7 +50,7 @@ def _held(graph: Graph) -> frozenset[int]:
     return frozenset(value for op in graph.ops for value in op.results).difference(graph.outputs)
 
 
-def _last_read(graph: Graph, held: frozenset[int]) -> list[list[int]]:
+def _last_read(graph: Graph, held: AbstractSet[int]) -> list[list[int]]:
     """By op, the values that are ``held`` until it has run."""
     last = {value: op.id for op in graph.ops for value in (*op.results, *op.uses) if value in held}
     found: list[list[int]] = [[] for _ in graph.ops]
@@ -59,16 +59,19 @@ def _last_read(graph: Graph, held: frozenset[int]) -> list[list[int]]:
     return found
 
 
-def _owners(graph: Graph, fusions: Fusions, lane: Lane, held: frozenset[int]) -> dict[int, int | None]:
+def _owners(graph: Graph, fusions: Fusions, lane: Lane) -> dict[int, int | None]:
     """The value that each lies in the memory of; ``None`` where it takes none of the session's.
 
-    What lies inside a kernel counts as what that makes.
+    What lies inside a kernel counts as what that makes. What a kernel makes in blocks lies in the session even where
+    the caller gets it: it is brought out of them first.
     """
     returned = frozenset(graph.outputs)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, returned)
     memory = buffer_owners(kernels, returned | frozenset(graph.inputs))
     # In blocks of channels, or in another precision, a value has a number below zero.
-    made = {_plain(graph, made.value): made.value for kernel in kernels for made in kernel.makes}
+    numbers = [(_plain(graph, made.value), made.value) for kernel in kernels for made in kernel.makes]
+    in_blocks = {value: number for value, number in numbers if number < 0 and value in returned}
+    made, held = dict(numbers) | in_blocks, _held(graph) | in_blocks.keys()
     of_kernel = {op: kernel.makes[0].value for kernel in kernels if kernel.makes for op in kernel.ops}
 
     def owner(value: int) -> int | None:

@@ -114,8 +114,9 @@ class Reorders:
 
     def by_op(self, ops: int) -> list[frozenset[int]]:
         """Per op: its values."""
-        found: list[set[int]] = [set() for _ in range(ops)]
-        for op, value in zip(self.ops.tolist(), self.values.tolist(), strict=True):
+        found = [set[int]() for _ in range(ops)]
+        numbers: list[int] = self.ops.tolist()
+        for op, value in zip(numbers, self.values.tolist(), strict=True):
             found[op].add(value)
         return [frozenset(values) for values in found]
 

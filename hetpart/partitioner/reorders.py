@@ -43,20 +43,21 @@ def find_reorders(
     if not blocked or not lanes:
         return None
     fusions, users = find_fusions(graph), _users(graph)
-    found: list[set[tuple[int, int]]] = []
+    found = list[set[tuple[int, int]]]()
     for lane in lanes:
         pairs = set[tuple[int, int]]()
         for ops in blocked:
             outside = _outside(graph, ops, users)
             pairs |= {*_pairs(graph, session_kernels(graph, ops, fusions, lane, outside), outside)}
         found.append(pairs)
-    pairs = sorted((op, position[value]) for op, value in set.intersection(*found) if value in position)
-    return Reorders(*np.array(pairs, np.int64).reshape(-1, 2).T) if pairs else None
+    common = found[0].intersection(*found[1:])
+    pairs = sorted((op, position[value]) for op, value in common if value in position)
+    return Reorders(*np.array(pairs, np.int64).T) if pairs else None
 
 
 def _users(graph: Graph) -> list[set[int]]:
     """Per value: the ops that read it, and −1 for the caller."""
-    users: list[set[int]] = [set() for _ in graph.values]
+    users = [set[int]() for _ in graph.values]
     for op in graph.ops:
         for value in op.uses:
             users[value].add(op.id)
