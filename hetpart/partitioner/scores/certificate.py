@@ -304,5 +304,5 @@ def _inside(run: _Run, partition: int) -> int:
 def _reordered(run: _Run, op: int) -> list[_Value]:
     """Values that the op's kernel has in another layout."""
     found = run.problem.reorders
-    pairs = [] if found is None else zip(found.ops.tolist(), found.values.tolist(), strict=True)
-    return [run.values[value] for one, value in pairs if one == op]
+    values: list[int] = [] if found is None else found.values[found.ops == op].tolist()
+    return [run.values[value] for value in values]
