@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.placement_files import GraphFile, whole_sizes
-from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from pathlib import Path

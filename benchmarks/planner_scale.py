@@ -147,9 +147,10 @@ def layered(ops: int, transfers: float, seed: int = SEED) -> PlacementProblem:
     """The synthetic problem; see above."""
     from dataclasses import replace
 
-    from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem, Uses
+    from hetpart.partitioner.problem import NO_BUDGET, PlacementProblem
     from hetpart.partitioner.scores.cut import cut
     from hetpart.partitioner.scores.liveness import usage
+    from hetpart.partitioner.uses import Uses
 
     rng = np.random.default_rng(seed)
     offsets, readers = _readers(rng, ops)

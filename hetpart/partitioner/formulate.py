@@ -15,16 +15,10 @@ from hetpart.devices import HOST
 from hetpart.errors import InvalidModelError
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.partitioner.overlaid import overlaid_bytes
-from hetpart.partitioner.problem import (
-    NO_BUDGET,
-    NO_OP,
-    NOTHING_KNOWN,
-    Known,
-    PlacementProblem,
-    Uses,
-)
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, NOTHING_KNOWN, Known, PlacementProblem
 from hetpart.partitioner.reorders import find_reorders
 from hetpart.partitioner.scores.streaming import with_streamed
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

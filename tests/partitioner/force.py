@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 from hetpart.partitioner.scores.streamed import StreamScorer
+from hetpart.partitioner.uses import Uses
 
 HOST, ACCELERATOR = 0, 1
 ROUNDING = 1e-9

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.problem import (
-    NO_BUDGET,
-    NO_OP,
-    WHERE_USED,
-    Placement,
-    PlacementProblem,
-    Reorders,
-    States,
-    Uses,
-)
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, Reorders, States
 from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from hetpart.partitioner.problem import PlacementProblem, Streaming, Uses
+from hetpart.partitioner.problem import PlacementProblem, Streaming
 from hetpart.partitioner.scores.streamed import StreamScored, StreamScorer
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements, random_problem
 
 

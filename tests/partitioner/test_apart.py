@@ -18,10 +18,11 @@ from hetpart.partitioner.bounds.certain import Case, Certain, Sweep
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.moments import Alive, Moments, moments
 from hetpart.partitioner.bounds.program import NOBODY, Program
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scores.cut import Cut, both_cuts, cut, dependencies
 from hetpart.partitioner.scores.liveness import buffers, crossing_values, usage
 from hetpart.partitioner.search.solve import solve
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements, random_problem, with_calls
 
 EXACT = Effort(0.0, 10_000, 60.0)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetpart.partitioner.problem import PlacementProblem, Uses
+from hetpart.partitioner.problem import PlacementProblem
 from hetpart.partitioner.search.baselines import BASELINES
 from hetpart.partitioner.search.chance import random_placement
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, random_problem
 
 FAST = [(10.0, 1.0)] * 4

@@ -12,7 +12,8 @@ from hetpart.partitioner.bounds.branches import branch_between
 from hetpart.partitioner.bounds.inside import Insides
 from hetpart.partitioner.bounds.milp import LinearProgram
 from hetpart.partitioner.bounds.program import Program
-from hetpart.partitioner.problem import NO_OP, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_OP, PlacementProblem
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain
 from tests.partitioner.test_staged import EXACT, ROUNDING, cheapest, sample
 

@@ -17,11 +17,12 @@ from hetpart.partitioner.bounds.certain import Sweep
 from hetpart.partitioner.bounds.constrained import Cheapest, cheapest, listed
 from hetpart.partitioner.bounds.in_order import InOrder
 from hetpart.partitioner.bounds.passage import Layers, Room
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scores.cut import Cut, both_cuts, cut
 from hetpart.partitioner.scores.liveness import Packed, Usage, usage
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import solve
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements, random_problem, with_calls
 from tests.partitioner.test_apart import ACCELERATOR, best_of, fitting, woven
 

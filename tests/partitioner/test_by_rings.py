@@ -14,13 +14,14 @@ from hetpart.partitioner.bounds import by_rings
 from hetpart.partitioner.bounds.by_rings import Numbers, bound_by_rings
 from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.passing import Passing
-from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, Streaming, Uses
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, Streaming
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.scores.rings import ring_cuts
 from hetpart.partitioner.scores.streamed import StreamScorer
 from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, with_streamed
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements
 from tests.partitioner.streams import any_problem, layered_problem
 

@@ -15,13 +15,14 @@ from hetpart.partitioner.bounds import by_number
 from hetpart.partitioner.bounds.branches import branch_between
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.program import Program
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, WHERE_USED, Placement, PlacementProblem, States
 from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
 from hetpart.partitioner.scores.finer import Finer, may_be_cut_finer
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import solve
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import placements, random_problem, with_calls
 
 EXACT = Effort(0.0, 10_000, 60.0)

@@ -10,11 +10,12 @@ import pytest
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
 from hetpart.partitioner.bounds.inside import Insides, Stretches
-from hetpart.partitioner.problem import PlacementProblem, Streaming, Uses
+from hetpart.partitioner.problem import PlacementProblem, Streaming
 from hetpart.partitioner.scores.cut import cut
 from hetpart.partitioner.scores.fixing import while_running, without_misfits
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.scores.streamed import StreamScorer
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements, random_problem, sessions, with_calls
 from tests.partitioner.streams import all_scored
 

@@ -12,8 +12,9 @@ from hetpart.partitioner.bounds.by_passage import MANY, by_one_session, by_passa
 from hetpart.partitioner.bounds.constrained import cheapest
 from hetpart.partitioner.bounds.one_session import one_session
 from hetpart.partitioner.bounds.passage import Room
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scores.cut import cut
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import chain, placements
 from tests.partitioner.test_apart import ACCELERATOR
 from tests.partitioner.test_by_passage import AMPLE, ROUNDING, held, never, nothing, only, passable, side_by_side

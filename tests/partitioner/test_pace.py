@@ -8,10 +8,11 @@ import numpy as np
 
 from hetpart.partitioner.bounds.by_borders import bound_by_borders
 from hetpart.partitioner.bounds.chain import search_with_sessions
-from hetpart.partitioner.problem import NO_OP, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_OP, PlacementProblem
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.pace import paced
+from hetpart.partitioner.uses import Uses
 
 LAYERS, CACHE, SESSION = 32, 80, 50
 

@@ -15,7 +15,8 @@ import numpy as np
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.mincut import CutNetwork, Path
 from hetpart.partitioner.bounds.price import PriceSearch, search_price
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.certain import Sweep
-from hetpart.partitioner.problem import unique_pairs
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,8 @@ from hetpart.partitioner.problem import NO_OP
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
+    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.uses import Uses
 
 NOBODY = -1
 """Stands for the host where a group would. For the accelerator, where the caller keeps values there, stands a group

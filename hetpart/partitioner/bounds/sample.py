@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.problem import NO_OP, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_OP, PlacementProblem
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

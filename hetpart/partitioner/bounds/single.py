@@ -15,7 +15,8 @@ import numpy as np
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
 from hetpart.partitioner.bounds.program import callers_group, home_groups, user_groups
-from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_OP
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,8 @@ from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
 from hetpart.partitioner.bounds.program import callers_group
 from hetpart.partitioner.bounds.single import edges_of, fullest
-from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_OP
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,9 @@ from hetpart.partitioner.bounds.certain import Case, Certain
 from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Alive, Moments
 from hetpart.partitioner.bounds.program import BYTES, NOBODY, user_groups
-from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_OP
 from hetpart.partitioner.scores.fixing import while_running
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

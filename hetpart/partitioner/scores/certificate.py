@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.problem import Placement, PlacementProblem, Uses
+    from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.scores.cut import Cut
+    from hetpart.partitioner.uses import Uses
 
 NOWHERE, IN_PLACE = -2, -1
 

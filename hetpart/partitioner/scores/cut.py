@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import Placement, PlacementProblem, unique_pairs
+from hetpart.partitioner.problem import Placement, PlacementProblem
 from hetpart.partitioner.scores.edge_sweeps import Sweeps
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_OP
 from hetpart.partitioner.scores.cut import Cut
 from hetpart.partitioner.scores.edge_sweeps import Sweeps
 from hetpart.partitioner.scores.liveness import buffers, crossing_values
 from hetpart.partitioner.scores.spans import Spans
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, unique_pairs
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
-from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, unique_pairs
+from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, use_devices
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem
 from hetpart.partitioner.scores.sessions import sessions_on
+from hetpart.partitioner.uses import use_devices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

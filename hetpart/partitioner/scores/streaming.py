@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, Placement, PlacementProblem
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.sessions import most_others
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
-from hetpart.partitioner.problem import NO_OP, PlacementProblem, unique_pairs
+from hetpart.partitioner.problem import NO_OP, PlacementProblem
 from hetpart.partitioner.scores.groups import Groups
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.mincut import CutNetwork, held_if_copied
-from hetpart.partitioner.problem import unique_pairs
 from hetpart.partitioner.search.fill import Pieces
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
-from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, NO_OP, PlacementProblem
 from hetpart.partitioner.scores.peaks import Peaks
+from hetpart.partitioner.uses import Uses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import HOST
-from hetpart.partitioner.problem import NO_OP, unique_pairs, use_devices
+from hetpart.partitioner.problem import NO_OP
 from hetpart.partitioner.scores.liveness import Buffers, buffers, crossing_values
 from hetpart.partitioner.timeline.schedule import NO_TASK
 from hetpart.partitioner.timeline.tasks import Tasks
+from hetpart.partitioner.uses import unique_pairs, use_devices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

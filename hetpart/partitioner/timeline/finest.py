@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import NO_OP, use_devices
+from hetpart.partitioner.problem import NO_OP
 from hetpart.partitioner.scores.cut import Cut
 from hetpart.partitioner.timeline.cut_tasks import CutTasks
+from hetpart.partitioner.uses import use_devices
 
 if TYPE_CHECKING:
     from hetpart.partitioner.problem import Placement, PlacementProblem

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.problem import NO_OP, unique_pairs
+from hetpart.partitioner.problem import NO_OP
+from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,13 +9,14 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem, Uses
+from hetpart.partitioner.problem import NO_BUDGET, Placement, PlacementProblem
 from hetpart.partitioner.scores.certificate import check
 from hetpart.partitioner.scores.cut import Cut, cut
 from hetpart.partitioner.timeline.bounds import lower_bound
 from hetpart.partitioner.timeline.finest import finest_tasks
 from hetpart.partitioner.timeline.split import Worth, splits
 from hetpart.partitioner.timeline.timed import Timed
+from hetpart.partitioner.uses import Uses
 from tests.partitioner.problems import placements, random_problem, with_calls
 from tests.partitioner.timeline.instances import least_seconds
 
