@@ -95,7 +95,7 @@ def solve_three_states(
         return found
     floor = least_streaming(problem, within, least)
     assert problem.streaming is not None
-    if floor >= best.total_seconds and not problem.streaming.asked:
+    if gap(best.total_seconds, floor) <= AIM and not problem.streaming.asked:  # it gains next to nothing
         return _of_those_that_hold(best, floor)
     if begun is None:
         # Where what is alive fills the budget, the price of a weight's byte does not say what streaming it is worth.
