@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, statically_known_true
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
@@ -156,6 +156,14 @@ def _is_known_1(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
 
+def _view(x: torch.Tensor, form: Sequence[Any], **_: Any) -> bool:
+    """Of ``x`` with other axes of 1: of any layout, and never a copy."""
+    old, new = ([size for size in sizes if not _is_known_1(size)] for sizes in (x.shape, form))
+    return len(old) == len(new) and all(
+        statically_known_true(one == other) for one, other in zip(old, new, strict=True)
+    )
+
+
 def _whatever(*_: Any, **__: Any) -> bool:
     return True
 
@@ -164,6 +172,7 @@ _NEW: dict[Any, Asked] = {
     aten.linear.default: _linear,
     aten.matmul.default: _matmul,
     aten.einsum.default: _einsum,
+    aten.view.default: _view,
 }
-"""Operators whose results are new tensors."""
+"""Operators whose results are new tensors in every layout, or in none."""
 _SHARED: dict[Any, Asked] = {aten.contiguous.default: _whatever}

@@ -61,7 +61,7 @@ def test_halves_lose_no_placement_and_say_nearly_as_much_as_the_whole_program(st
         checked += 1
         nearer += found > relaxed + 1e-3
         equal += found == pytest.approx(whole, abs=1e-3)
-    assert checked > 20
+    assert checked >= 20
     assert nearer > 2
     assert equal == checked
 
