@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -19,12 +19,13 @@ TYPES_HINT = (
 )
 aten = torch.ops.aten
 _ALL = ()
+_SET = (aten.index_put, aten.index_put_)
 _ALIKE: Mapping[Any, tuple[str, ...]] = {
     **dict.fromkeys((aten.linear, aten.matmul, aten.mm, aten.addmm, aten.mv, aten.bmm, aten.baddbmm), _ALL),
     **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d, aten.convolution), _ALL),
     **dict.fromkeys((aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d), _ALL),
     **dict.fromkeys((aten.cdist, aten._cdist_forward, aten.linalg_cross, aten.grid_sampler, aten.polar), _ALL),
-    **dict.fromkeys((aten.index_put, aten.index_put_), ("self", "values")),
+    **dict.fromkeys(_SET, ("self", "values")),
     **dict.fromkeys((aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_), ("self", "source")),
 }
 """By operator the arguments that are to be of one type; all tensors where none are named."""
@@ -65,7 +66,21 @@ def _types(node: Node) -> dict[str, torch.dtype]:
     wanted = _ALIKE[target.overloadpacket]
     given = chain(zip((one.name for one in target._schema.arguments), node.args, strict=False), node.kwargs.items())
     values = {key: one.meta.get("val") for key, one in given if isinstance(one, Node) and (not wanted or key in wanted)}
+    if target.overloadpacket in _SET and _fills(node):
+        return {}
     return {key: value.dtype for key, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def _fills(node: Node) -> bool:
+    """Whether it sets what one mask selects to one number: eager PyTorch fills then, with a number of any type."""
+    whole, indices, value, *rest = node.args
+    one, given = (part.meta.get("val") if isinstance(part, Node) else None for part in (whole, value))
+    masks = [part.meta.get("val") for part in cast("list[Any]", indices) if isinstance(part, Node)]
+    if not isinstance(one, torch.Tensor) or not isinstance(given, torch.Tensor) or any(rest) or node.kwargs:
+        return False
+    is_number = given.device.type == "cpu" and all(type(size) is int and size == 1 for size in given.shape)
+    is_one_mask = len(masks) == 1 and masks[0] is not None and masks[0].dtype is torch.bool
+    return is_number and is_one_mask and (one.is_complex() or not given.is_complex())
 
 
 def _refusal(node: Node, found: Mapping[str, torch.dtype], name: str) -> InvalidModelError:

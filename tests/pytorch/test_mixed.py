@@ -33,9 +33,24 @@ MIXED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "cross": (lambda x, y: torch.linalg.cross(x[:, :3], y[:, :3]), (WIDE, ROWS)),
     "polar": (torch.polar, (ROWS, WIDE)),
     "rows that are set": (lambda x, y, p: x.clone().index_put_((p,), y), (ROWS, WIDE, PLACES)),
+    "rows that are set to a number": (lambda x, y, p: x.clone().index_put_((p,), y.sum()), (ROWS, WIDE, PLACES)),
+    "a mask set to values": (lambda x, y: x.clone().index_put_((x > 0,), y[x > 0]), (ROWS, WIDE)),
+    "a mask added to": (lambda x, y: x.clone().index_put_((x > 0,), y.sum(), accumulate=True), (ROWS, WIDE)),
+    "two masks": (lambda x, y: x.clone().index_put_((x[:, 0] > 9, x[0] > 9), y.sum()), (ROWS, WIDE)),
     "rows that are added": (lambda x, y, p: x.index_add(0, p, y), (ROWS, WIDE, PLACES)),
     "rows that are copied": (lambda x, y, p: x.index_copy(0, p, y), (ROWS, WIDE, PLACES)),
 }
+
+FILLED: dict[str, tuple[Tensor, Tensor]] = {
+    "float16": (ROWS.half(), torch.tensor(-1e4)),
+    "float32": (ROWS, torch.tensor(0.1, dtype=torch.float64)),
+    "float64": (WIDE, torch.tensor(3)),
+    "bfloat16": (HALF, torch.tensor([-0.3])),
+    "int64": (torch.arange(32).reshape(4, 8), torch.tensor(-7, dtype=torch.int32)),
+    "whole numbers by a real one": (torch.arange(32).reshape(4, 8), torch.tensor(-7.9)),
+    "a true one": (ROWS, torch.tensor(True)),
+}
+"""What a mask sets, and a number in another type."""
 
 
 KNOWN: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
@@ -70,6 +85,20 @@ def test_what_eager_pytorch_refuses_is_refused_before_it_is_planned(name: str) -
     with pytest.raises(InvalidModelError, match="PyTorch mixes no types there") as refused:
         hetpart.partition(Called(code), args=given, hardware=EMULATED)
     assert "x.to(dtype)" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_masks_set_numbers_of_any_type(name: str) -> None:
+    def filled(x: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        whole, column, least = x.clone(), x.clone(), x.clone()
+        whole[x > 1] = value
+        column[:, x[0] > 1] = value
+        least[x > 1] = x.double().min()
+        return whole, column, least
+
+    x, value = FILLED[name]
+    run = hetpart.partition(Called(filled), args=(x, value), hardware=EMULATED).to_module(emulate=True)
+    torch.testing.assert_close(run(x, value), filled(x, value), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", KNOWN)
