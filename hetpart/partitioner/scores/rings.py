@@ -137,8 +137,11 @@ class _Stretches:
 
     def shared(self) -> Iterator[list[int]]:
         """The first stretch of every piece, for more and more pieces, the largest of which is as small as can be."""
+        finest = len(self._within(self.largest))
         for count in PIECES:
             yield self._shared_by(count)
+            if count >= finest:  # more pieces have no smaller largest one
+                return
 
     def _shared_by(self, count: int) -> list[int]:
         """``count`` pieces or fewer."""
