@@ -149,7 +149,7 @@ class Relaxation:
             # No bound of the program exceeds what it itself places, whether that fits or not.
             cost = min([limit, self._aim(known.cost), *(found.cost for found in met)])
             if self.bound < cost and not self.clock.expired():
-                found = self._solve(self.margins.sides(cost), self.program.budget, share)
+                found = self._below(cost, share)
                 self.bound = max(self.bound, min(cost, found.bound))
                 met += [score(placement) for placement in self._placed(found)]
         return met
@@ -193,7 +193,7 @@ class Relaxation:
             return met
         for rows in parts:
             part = replace(self, moments=rows(self.program))
-            found = part._solve(self.margins.sides(bound), self.program.budget, IN_PARTS)
+            found = part._below(bound, IN_PARTS)
             met += [score(placement) for placement in self._placed(found)]
             bound = min(bound, found.bound)
             if bound <= self.bound or self.clock.expired():
@@ -201,11 +201,11 @@ class Relaxation:
         self.bound = bound
         return met
 
-    def relaxed(self, score: Callable[[Placement], Scored]) -> list[Scored]:
+    def relaxed(self) -> list[Placement]:
         """Raise the bound by what the program says with parts of groups allowed; the placement nearest to that."""
         found = self._linear(None, self.program.budget).relaxed().solve(Effort(self._gap, 1, self.clock.left))
         self.bound = max(self.bound, found.bound)
-        return [score(placement) for placement in self._placed(found)]
+        return self._placed(found)
 
     def fitted(self, budget: int, score: Callable[[Placement], Scored]) -> list[Scored]:
         """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
@@ -246,6 +246,14 @@ class Relaxation:
 
     def _aim(self, cost: float) -> float:
         return cost * (1 - self._gap)
+
+    def _below(self, cost: float, share: float) -> Outcome:
+        """What is cheaper than ``cost``; where parts of groups are not, nothing whole is looked for."""
+        linear = self._linear(self.margins.sides(cost), self.program.budget)
+        relaxed = linear.relaxed().solve(Effort(self._gap, 1, self.clock.left))
+        if relaxed.bound >= cost:
+            return replace(relaxed, solution=None)
+        return self._solved(linear, self.program.budget, self._effort(share))
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         return self._solved(self._linear(sides, budget), budget, self._effort(share, gap))

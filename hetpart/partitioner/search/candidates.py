@@ -37,6 +37,8 @@ MOST_REPAIRS = 24
 MOST_TRIMMED = 8
 TRIMMED_OPS = 400_000
 """Ops scored in taking groups off the border, all together."""
+STREAMING_TAKES = 8
+"""Times as long as others, placements that stream: they are cut in more and more pieces until what streams has room."""
 MOST_STEPS = 5
 """Steps one candidate is given."""
 
@@ -131,7 +133,8 @@ class Candidates:
 
     def trimmed(self, start: Scored) -> Scored:
         """``start`` with groups at the border taken off the accelerator until it fits: no new partitions come of it."""
-        left = TRIMMED_OPS // max(1, self.scorer.problem.ops)
+        streams = self.scorer.problem.stands_for_weight is not None
+        left = TRIMMED_OPS // max(1, self.scorer.problem.ops) // (STREAMING_TAKES if streams else 1)
         for _ in range(MOST_TRIMMED):
             moves = at_the_border(self.wiring, start.placement)
             left -= len(moves)

@@ -70,7 +70,7 @@ class Numbers:
         relaxation = Relaxation.of(branch.problem, self.search.price, part.bound, self.clock, branch.rows)
         if relaxation is None:
             return best, part.bound
-        met = relaxation.relaxed(self.scorer.score)
+        met = [*map(self.scorer.score, relaxation.relaxed())]
         tells = shut and relaxation.bound > part.bound * (1 + TELLING)
         if tells or (self.may_be_cut_finer and relaxation.program.groups <= SOON_SOLVED):
             met = relaxation.shut_out(best, self.scorer.score) or met
@@ -86,7 +86,7 @@ class Numbers:
         relaxation = Relaxation.of(branch.problem, self.search.price, -np.inf, self.clock, branch.rows)
         if relaxation is None:
             return best, -np.inf
-        met = relaxation.relaxed(self.scorer.score)
+        met = [*map(self.scorer.score, relaxation.relaxed())]
         if self.may_be_cut_finer and self.within.ops * partitions <= SOON_STAGED:
             met = relaxation.shut_out(best, self.scorer.score) or met
         for found in met[:1]:

@@ -87,7 +87,7 @@ def _proven(
         return best, passed, passed > search.bound
     least = max(least, passages.tells)
     if least > relaxation.bound and (relaxation.program.groups > SMALL_GROUPS or passed > search.bound):
-        relaxation.relaxed(run.scorer.score)
+        relaxation.relaxed()
         if relaxation.bound < least:
             return best, max(passed, relaxation.bound), True
     best = Halves(run.scorer, run.promising, run.trimmed, run.settled).proven(relaxation, branch.stages, best)

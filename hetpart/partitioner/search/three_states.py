@@ -16,6 +16,7 @@ from hetpart.partitioner.bounds.chain import search_with_sessions
 from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
+from hetpart.partitioner.bounds.relaxed import relaxed_floor
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN
 from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.gap import gap
@@ -44,6 +45,8 @@ TWO_STATES = "two states"
 MAY_STREAM = "; weights may be streamed"
 NONE_STREAMED = "; of placements that stream no weight"
 HALF = 0.5
+PROMISING = 0.1
+"""By how much what streams may be cheaper than all that does not, where it is looked at first."""
 SHARE = 0.75
 """Of the time, for the best placement that streams nothing: no other is worse."""
 
@@ -79,10 +82,9 @@ def solve_three_states(
     clock = Clock.of(time_limit)
     within = without_misfits(two)
     least = search_with_sessions(within)
-    streams = _may_pay(problem, least) or len(known.holding) < len(known.starts)
-    begun = _Begun.of(problem, packing, known, clock) if streams else None
-    if begun is not None and begun.beats(least.bound):
-        found = begun.finished(None, least.bound, clock)
+    begun, floor = _looked_at_first(problem, within, least, packing, known, clock)
+    if begun is not None and begun.beats(floor):
+        found = begun.finished(None, floor, clock)
         assert found is not None
         return found
     try:
@@ -98,11 +100,25 @@ def solve_three_states(
     if gap(best.total_seconds, floor) <= AIM and not problem.streaming.asked:  # it gains next to nothing
         return _of_those_that_hold(best, floor)
     if begun is None:
-        # Where what is alive fills the budget, the price of a weight's byte does not say what streaming it is worth.
         begun = _Begun.of(problem, packing, known, clock, near=(best.placement,)).touched(clock)
         begun = begun if begun.beats(best.total_seconds) else None
     found = None if begun is None else begun.finished(best, best.lower_bound, clock)
     return found or _of_those_that_hold(best, floor)
+
+
+def _looked_at_first(
+    problem: PlacementProblem, within: PlacementProblem, least: PriceSearch, packing: Packing | None, known: Known,
+    clock: Clock,
+) -> tuple[_Begun | None, float]:  # fmt: skip
+    """What streams, where that promises something, and what all that streams nothing costs at least."""
+    if _may_pay(problem, least) or len(known.holding) < len(known.starts):
+        return _Begun.of(problem, packing, known, clock), least.bound
+    # Where what is alive fills the budget, the price of a weight's byte does not say what streaming it is worth.
+    floor = relaxed_floor(within, least, clock)
+    if least_streaming(problem, within, least) >= floor * (1 - PROMISING):
+        return None, floor
+    begun = _Begun.of(problem, packing, known, clock)
+    return (begun if begun.beats(floor) else None), floor
 
 
 def _is_open(problem: PlacementProblem) -> bool:
