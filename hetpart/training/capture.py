@@ -27,7 +27,7 @@ from hetpart.frontend.kept import parts_of_all
 from hetpart.training.averaged import averaged
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
-from hetpart.training.held import Assigned, require_unwritten
+from hetpart.training.held import Assigned, require_apart, require_unwritten
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.traced import exported, traceable
@@ -41,6 +41,7 @@ LOSS_SCALE = "loss_scale"
 """The argument of a graph whose gradients are those of the loss times a number, float32."""
 PREFIX = "model."
 """Of the model's names in the module that computes its loss."""
+_CHANGED = (InputKind.PARAMETER, InputKind.BUFFER)
 _PASSED_ON = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 
@@ -148,7 +149,9 @@ def gradients_of(
         inputs.append(Input(LOSS_SCALE, InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
     with traceable():
         made, lookups = _joint(loss, inputs, tables, half)
-    return _told(made, inputs, lookups, tables)
+    told = _told(made, inputs, lookups, tables)
+    require_apart({part.name: part.content for part in loss.inputs}, {*told.updated, *told.written})
+    return told
 
 
 def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, str]) -> list[Input]:
@@ -161,9 +164,8 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, s
             found.append(Input(f"batch.{place}", spec.kind, node, content))
             continue
         content = held[str(spec.target)]
-        is_first = str(spec.target) not in tied
-        trained = spec.kind is InputKind.PARAMETER and content.requires_grad and is_first
-        kind = InputKind.CONSTANT_TENSOR if spec.kind is InputKind.PARAMETER and not trained else spec.kind
+        is_frozen = spec.kind is InputKind.PARAMETER and not content.requires_grad
+        kind = InputKind.CONSTANT_TENSOR if is_frozen or str(spec.target) in tied else spec.kind
         name = tied.get(str(spec.target), str(spec.target)).removeprefix(PREFIX)
         found.append(Input(name, kind, node, content))
     return found
@@ -182,7 +184,7 @@ def _joint(
 
     def joint(*given: Any) -> list[Any]:
         own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
-        shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind is InputKind.PARAMETER}
+        shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind in _CHANGED}
         here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
         held = {name: shared[name] for name in tables}
         looking = Casting(program.graph_module, held, half) if half else LookingUp(program.graph_module, held)
@@ -191,7 +193,7 @@ def _joint(
         _require_scalar(loss)
         scale = here[-1].expand_as(loss) if scaled else None
         lookups[:] = looking.found
-        trained = [value for name, value in shared.items() if name not in tables]
+        trained = [value for value in shared.values() if value.requires_grad]
         setup_stacktrace_preservation_hooks([loss.grad_fn])
         leaves = [lookup.leaf for lookup in lookups]
         gradients = torch.autograd.grad(loss, [*trained, *leaves], scale, allow_unused=True)

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.lib.stride_tricks import as_strided
 from torch import Tensor, nn
 
 from hetpart.errors import InvalidModelError
+from hetpart.frontend.weights import has_content
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -90,3 +95,40 @@ def require_unwritten(given: Mapping[Node, str]) -> None:
                     f"the forward pass writes to {name!r}, which is no buffer, as max_norm of an embedding does",
                     hint=f"write to a copy; what a step is to keep belongs into a buffer: {_KEPT}",
                 )
+
+
+def require_apart(contents: Mapping[str, Any], changed: AbstractSet[str]) -> None:
+    """See that nothing else lies in the memory of what a step changes; ``contents`` are all that the loss reads.
+
+    Eager PyTorch changes both at once, each by its own gradient; a step keeps one state for each name.
+
+    Raises:
+        InvalidModelError: two tensors share elements.
+    """
+    tensors = {name: content for name, content in contents.items() if isinstance(content, Tensor)}
+    held = {name: tensor for name, tensor in tensors.items() if has_content(tensor) and tensor.numel()}
+    storages: dict[int, list[str]] = {}
+    for name, content in held.items():
+        storages.setdefault(content.untyped_storage().data_ptr(), []).append(name)
+    for names in storages.values():
+        for one, other in combinations(names, 2):
+            if not changed.isdisjoint((one, other)) and _overlap(held[one], held[other]):
+                first, second = (one, other) if one in changed else (other, one)
+                raise InvalidModelError(
+                    f"{second!r} lies in the memory of {first!r}, which a step changes, and is another tensor: a step "
+                    "keeps each apart, so that one would not follow the other",
+                    hint=f"tie them as one tensor, as b.weight = a.weight does, or give {second!r} a copy: .clone()",
+                )
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors in one storage have a byte in common."""
+    return one is other or np.shares_memory(_bytes(one), _bytes(other))
+
+
+def _bytes(tensor: Tensor) -> Any:
+    """Where the bytes of ``tensor`` lie, whatever its type."""
+    width = tensor.element_size()
+    stored: Any = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    strides = tuple(width * stride for stride in tensor.stride())
+    return as_strided(stored.numpy()[width * tensor.storage_offset() :], (*tensor.shape, width), (*strides, 1))

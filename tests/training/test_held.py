@@ -154,3 +154,108 @@ def test_a_parameter_that_the_forward_pass_writes_to_is_refused() -> None:
     table, ids = nn.Embedding(5, WIDTH, max_norm=1.0), torch.tensor([1, 2])
     with pytest.raises(InvalidModelError, match="writes to 'weight', which is no buffer, as max_norm"):
         capture(table, squared, optimizer=SGD(0.1), example_batch=(ids,))
+
+
+class Shared(nn.Module):
+    """Two layers, and what ``share`` makes of them."""
+
+    def __init__(self, share: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        share(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.second(torch.tanh(self.first(x)))
+        noted: Any = getattr(self, "noted", None)
+        return made if noted is None else made + x @ noted
+
+
+def parameters_over_one_memory(model: Any) -> None:
+    model.second.weight.data = model.first.weight.data
+
+
+def a_buffer_over_a_parameter(model: Any) -> None:
+    model.register_buffer("noted", model.first.weight.data)
+
+
+def an_attribute_over_a_parameter(model: Any) -> None:
+    model.noted = model.first.weight.data
+
+
+def frozen_over_trained(model: Any) -> None:
+    model.second.weight = nn.Parameter(model.first.weight.detach(), requires_grad=False)
+
+
+def a_part_of_a_parameter(model: Any) -> None:
+    model.second.bias = nn.Parameter(model.first.weight.data[1])
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        parameters_over_one_memory, a_buffer_over_a_parameter, an_attribute_over_a_parameter, frozen_over_trained,
+        a_part_of_a_parameter,
+    ],
+)  # fmt: skip
+def test_two_tensors_over_what_a_step_changes_are_refused(share: Callable[[Any], None]) -> None:
+    """Eager PyTorch's losses are others than those of a model whose tensors are apart."""
+    torch.manual_seed(0)
+    model = Shared(share)
+    apart = copy.deepcopy(model)
+    for owner in (apart, *apart.children()):  # `deepcopy` keeps memory shared
+        for name, tensor in {**dict(owner.named_buffers(recurse=False)), **dict(vars(owner))}.items():
+            if isinstance(tensor, Tensor):
+                setattr(owner, name, tensor.clone())
+        for parameter in owner.parameters(recurse=False):
+            parameter.data = parameter.data.clone()
+    with pytest.raises(
+        InvalidModelError, match=r"lies in the memory of 'first\.weight', which a step changes"
+    ) as error:
+        capture(model, squared, optimizer=SGD(0.1), example_batch=(torch.ones(ROWS, WIDTH),))
+    assert "tie them as one tensor" in error.value.hint
+    batches = [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    assert by_eager(model, squared, batches) != pytest.approx(by_eager(apart, squared, batches), rel=1e-4)
+
+
+def columns_of_one_matrix(model: Any) -> None:
+    both = torch.randn(WIDTH, 2 * WIDTH)
+    model.first.weight.data, model.second.weight.data = both[:, ::2], both[:, 1::2]
+
+
+def frozen_over_frozen(model: Any) -> None:
+    parameters_over_one_memory(model)
+    model.first.weight.requires_grad_(False)
+    model.second.weight.requires_grad_(False)
+
+
+@pytest.mark.parametrize("share", [columns_of_one_matrix, frozen_over_frozen])
+def test_tensors_that_share_nothing_that_changes_are_trained(share: Callable[[Any], None]) -> None:
+    torch.manual_seed(0)
+    model, batches = Shared(share), [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    step = placed(model, squared, batches[0])
+    assert [step(batch).item() for batch in batches] == pytest.approx(by_eager(model, squared, batches), rel=1e-5)
+
+
+class Twice(nn.Module):
+    """Batch normalisation under two names, of which the first or the second is called, or both."""
+
+    def __init__(self, called: str) -> None:
+        super().__init__()
+        self.called = called
+        self.base = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
+        self.whole = nn.Sequential(self.base, nn.Tanh(), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.base(x) if self.called == "first" else self.whole(x)
+        return made + self.base(x) if self.called == "both" else made
+
+
+@pytest.mark.parametrize("called", ["first", "second", "both"])
+def test_a_buffer_under_two_names_is_one_state(called: str) -> None:
+    torch.manual_seed(0)
+    model, batches = Twice(called), [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    eager, step = copy.deepcopy(model), placed(copy.deepcopy(model), squared, batches[0])
+    assert [step(batch).item() for batch in batches] == pytest.approx(by_eager(eager, squared, batches), rel=1e-5)
+    step.sync_to(model)
+    for (name, held), (_, wanted) in zip(model.state_dict().items(), eager.state_dict().items(), strict=True):
+        torch.testing.assert_close(held, wanted, rtol=1e-5, atol=1e-6, msg=name)
