@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hetpart.frontend.recomputed import differentiate
+
 NAMESPACE = "hetpart_formed"
 _DIVIDES = "gels"
 """The driver that takes matrices for ones of full rank; the default one returns no residuals."""
@@ -52,6 +54,7 @@ def _one_hot_form(x: Tensor) -> Tensor:
 _library.define("lstsq(Tensor a, Tensor b, float? rcond, str? driver) -> (Tensor, Tensor, Tensor, Tensor)")
 _library.impl("lstsq", _lstsq, "CompositeExplicitAutograd")
 _library._register_fake("lstsq", _lstsq_form)
+differentiate(_library, "lstsq", _lstsq)
 _library.define("one_hot(Tensor x) -> Tensor")
 _library.impl("one_hot", _one_hot, "CompositeExplicitAutograd")
 _library._register_fake("one_hot", _one_hot_form)

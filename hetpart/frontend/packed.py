@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hetpart.frontend.recomputed import differentiate
+
 _VF: Any = torch._VF
 NAMESPACE = "hetpart_packed"
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -99,6 +101,7 @@ for _name, (_schema, _called, _form) in _OPERATORS.items():
     _library.define(f"{_name}{_schema}")
     _library.impl(_name, _called, "CompositeExplicitAutograd")
     _library._register_fake(_name, _form)
+    differentiate(_library, _name, _called)
 _operators: Any = getattr(torch.ops, NAMESPACE)
 
 

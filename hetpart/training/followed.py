@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 from hetpart.errors import InvalidModelError, InvalidOptionError
 
 _ORDINARY = "write it in PyTorch's operators, whose gradients are known"
+_OF_OPERATORS = "GeneratedBackwardFor_"
+"""What PyTorch calls the formulas of operators, which a trace follows: ``torch.library.register_autograd``."""
 _HINTS = {
     "CheckpointFunction": "call torch.utils.checkpoint.checkpoint with use_reentrant=False",
     "BackwardHookFunction": "take the backward hooks off the modules: a step calls none",
@@ -82,8 +84,8 @@ def require_followed(loss: Any) -> None:
             hint="it returns the loss alone: compute what else is wanted in an evaluation, or keep it in a buffer",
         )
     for function in _functions(getattr(loss, "grad_fn", None)):
-        if isinstance(function, BackwardCFunction):
-            name = type(function).__name__.removesuffix("Backward")
+        name = type(function).__name__.removesuffix("Backward")
+        if isinstance(function, BackwardCFunction) and not name.startswith(_OF_OPERATORS):
             raise InvalidModelError(
                 f"{name} has a backward pass of its own, which torch.export does not follow",
                 hint=_HINTS.get(name, _ORDINARY),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
     from hetpart.frontend.example import Example
 
+_NO_KERNEL = "an autograd kernel was not registered"
+_NO_FORMULA = re.compile(
+    rf"(\S+): {_NO_KERNEL}|backward through (\S+) but no autograd|derivative for (\S+) is not implemented"
+)
+"""What PyTorch says of the operator, by how it was defined."""
 _GRADIENT_INSIDE = "fake tensor in the exported"
 """Of what PyTorch says where code takes gradients."""
 
@@ -36,7 +43,26 @@ def traceable() -> Generator[None]:
             within.enter_context(one)
         for one in (torch.inference_mode(mode=False), torch.enable_grad(), traceback.preserve_node_meta()):
             within.enter_context(one)
+        within.enter_context(_formulas())
         yield
+
+
+@contextmanager
+def _formulas() -> Generator[None]:
+    """Refuse a gradient through an operator that has no formula for it: PyTorch warns, and hands back nothing."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=f".*{_NO_KERNEL}")
+            yield
+    except (RuntimeError, Warning) as error:
+        found = _NO_FORMULA.search(str(error))
+        if found is None:
+            raise
+        operator = found[found.lastindex or 0].removesuffix(".default").replace("::", ".", 1)
+        raise InvalidModelError(
+            f"the gradient of the loss goes through {operator}, and PyTorch has no formula for its own",
+            hint="give it one by torch.library.register_autograd, or detach() what it is given",
+        ) from error
 
 
 def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
