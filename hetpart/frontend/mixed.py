@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, cast
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from hetpart.errors import InvalidModelError
+from hetpart.frontend.autocast import CAST, graphs_inside
 from hetpart.graph.provenance import line_of
 
 TYPES_HINT = (
@@ -29,9 +30,6 @@ _ALIKE: Mapping[Any, tuple[str, ...]] = {
     **dict.fromkeys((aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_), ("self", "source")),
 }
 """By operator the arguments that are to be of one type; all tensors where none are named."""
-_CAST = frozenset({torch.float32, torch.float16, torch.bfloat16})
-"""What ``torch.autocast`` makes one type of."""
-_AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 
 
 def require_one_type(program: torch.export.ExportedProgram, name: str) -> None:
@@ -40,24 +38,13 @@ def require_one_type(program: torch.export.ExportedProgram, name: str) -> None:
     Raises:
         InvalidModelError: an operator is given tensors of types that it does not mix.
     """
-    whole: GraphModule = program.graph_module
-    for node, is_cast in _calls(whole, is_cast=torch.is_autocast_enabled("cpu")):
-        found = _types(node)
-        others = {torch.float32 if is_cast and dtype in _CAST else dtype for dtype in found.values()}
-        if len(others) > 1:
-            raise _refusal(node, found, name)
-
-
-def _calls(owner: GraphModule, *, is_cast: bool) -> Iterator[tuple[Node, bool]]:
-    """The calls in its graph and those inside, and whether ``torch.autocast`` is on there."""
-    for node in owner.graph.find_nodes(op="get_attr"):
-        held: Any = getattr(owner, str(node.target), None)
-        for user in node.users if isinstance(held, GraphModule) else ():
-            inside = bool(user.args[2]) if user.target is _AUTOCAST else is_cast
-            yield from _calls(held, is_cast=inside)
-    for node in owner.graph.nodes:
-        if getattr(node.target, "overloadpacket", None) in _ALIKE:
-            yield node, is_cast
+    ambient = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    for inside in graphs_inside(program.graph_module, ambient):
+        for node in inside.module.graph.nodes:
+            found = _types(node) if getattr(node.target, "overloadpacket", None) in _ALIKE else {}
+            others = {torch.float32 if inside.dtype and dtype in CAST else dtype for dtype in found.values()}
+            if len(others) > 1:
+                raise _refusal(node, found, name)
 
 
 def _types(node: Node) -> dict[str, torch.dtype]:

@@ -95,3 +95,43 @@ def test_what_code_differentiates_goes_in_parts() -> None:
     x = rows_of(module.layer, *SIZES[0])
     run = hetpart.partition(module, args=(x,), hardware=EMULATED).to_module(emulate=True)
     torch.testing.assert_close(run(x), module(x))
+
+
+class Cast(nn.Module):
+    """A layer where types are mixed, and a branch that asks for the type of its rows."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rows, last = self.layer(x)
+            return rows, last, rows * 3 if rows.dtype == torch.bfloat16 else rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", [kind for kind in LAYERS if "float64" not in kind])
+def test_layers_compute_in_the_type_of_autocast(kind: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = Cast(LAYERS[kind]()).eval()
+    given = [rows_of(module.layer, *sizes).to(dtype) for sizes in SIZES[:3]]
+    planned = hetpart.partition(
+        module,
+        args=given[:1],
+        dynamic_shapes=({0: "outer", 1: "inner"},),
+        shape="outer=?,inner=?",
+        hardware=EMULATED,
+    )
+    run = planned.to_module(emulate=True)
+    for x in given:
+        with torch.no_grad():
+            torch.testing.assert_close(run(x), module(x), rtol=0.02, atol=0.02)
+
+
+def test_autocast_leaves_layers_in_float64_as_they_are() -> None:
+    module = Cast(nn.LSTM(WIDTH, 6).double()).eval()
+    x = rows_of(module.layer, *SIZES[0])
+    run = hetpart.partition(module, args=(x,), hardware=EMULATED).to_module(emulate=True)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), module(x))
