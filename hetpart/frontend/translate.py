@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
 from hetpart.frontend.branches import with_both_branches
+from hetpart.frontend.casts import settle_casts
 from hetpart.frontend.changed import require_same_memory, require_unchanged
 from hetpart.frontend.checks import with_checks
 from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
@@ -29,7 +30,6 @@ from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.missing import missing_into
 from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
-from hetpart.frontend.recurrent import settle_layers
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.said import reason_of
 from hetpart.frontend.settled import (
@@ -122,7 +122,7 @@ def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
     require_same_memory(program, name)
     require_one_type(program, name)
     require_some(program, name)
-    settle_layers(program)
+    settle_casts(program)
     settle_signs(program)
     called = _without_wrong(with_checks(without_mutating(program, name)), name)
     called = run_by_pytorch(called, NEVER_TRANSLATED, name)
