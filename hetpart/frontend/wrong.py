@@ -70,6 +70,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.log_sigmoid.default: always,
     aten.log_sigmoid_forward.default: always,
     aten.soft_margin_loss.default: always,
+    aten.hardtanh_backward.default: always,  # At the bounds it is 1.
     # The exponential of large numbers.
     aten.logaddexp.default: always,
     aten.logaddexp2.default: always,

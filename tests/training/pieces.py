@@ -55,6 +55,12 @@ def _logits(loss: Callable[[Tensor], Tensor]) -> Piece:
     return Piece(_drawn(ROWS, CLASSES), loss)
 
 
+def _turned(code: Callable[[Tensor], Tensor]) -> Piece:
+    """Of a matrix and a parameter that do not lie in rows."""
+    matrix = _drawn(4, 4) + 3 * torch.eye(4)
+    return Piece(matrix.mT.contiguous().mT, lambda held: _squares(code(held)) + _squares(code(1.5 * held.mT)))
+
+
 def _in_place(x: Tensor) -> Tensor:
     x = x * 1.0
     x[1:3] *= 2.0
@@ -68,6 +74,7 @@ def _frozen(x: Tensor) -> Tensor:
     return x * factor
 
 
+BOUNDS = torch.tensor([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0, 6.0, 7.0])
 GRID = torch.linspace(-0.9, 0.8, 24).reshape(1, 3, 4, 2)
 HELD = torch.arange(20).reshape(4, 5) % 3 > 0
 IDS = torch.tensor([[1, 2, 2], [0, 8, 1]])
@@ -103,5 +110,20 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     "in place": lambda: _on(_in_place, 4, 5),
     "recomputed": lambda: _on(lambda x: checkpoint(lambda y: (y.exp() * y).tanh(), x, use_reentrant=False), 4, 5),  # pyright: ignore
     "without gradients": lambda: _on(_frozen, 4, 5),
+    "relu6 at its bounds": lambda: Piece(BOUNDS.clone(), lambda held: _squares(functional.relu6(held))),
+    "hardtanh at its bounds": lambda: Piece(BOUNDS.clone(), lambda held: _squares(functional.hardtanh(held))),
+    "determinant, turned": lambda: _turned(torch.linalg.det),
+    "logarithm of a determinant, turned": lambda: _turned(lambda x: torch.linalg.slogdet(x).logabsdet),
+    "logarithms of determinants, turned": lambda: _turned(
+        lambda x: torch.stack([x @ x, 2 * x @ x], -1).permute(2, 1, 0).logdet()
+    ),
+    "inverse, turned": lambda: _turned(torch.linalg.inv),
+    "solved, turned": lambda: _turned(lambda x: torch.linalg.solve(x, torch.linspace(-1, 1, 8).reshape(4, 2))),
+    "factors, turned": lambda: _turned(lambda x: torch.linalg.lu_factor(x).LU),
+    "powers, turned": lambda: _turned(lambda x: torch.linalg.matrix_power(x, -2)),
+    "Cholesky's factor, turned": lambda: _turned(lambda x: torch.linalg.cholesky(x.mT @ x)),
+    "orthogonal, turned": lambda: _turned(lambda x: torch.linalg.qr(x).Q),
+    "eigenvalues, turned": lambda: _turned(lambda x: torch.linalg.eigvalsh(x + x.mT)),
+    "exponential of a matrix, turned": lambda: _turned(lambda x: torch.linalg.matrix_exp(0.2 * x)),
     "constants": lambda: _on(lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.arange(3), 4, 3),
 }  # fmt: skip
