@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hetpart.frontend.layered import KINDS, one_by_one, settings_of, stacked
 from hetpart.frontend.recomputed import differentiate
 
 _VF: Any = torch._VF
@@ -24,6 +25,8 @@ _LAYERS: Mapping[str, Callable[..., Any]] = {"gru": _VF.gru, "rnn_tanh": _VF.rnn
 _SETTINGS = "bool biased, int layers, float dropout, bool train, bool both_ways"
 _BATCH = "_hetpart_batch"
 """How many sequences batch sizes are of: every sequence has a first step."""
+_LONGEST = "_hetpart_longest"
+"""How many steps they are of at most."""
 
 
 def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
@@ -79,6 +82,14 @@ def _width(hidden: Tensor, settings: Sequence[Any]) -> int:
     return hidden.shape[-1] * (2 if settings[-1] else 1)
 
 
+def _leading(rows: Tensor, like: Tensor) -> Tensor:
+    return rows[: like.shape[0]].clone()
+
+
+def _leading_form(rows: Tensor, like: Tensor) -> Tensor:
+    return rows.new_empty(like.shape[0], *rows.shape[1:])
+
+
 _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "pack": ("(Tensor x, Tensor lengths, bool batch_first) -> (Tensor, Tensor)", _pack, _pack_form),
     "pad": (
@@ -96,18 +107,22 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
         _recurrent,
         _recurrent_form,
     ),
+    "leading": ("(Tensor rows, Tensor like) -> Tensor", _leading, _leading_form),
 }
+_WITHOUT_GRADIENT = ("leading",)
 for _name, (_schema, _called, _form) in _OPERATORS.items():
     _library.define(f"{_name}{_schema}")
     _library.impl(_name, _called, "CompositeExplicitAutograd")
     _library._register_fake(_name, _form)
-    differentiate(_library, _name, _called)
+    if _name not in _WITHOUT_GRADIENT:
+        differentiate(_library, _name, _called)
 _operators: Any = getattr(torch.ops, NAMESPACE)
 
 
 def _packed(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     data, sizes = _operators.pack(x, lengths, batch_first)
     setattr(sizes, _BATCH, x.shape[0 if batch_first else 1])
+    setattr(sizes, _LONGEST, x.shape[1 if batch_first else 0])
     return data, sizes
 
 
@@ -121,17 +136,33 @@ def _first(sizes: Tensor, place: Any) -> Any:
     return getattr(sizes, _BATCH, NotImplemented) if type(place) is int and place == 0 else NotImplemented
 
 
-def _of_packed(kind: str, *args: Any) -> Any:
-    if len(args) < 2 or not hasattr(args[1], _BATCH):
+def _of_packed(kind: str, *args: Any, **named: Any) -> Any:
+    if named:
         return NotImplemented
-    return _operators.lstm(*args) if kind == "lstm" else _operators.recurrent(kind, *args)
+    if len(args) < 2 or not hasattr(args[1], _BATCH):
+        return one_by_one(kind, *args)
+    operator: Any = _operators.lstm if kind == "lstm" else partial(_operators.recurrent, kind)
+    data, sizes, first, weights, *rest = args
+    settings = settings_of(*rest)
+    if not settings.drop:
+        return operator(*args)
+    most = getattr(sizes, _BATCH) * getattr(sizes, _LONGEST)
+
+    def dropped(rows: Tensor) -> Tensor:
+        """By as many numbers as there may be: how many rows there are is known when it runs."""
+        kept = torch.dropout(rows.new_ones(most, rows.shape[1]), settings.dropout, True)
+        return rows * _operators.leading(kept, rows.detach())
+
+    def layer(data: Tensor, first: Any, weights: Sequence[Tensor]) -> Any:
+        return operator(data, sizes, first, weights, *settings.of_one)
+
+    return stacked(layer, dropped, data, first, weights, settings)
 
 
 INSTEAD: Mapping[Any, Callable[..., Any]] = {
     _VF._pack_padded_sequence: _packed,
     _VF._pad_packed_sequence: _padded,
     Tensor.__getitem__: _first,
-    _VF.lstm: partial(_of_packed, "lstm"),
-    **{function: partial(_of_packed, kind) for kind, function in _LAYERS.items()},
+    **{getattr(_VF, kind): partial(_of_packed, kind) for kind in KINDS},
 }
-"""By PyTorch's function; ``NotImplemented`` where nothing is packed."""
+"""By PyTorch's function; ``NotImplemented`` where nothing is packed, or dropped between layers."""

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false, reportPrivateImportUsage=false
 """How PyTorch is asked to trace what a step computes."""
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx import traceback
+from torch.fx import GraphModule, traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from hetpart.errors import HetpartError, InvalidModelError
+from hetpart.frontend.recurrent import LAYERS
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.traceable import Traceable, know_forms
 from hetpart.frontend.tracers import unwound
@@ -73,7 +74,7 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
     """
     try:
         with unwound(), Traceable():
-            return torch.export.export(module, example.args, strict=False)
+            program = torch.export.export(module, example.args, strict=False)
     except HetpartError:
         raise
     except Exception as error:  # torch.export raises what the model's own code raises
@@ -87,3 +88,18 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
             f"torch.export refuses the loss of {name}: {why}",
             hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
         ) from error
+    _require_dropped(program)
+    return program
+
+
+def _require_dropped(program: ExportedProgram) -> None:
+    """See that no layers are left in one call that drop out between each other: PyTorch would not."""
+    graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, GraphModule))
+    for node in (node for graph in graphs for node in graph.nodes if node.target in LAYERS):
+        names = (one.name for one in node.target._schema.arguments)
+        given = dict(zip(names, node.args, strict=False)) | node.kwargs
+        if given["train"] and given["dropout"] and given["num_layers"] > 1:
+            raise InvalidModelError(
+                f"{node.name} has {given['num_layers']} layers with a dropout of {given['dropout']} between them",
+                hint="call torch.nn.LSTM, GRU or RNN, or its function without keywords: a step takes those apart",
+            )
