@@ -23,6 +23,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from hetpart.errors import ExecutionError, InvalidBundleError
+from hetpart.frontend.autocast import off
 from hetpart.frontend.copying import call_on_copies, called_by, written_arguments
 from hetpart.frontend.laid import Told, laid, told_to
 
@@ -245,7 +246,7 @@ class Call:
             return argument
 
         args, kwargs = given(self.args), {name: given(argument) for name, argument in self.kwargs.items()}
-        with torch.no_grad(), _without_modes():
+        with torch.no_grad(), _without_modes(), off():  # the plan has the casts of its code
             if target is self.target and written_arguments(target):
                 return call_on_copies(target, args, kwargs)
             return target(*args, **kwargs, **outs)

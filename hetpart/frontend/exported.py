@@ -16,6 +16,7 @@ import torch
 from hetpart.errors import HetpartError, InvalidModelError, InvalidOptionError
 from hetpart.frontend.asked import may_be_fixed
 from hetpart.frontend.assumed import Assumed, assumed_in, traced_in
+from hetpart.frontend.autocast import Around, off
 from hetpart.frontend.capture import Captured, captured
 from hetpart.frontend.dimensions import (
     Dimensions,
@@ -69,18 +70,31 @@ def _loosened(model: object, example: Example) -> Iterator[Example]:
 
 
 def _exported(model: object, example: Example) -> ExportedModel:
+    around = Around.now()
+    if around.entered and not isinstance(model, torch.nn.Module):
+        raise InvalidModelError(
+            f"torch.autocast is on for {around.entered[0][0]} where a program is planned that was exported before",
+            hint="plan it outside of torch.autocast, or give the module itself, whose code is exported with it",
+        )
     found = captured(model, example)
     traced = traced_in(found.program)
     made = exported_from(found, example)
     known = dimensions_of(made.original, found.asked)
-    again = partial(_again, found, example, known, traced)
+    again = partial(_again, found, example, known, traced, around)
     return replace(made, assumed=assumed_in(found.program).named(names_in(found.program, known)), again=again)
 
 
 def _again(
-    found: Captured, example: Example, known: Dimensions, traced: Assumed, sizes: Mapping[str, int]
+    found: Captured, example: Example, known: Dimensions, traced: Assumed, around: Around, sizes: Mapping[str, int]
 ) -> ExportedModel:
     """``found`` exported at other sizes than those of its example, whose trace took ``traced`` for granted."""
+    with around.again():
+        return _at_sizes(found, example, known, traced, sizes)
+
+
+def _at_sizes(
+    found: Captured, example: Example, known: Dimensions, traced: Assumed, sizes: Mapping[str, int]
+) -> ExportedModel:
     if isinstance(found.source, torch.nn.Module):
         other = resized(found.program, example, known, sizes)
         return exported(found.source, replace(other, openness=Openness.REQUIRED))
@@ -143,7 +157,7 @@ def exported_from(found: Captured, example: Example = NO_EXAMPLE) -> ExportedMod
     Raises:
         InvalidModelError: it cannot be put in ONNX operators.
     """
-    with without_notes():
+    with without_notes(), off():
         done = translated(found.program, found.name)
     made = done.made
     assert made.exported_program is not None

@@ -38,8 +38,7 @@ def require_one_type(program: torch.export.ExportedProgram, name: str) -> None:
     Raises:
         InvalidModelError: an operator is given tensors of types that it does not mix.
     """
-    ambient = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    for inside in graphs_inside(program.graph_module, ambient):
+    for inside in graphs_inside(program.graph_module):
         for node in inside.module.graph.nodes:
             found = _types(node) if getattr(node.target, "overloadpacket", None) in _ALIKE else {}
             others = {torch.float32 if inside.dtype and dtype in CAST else dtype for dtype in found.values()}

@@ -22,6 +22,8 @@ from torch.fx import GraphModule, Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from hetpart.frontend.autocast import Around, off
+
 _TAKES = "_unwrap_for_grad"
 """What ``torch.func`` calls with all that it differentiated."""
 _STACK = "nn_module_stack"
@@ -65,7 +67,9 @@ def by_dynamo(
 def _exported(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], shapes: Any, *, strict: bool
 ) -> torch.export.ExportedProgram:
-    program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=strict)
+    held = Around.now().within(module)
+    with off():
+        program = torch.export.export(held, args, dict(kwargs), dynamic_shapes=shapes, strict=strict)
     return differentiated(module, args, kwargs, shapes) if _takes_gradients(program) else program
 
 
@@ -82,8 +86,8 @@ def differentiated(
     """What PyTorch computes when Python runs the code: gradients too, of the module and the line that take them."""
     plain: Any = torch.backends.mkldnn.flags(enabled=False)  # fused kernels have no operators of their own in ONNX
     held = copy.copy(module)
-    held.forward = _recording(module.forward)
-    with plain, sdpa_kernel(SDPBackend.MATH):
+    held.forward = _recording(Around.now().within(module).forward)
+    with off(), plain, sdpa_kernel(SDPBackend.MATH):
         program = _trace._export(held, args, dict(kwargs), shapes, strict=False, pre_dispatch=False)
     program = _remove_effect_tokens(program)  # by which checks of linear algebra are in order
     for node in program.graph.nodes:

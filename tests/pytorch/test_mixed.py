@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -153,3 +154,62 @@ def test_a_call_in_another_type_is_refused_in_words_of_its_library() -> None:
     with pytest.raises(InvalidFeedError) as refused, planned.session(emulate=True) as session:
         session.run(None, {"input": WIDE.numpy()})
     assert ".astype('float32')" in str(refused.value.hint)
+
+
+AROUND: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
+    "conv1d": (nn.Conv1d(4, 2, 3), (ROWS[None],)),
+    "conv2d": (nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), (ROWS[None, None],)),
+    "lstm": (nn.LSTM(8, 3, batch_first=True), (ROWS[None],)),
+    "einsum": (Called(lambda x, y: torch.einsum("ij,kj->ik", x, y)), (ROWS, HALF)),
+    "eigenvalues": (Called(lambda x: torch.linalg.eigvalsh((x @ x.mT).float() + torch.eye(4))), (ROWS,)),
+}
+"""What is planned where autocast is on around it."""
+
+
+@pytest.mark.parametrize("road", ["partition", "compile"])
+@pytest.mark.parametrize("name", AROUND)
+def test_a_plan_that_is_made_under_autocast_computes_so_wherever_it_runs(name: str, road: str) -> None:
+    module, given = AROUND[name]
+    options: Any = {"hardware": EMULATED, "emulate": True}
+    torch.compiler.reset()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = module.eval()(*given)
+        if road == "compile":
+            made = torch.compile(module, backend="hetpart", options=options)(*given)
+            torch.testing.assert_close(made, expected, rtol=0.02, atol=0.05)
+            return
+        run = hetpart.partition(module, args=given, hardware=EMULATED).to_module(emulate=True)
+        torch.testing.assert_close(run(*given), expected, rtol=0.02, atol=0.05)
+    torch.testing.assert_close(run(*given), expected, rtol=0.02, atol=0.05)
+
+
+def test_sizes_that_are_exported_again_keep_the_autocast_of_the_first_time() -> None:
+    def summed(x: Tensor) -> Tensor:
+        return (x @ x.mT) * (2 if x.shape[0] < 3 else 3)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        exported = hetpart.export(Called(summed), args=(ROWS,), dynamic_shapes=(({0: "rows"},),))
+        expected = summed(ROWS[:2])
+    run = hetpart.partition(exported, shape={"rows": 2}, hardware=EMULATED).to_module(emulate=True)
+    torch.testing.assert_close(run(ROWS[:2]), expected, rtol=0.02, atol=0.05)
+
+
+def test_a_program_is_not_planned_under_autocast() -> None:
+    program = torch.export.export(nn.Linear(8, 3), (ROWS,))
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(InvalidModelError, match=r"torch\.autocast is on for cpu where a program is planned") as refused,
+    ):
+        hetpart.partition(program, hardware=EMULATED)
+    assert "outside" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "eigenvalues", "lstm"])
+def test_autocast_around_a_run_leaves_a_plan_as_it_is(name: str) -> None:
+    module, given = AROUND[name]
+    module, given = (module, given) if name == "eigenvalues" else (copy.deepcopy(module).half(), (given[0].half(),))
+    run = hetpart.partition(module.eval(), args=given, hardware=EMULATED).to_module(emulate=True)
+    with torch.no_grad():
+        expected = module(*given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(run(*given), expected, rtol=0.01, atol=0.01)
