@@ -81,7 +81,6 @@ _CHECKS: Mapping[Any, _Check] = {
     _aten.embedding_bag.default: _IDS,
     _aten.embedding_bag.padding_idx: _IDS,
     _aten.gather.default: _Check("index", "indices", _along),
-    _aten.take_along_dim.default: _Check("indices", "indices", _along),
     _aten.one_hot.default: _Check("self", "labels", _one_hot),
     _aten.binary_cross_entropy.default: _SHARES,
 }

@@ -27,6 +27,7 @@ LOSSES: dict[str, Loss] = {
     "later": lambda m, x, y: functional.cross_entropy(m(x)[1:], y[1:]),
     "of places": lambda m, x, y: functional.cross_entropy(m(x).unsqueeze(2).expand(4, 5, 2), y[:, None].expand(4, 2)),
     "gather": lambda m, x, y: m(x).gather(1, y[:, None]).sum(),
+    "along": lambda m, x, y: torch.take_along_dim(m(x), y[:, None], 1).square().sum(),
     "one_hot": lambda m, x, y: (functional.one_hot(y, CLASSES) * m(x)).sum(),
     "margin": lambda m, x, y: functional.multi_margin_loss(m(x), y),
     "counted from the end": lambda m, x, y: m(x)[torch.arange(4), y].sum(),
@@ -58,7 +59,7 @@ def test_labels_are_refused_where_pytorch_refuses_them(name: str) -> None:
     torch.manual_seed(0)
     model, loss = nn.Linear(6, CLASSES), LOSSES[name]
     step = compiled(loss, model, X, GOOD)
-    for label in (4, 0, -1, -2, -CLASSES, -100):
+    for label in (4, 0, -1, -2, -CLASSES, -CLASSES - 1, CLASSES, -100):
         for place_ in (0, 3):
             labels = GOOD.clone()
             labels[place_] = label
