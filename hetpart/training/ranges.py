@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,6 +61,20 @@ def _along(given: Mapping[str, Any]) -> int | None:
     return None if given["dim"] is None or not source.dim() else source.shape[given["dim"]] - 1
 
 
+def _along_unless_wrapped(given: Mapping[str, Any]) -> int | None:
+    return None if _wraps() else _along(given)
+
+
+@cache
+def _wraps() -> bool:
+    """Whether ``take_along_dim`` takes any index, as PyTorch's does of late: a trace of it wraps them, too."""
+    try:
+        torch.take_along_dim(torch.zeros(2), torch.tensor([-3]), 0)
+    except (IndexError, RuntimeError):
+        return False
+    return True
+
+
 def _one_hot(given: Mapping[str, Any]) -> int | None:
     return given["num_classes"] - 1 if given["num_classes"] > 0 else None
 
@@ -81,6 +96,7 @@ _CHECKS: Mapping[Any, _Check] = {
     _aten.embedding_bag.default: _IDS,
     _aten.embedding_bag.padding_idx: _IDS,
     _aten.gather.default: _Check("index", "indices", _along),
+    _aten.take_along_dim.default: _Check("indices", "indices", _along_unless_wrapped),
     _aten.one_hot.default: _Check("self", "labels", _one_hot),
     _aten.binary_cross_entropy.default: _SHARES,
 }
