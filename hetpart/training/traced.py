@@ -66,6 +66,29 @@ def _formulas() -> Generator[None]:
         ) from error
 
 
+@contextmanager
+def _inferring_without_gradients() -> Generator[None]:
+    """Let ``torch.inference_mode`` do what ``torch.no_grad`` does, of which a trace keeps that nothing is recorded.
+
+    Of inference tensors it keeps nothing, and what they freeze would be trained.
+    """
+    kind: Any = torch.inference_mode
+    before = kind.__enter__, kind.__exit__
+
+    def enter(self: Any) -> None:
+        self.recorded = torch.is_grad_enabled()
+        torch.set_grad_enabled(not self.mode)
+
+    def leave(self: Any, *_: object) -> None:
+        torch.set_grad_enabled(self.recorded)
+
+    kind.__enter__, kind.__exit__ = enter, leave
+    try:
+        yield
+    finally:
+        kind.__enter__, kind.__exit__ = before
+
+
 def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
     """The program of ``module``, which computes the loss of a model called ``name``.
 
@@ -73,7 +96,7 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
         InvalidModelError: ``torch.export`` refuses it.
     """
     try:
-        with unwound(), Traceable():
+        with unwound(), Traceable(), _inferring_without_gradients():
             program = torch.export.export(module, example.args, strict=False)
     except HetpartError:
         raise

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -64,3 +66,54 @@ def test_losses_that_look_at_their_numbers_are_traced_in_whatever_mode(mode: typ
         optimizer.step()
         wanted.append(loss.item())
     assert losses == pytest.approx(wanted, rel=1e-5)
+
+
+class Frozen(nn.Module):
+    """A layer that is trained, behind what inference mode freezes in four ways; one of them is trained after all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(5))
+
+    @torch.inference_mode()
+    def decorated(self, x: Tensor) -> Tensor:
+        return self.layers[0](x)
+
+    @cast("Any", torch.inference_mode)
+    def bare(self, x: Tensor) -> Tensor:
+        return self.layers[1](x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.decorated(x).clone() + self.bare(x).clone()
+        with torch.inference_mode():
+            inner = self.layers[2](x)
+            with torch.inference_mode(mode=False):
+                trained = self.layers[3](x)
+        return self.layers[4](made + inner.clone()) + trained
+
+
+def test_what_inference_mode_freezes_is_not_trained() -> None:
+    torch.manual_seed(0)
+    model, batch = Frozen(), torch.rand(4, 3)
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    kind = torch.inference_mode
+    before = kind.__enter__, kind.__exit__
+    made = capture(model, loss, optimizer=SGD(0.1), example_batch=(batch,))
+    assert (kind.__enter__, kind.__exit__) == before
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    losses = [step(batch).item() for _ in range(3)]
+    held = step.state_dict()["tensors"]
+    optimizer, wanted = torch.optim.SGD(model.parameters(), 0.1), list[float]()
+    for _ in losses:
+        optimizer.zero_grad()
+        found = loss(model, batch)
+        found.backward()
+        optimizer.step()
+        wanted.append(found.item())
+    assert losses == pytest.approx(wanted, rel=1e-5)
+    frozen = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert frozen == {f"layers.{n}.{kind}" for n in range(3) for kind in ("weight", "bias")}
+    assert not frozen & set(held)
