@@ -66,6 +66,25 @@ def settle_types(model: ir.Model, program: torch.export.ExportedProgram) -> None
         wanted = _ONNX_TYPES.get(traced.dtype) if isinstance(traced, torch.Tensor) else None
         if wanted is not None and value.dtype is not None and value.dtype != wanted:
             graph.outputs[place] = _cast(value, wanted)
+        elif isinstance(traced, torch.SymFloat):
+            graph.outputs[place] = _with_all_digits(value)
+
+
+def _with_all_digits(value: ir.Value) -> ir.Value:
+    """A number of Python's in float64 where it was computed so: the exporter is given float32, for tensors to meet."""
+    maker = value.producer()
+    source = maker.inputs[0] if maker is not None and maker.op_type == "Cast" else None
+    if maker is None or source is None or source.dtype is not ir.DataType.DOUBLE:
+        return value
+    name = str(value.name)
+    value.name = f"{name}_float"
+    made = ir.Value(name=name, shape=value.shape, type=ir.TensorType(ir.DataType.DOUBLE))
+    handed_on = ir.Node("", "Identity", [source], outputs=[made], name=f"node_{name}_double")
+    handed_on.metadata_props.update(maker.metadata_props)
+    handed_on.meta.update(maker.meta)
+    assert maker.graph is not None
+    maker.graph.insert_after(maker, handed_on)
+    return made
 
 
 def _cast(value: ir.Value, wanted: ir.DataType) -> ir.Value:

@@ -59,6 +59,26 @@ def test_sizes_that_are_open(placement: str) -> None:
         assert_same(module(X[:rows]), OfSizes()(X[:rows]))
 
 
+class Returned(nn.Module):
+    """Numbers that are results, and one of them beside a tensor."""
+
+    def forward(self, x: Tensor) -> tuple[Any, ...]:
+        n = x.shape[0]
+        return x[:1] * (n / 3), n / 3, n * 0.1, math.sqrt(n), (n + 1) / 2, round(n / 3), float(n), n % 7, n * 2
+
+
+def test_numbers_that_are_returned_have_all_their_digits() -> None:
+    x = torch.zeros(100, 1)
+    planned = hetpart.partition(Returned(), args=(x,), dynamic_shapes=ROWS, shape="rows=?", hardware=EMULATED)
+    module = planned.to_module(emulate=True)
+    for rows in (1, 7, 100, 2**24 + 1, 20_000_001):
+        given = torch.zeros(rows, 1)
+        (scaled, *numbers), (expected, *others) = module(given), Returned()(given)
+        assert_same((scaled,), (expected,))
+        assert numbers == others
+        assert [*map(type, numbers)] == [*map(type, others)]
+
+
 @pytest.mark.parametrize("rows", [1, 7, 8, 58, 100])
 def test_sizes_that_are_planned(rows: int) -> None:
     exported = hetpart.export(OfSizes(), args=(X,), dynamic_shapes=ROWS)
