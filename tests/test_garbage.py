@@ -30,3 +30,24 @@ def test_where_they_are_sought_more_rarely_that_stays_so(usual: int) -> None:
     gc.set_threshold(usual, 10, 10)
     with cycles_sought_rarely():
         assert gc.get_threshold() == (usual, 10, 10)
+
+
+def test_what_was_made_within_is_not_searched_behind_it() -> None:
+    gc.set_threshold(700, 10, 10)
+    with cycles_sought_rarely():
+        made = [[number] for number in range(20_000)]
+    assert len(made) == 20_000
+    assert gc.get_count()[0] < 700
+    assert not any(each is made for each in gc.get_objects(generation=0))
+    assert any(each is made for each in gc.get_objects(generation=2))
+
+
+def test_what_somebody_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with cycles_sought_rarely():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()

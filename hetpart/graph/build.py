@@ -168,7 +168,8 @@ class GraphBuilder:
             *(self.values[value] for value in outer),
         ]
         shape = sliced_shape(given, axes) if listed.op_type == "Slice" else None
-        bodies, limit = tuple([self._body(node, body) for body in held]), trip_limit(node, self.contents)
+        bodies = tuple([self._body(node, body) for body in held])
+        limit = trip_limit(node, self.contents) if held else None
         if any(self._described(name).kind is ValueKind.SEQUENCE for name in listed.outputs):
             parts = made_parts(Maker(node, given, self.contents, bodies, limit))
             self.parts.update((n, p) for n, p in zip(listed.outputs, parts, strict=False) if p is not None)

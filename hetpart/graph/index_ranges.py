@@ -29,6 +29,7 @@ _CALLED_SLOTS = {
 }  # fmt: skip
 """Lookups that PyTorch runs: ids, and where bags have bounds, these."""
 _BOUNDS = 2
+_INDEXING = frozenset((*_CALLED_SLOTS, *_INDEX_SLOTS, "EmbedLayerNormalization"))
 
 
 def index_ranges(graph: Graph) -> dict[str, int]:
@@ -36,7 +37,7 @@ def index_ranges(graph: Graph) -> dict[str, int]:
     sources = _sources(graph)
     found: dict[str, int] = {}
     for op in graph.ops:
-        for index, rows in _indexed(graph, op):
+        for index, rows in _indexed(graph, op) if op.op_type in _INDEXING else ():
             for name in sources.get(index, ()):
                 found[name] = min(rows, found.get(name, rows))
     return found

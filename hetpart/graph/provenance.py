@@ -57,15 +57,19 @@ class Provenance:
     every: int = 1
 
 
+_NOT_TOLD = Provenance("")
+
+
 def provenance_of(node: onnx.NodeProto) -> Provenance:
     """What ``node`` says of itself, as PyTorch's exporters and hetpart write it.
 
     Raises:
         InvalidModelError: it has something to do in one of no number of runs.
     """
+    if not node.metadata_props:
+        scope = _scope_in_name(node.name)
+        return Provenance(scope) if scope else _NOT_TOLD
     notes = {entry.key: entry.value for entry in node.metadata_props}
-    if not notes:
-        return Provenance(_scope_in_name(node.name))
     pin, by = notes.get(PIN, ""), notes.get(PINNED_BY, "")
     return Provenance(scope_from(node.name, notes), _origin(notes), _source(notes), pin, by, _every(node.name, notes))
 

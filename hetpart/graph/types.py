@@ -54,12 +54,15 @@ def dtype_of(type_proto: onnx.TypeProto) -> str:
 
 def shape_of(type_proto: onnx.TypeProto) -> Shape | None:
     """Dimensions, ``None`` where unknown; ``None`` for an unknown rank or a type without a shape."""
-    if not type_proto.HasField("tensor_type") or not type_proto.tensor_type.HasField("shape"):
+    if not type_proto.HasField("tensor_type"):
         return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-        for dim in type_proto.tensor_type.shape.dim
-    )
+    tensor = type_proto.tensor_type
+    return tuple([_size_of(dim) for dim in tensor.shape.dim]) if tensor.HasField("shape") else None
+
+
+def _size_of(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    size = dim.dim_value
+    return size if size > 0 or (size == 0 and dim.HasField("dim_value")) else None
 
 
 def tensor_type(data_type: int, dims: Sequence[int]) -> onnx.TypeProto:
