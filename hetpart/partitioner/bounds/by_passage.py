@@ -36,7 +36,7 @@ MOST_MADE = 8
 """Values that one of their ops makes: each may be copied or not, so that there are as many steps as sets of them."""
 WAISTS = 0.5
 """Of their ops, at least: of others too little is certain."""
-STEPS = 250_000_000
+STEPS = 400_000_000
 """Priced, all together."""
 FOLLOWED, LABEL = 40, 15
 """Steps that could be priced in the time that it takes to follow a range, for each step, and for each label."""

@@ -69,7 +69,7 @@ MOST_FITTED = 2
 FITTED_GROUPS, NEAR = 256, 0.05
 """Up to which that is done with rows that tell inside from between; beyond, where a relaxation takes seconds, only for
 what is so near to its bound."""
-NEAR_IN_PARTS, IN_PARTS = 0.04, 0.5
+NEAR_IN_PARTS, IN_PARTS = 0.04, 3.0
 """How near a placement is, relative, to a bound that programs of some placements each are to raise; of the nodes, what
 each of those gets."""
 
@@ -162,8 +162,7 @@ class Relaxation:
         aim = self._aim(known.cost)
         if self.bound >= aim or self.clock.expired():
             return []
-        program = self._linear(self.margins.sides(aim), self.program.budget).below(aim)
-        found = self._solved(program, self.program.budget, self._effort(1.0))
+        found = self._under(aim, 1.0)
         self.bound = max(self.bound, min(aim, found.bound))
         return [score(placement) for placement in self._placed(found)]
 
@@ -184,16 +183,16 @@ class Relaxation:
     ) -> list[Scored]:
         """Raise the bound by programs of some placements each, if ``known`` is near to it; every placement met.
 
-        No more are solved once one of them says no more than is known.
+        No more are solved once one of them says no more than is known. Trees of what is no cheaper than what is asked
+        for end soon, so no more is asked for than where activations fill a budget.
         """
         met: list[Scored] = []
-        bound = self._aim(known.cost)
+        bound = known.cost * (1 - AIM_WITH_MOMENTS)
         near = self.moments.sharp and self.bound >= known.cost * (1 - NEAR_IN_PARTS)
-        if not near or self.proves(known):
+        if not near or self.bound >= bound:
             return met
         for rows in parts:
-            part = replace(self, moments=rows(self.program))
-            found = part._below(bound, IN_PARTS)
+            found = replace(self, moments=rows(self.program))._under(bound, IN_PARTS)
             met += [score(placement) for placement in self._placed(found)]
             bound = min(bound, found.bound)
             if bound <= self.bound or self.clock.expired():
@@ -254,6 +253,11 @@ class Relaxation:
         if relaxed.bound >= cost:
             return replace(relaxed, solution=None)
         return self._solved(linear, self.program.budget, self._effort(share))
+
+    def _under(self, limit: float, share: float) -> Outcome:
+        """What costs no more than ``limit``: soon known to be nothing where it is."""
+        program = self._linear(self.margins.sides(limit), self.program.budget).below(limit)
+        return self._solved(program, self.program.budget, self._effort(share))
 
     def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
         return self._solved(self._linear(sides, budget), budget, self._effort(share, gap))
