@@ -1,8 +1,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Numbers of the code beside tensors in half precision that such tensors cannot hold.
 
-PyTorch computes in float32, with the number as it is, and rounds the result; and it compares with the number as the
-tensor would hold it. The exporter has it the other way round.
+PyTorch multiplies and divides in float32, with the number as it is, and rounds the result; and it adds and compares
+with the number as the tensor would hold it, and takes remainders so. The exporter has it the other way round, or rounds
+what it adds twice.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from torch.fx import Node
 aten = torch.ops.aten
 _HELD: Mapping[torch.dtype, Callable[[float], Any]] = {torch.float16: np.float16, torch.bfloat16: ml_dtypes.bfloat16}
 _COMPUTING = (
-    aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.mul.Tensor, aten.mul.Scalar,
-    aten.div.Tensor, aten.div.Scalar, aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.sub_.Scalar,
+    aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar,
     aten.mul_.Tensor, aten.mul_.Scalar, aten.div_.Tensor, aten.div_.Scalar,
 )  # fmt: skip
+_ADDING = (
+    aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar,
+    aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.sub_.Scalar,
+)  # fmt: skip
+ROUNDING = (aten.floor_divide_.Tensor, aten.floor_divide_.Scalar, aten.div_.Tensor_mode, aten.div_.Scalar_mode)
+"""What divides in place and rounds."""
 _COMPARING = {
     aten.eq.Scalar: aten.eq.Tensor,
     aten.ne.Scalar: aten.ne.Tensor,
@@ -37,8 +43,7 @@ def _is_lost(given: Any, dtype: torch.dtype) -> bool:
     """Whether it is a number that a tensor of ``dtype`` holds another one of."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return False
-    with np.errstate(over="ignore"):
-        return float(_HELD[dtype](given)) != given
+    return _held(given, dtype) != given
 
 
 def loses(node: Node) -> bool:
@@ -47,6 +52,11 @@ def loses(node: Node) -> bool:
     if not isinstance(first, torch.Tensor) or first.dtype not in _HELD:
         return False
     return any(_is_lost(given, first.dtype) for given in (*node.args[1:], *node.kwargs.values()))
+
+
+def _loses_beside_factor(node: Node) -> bool:
+    """Whether one of the two is so: what is added, or what it is multiplied by first."""
+    return ("alpha" in node.kwargs or len(node.args) > 2) and loses(node)
 
 
 def _computed(target: OpOverload) -> Callable[..., Any]:
@@ -63,14 +73,33 @@ def _computed(target: OpOverload) -> Callable[..., Any]:
     return made
 
 
-def with_all_digits(own: Callable[..., Any]) -> Callable[..., Any]:
-    """``own`` in float32 where a number is beside a tensor that cannot hold it."""
+def _added(target: OpOverload) -> Callable[..., Any]:
+    def made(x: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
+        if x.dtype not in _HELD or not any(_is_lost(given, x.dtype) for given in (other, alpha)):
+            return NotImplemented
+        if not isinstance(other, torch.Tensor):
+            return target(x.float(), _held(other, x.dtype) * _held(alpha, x.dtype)).to(x.dtype)
+        if other.dtype is not x.dtype:
+            return NotImplemented
+        return target(x.float(), other.float(), alpha=_held(alpha, x.dtype)).to(x.dtype)
+
+    return made
+
+
+def _held(number: float, dtype: torch.dtype) -> float:
+    with np.errstate(over="ignore"):
+        return float(_HELD[dtype](number))
+
+
+def with_all_digits(own: Callable[..., Any], target: OpOverload) -> Callable[..., Any]:
+    """``own``, or ``target`` where it is not for the call, in float32 beside a number that the tensor cannot hold."""
 
     def made(x: Any, other: Any, **named: Any) -> Any:
         if not isinstance(x, torch.Tensor) or x.dtype not in _HELD or not _is_lost(other, x.dtype):
             return own(x, other, **named)
         found = own(x.float(), other, **named)
-        return found if found is NotImplemented else found.to(x.dtype)
+        found = target(x.float(), other, **named) if found is NotImplemented else found
+        return found.to(x.dtype)
 
     return made
 
@@ -84,10 +113,14 @@ def _compared(among: OpOverload) -> Callable[..., Any]:
     return made
 
 
-LOST: Mapping[OpOverload, Callable[[Node], bool]] = dict.fromkeys((*_COMPUTING, *_COMPARING), loses)
+LOST: Mapping[OpOverload, Callable[[Node], bool]] = {
+    **dict.fromkeys((*_COMPUTING, *_COMPARING, *ROUNDING), loses),
+    **dict.fromkeys(_ADDING, _loses_beside_factor),
+}
 """By operator, which of its calls go wrong whole."""
 OWN: Mapping[OpOverload, Callable[..., Any]] = {
     **{target: _computed(target) for target in _COMPUTING},
+    **{target: _added(target) for target in _ADDING},
     **{target: _compared(among) for target, among in _COMPARING.items()},
 }
 """How those are taken apart."""

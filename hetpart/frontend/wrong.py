@@ -103,8 +103,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten.clamp_min.Tensor: always,
     aten.clamp_max.Tensor: always,
     # The quotient is rounded before it is rounded down: 1 // 0.1 is 9, and the remainder 0.1.
-    aten.div.Tensor_mode: both(has("rounding_mode", "floor"), makes(FLOATS)),
-    aten.div.Scalar_mode: both(has("rounding_mode", "floor"), makes(FLOATS)),
+    aten.div.Tensor_mode: either(both(has("rounding_mode", "floor"), makes(FLOATS)), halves.loses),
+    aten.div.Scalar_mode: either(both(has("rounding_mode", "floor"), makes(FLOATS)), halves.loses),
     **dict.fromkeys(
         (
             aten.floor_divide.default, aten.floor_divide.Scalar,

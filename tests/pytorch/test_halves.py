@@ -35,6 +35,20 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (SMALL,),
     ),
     "rounding down": (lambda x: (x * 10 // 0.1, (x * 10) % 0.3), (SMALL,)),
+    "on either side of a number": (
+        lambda x: ((x - 0.1).sign(), (0.1 - x).sign(), (x + 70000) * 0, torch.sub(x, 0.1, alpha=1.0).sign()),
+        (SMALL,),
+    ),
+    "remainders": (lambda x: (x % 0.1, torch.fmod(x, 0.01), torch.remainder(0.3, x + 0.1)), (SMALL,)),
+    "rounding towards zero": (
+        lambda x: (
+            torch.div(x, 0.1, rounding_mode="trunc"),
+            torch.div(x, -0.02, rounding_mode="trunc"),
+            x.clone().div_(0.1, rounding_mode="trunc"),
+            x.clone().floor_divide_(0.1),
+        ),
+        (SMALL,),
+    ),
     "numbers that they hold": (lambda x: (x * 2 + 0.5, x / 4 - 1, x > 0.5, 2 - x), (SMALL,)),
     "changed in place": (lambda x: x.clone().mul_(1e5).add_(0.3), (SMALL,)),
 }
