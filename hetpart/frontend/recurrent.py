@@ -28,11 +28,15 @@ _RULES = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 
 
 def know_layers() -> None:
-    """Tell PyTorch's tracer what ``LAYERS`` return where a program keeps them whole."""
+    """Tell PyTorch's tracer what ``LAYERS`` return where a program keeps them whole.
+
+    Every export of a program takes the rule away again, and leaves the rest.
+    """
     for target in LAYERS:
-        if target in op_implementations_dict:
+        if target not in op_implementations_dict:
+            register_op_impl(target)(_formed)
+        if target in meta_table:
             continue
-        register_op_impl(target)(_formed)
         meta_table[target] = partial(_formed, None, target)  # else the tracer takes them apart first
         for key in _RULES:
             target.py_kernels[key] = partial(_whole_or_parts, target, target.py_kernels[key])

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad
 from torch.utils import _pytree as pytree
 
 import hetpart
+from hetpart.frontend.recurrent import LAYERS as OPERATORS
 from hetpart.frontend.recurrent import know_layers
 from tests.pytorch.test_assumed import EMULATED
 
@@ -135,3 +136,19 @@ def test_autocast_leaves_layers_in_float64_as_they_are() -> None:
     run = hetpart.partition(module, args=(x,), hardware=EMULATED).to_module(emulate=True)
     with torch.no_grad():
         torch.testing.assert_close(run(x), module(x))
+
+
+def test_a_process_may_read_as_many_models_as_it_likes() -> None:
+    """PyTorch's export takes registered rules away; what stands around its kernels must not grow with every model."""
+
+    def kernels() -> list[Any]:
+        return [dict(target.py_kernels) for target in OPERATORS]
+
+    def read() -> None:
+        hetpart.load(Layered(LAYERS["gru"]()).eval(), args=(torch.randn(2, 7, WIDTH),))
+
+    read()
+    once = kernels()
+    read()
+    read()
+    assert kernels() == once
