@@ -30,8 +30,8 @@ from hetpart.frontend.misfits import has_misfits_inside, misfits
 from hetpart.frontend.missing import missing_into
 from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
+from hetpart.frontend.refused import causes, refusal
 from hetpart.frontend.returned import with_all_returned
-from hetpart.frontend.said import reason_of
 from hetpart.frontend.settled import (
     settle_axes,
     settle_indices,
@@ -55,37 +55,13 @@ from hetpart.frontend.untranslated import (
 from hetpart.frontend.viewed import freely_viewed, lies_otherwise, taking_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from torch._ops import OpOverload
     from torch.onnx import ONNXProgram
 
 _ROUNDS = 3
 """What stays PyTorch's may leave another node with types that do not go together."""
-_FUNCTION_WANTED = "No ONNX function found for"
-_ALIASED = "has alias annotations"
-_ALL_SAID = "torch.onnx.export(program, dynamo=True, optimize=False) says all of it"
-_LOST = ("Tensor that doesn't have storage", "TensorWrapper", "functorch")
-"""What PyTorch speaks of where a program holds calls of ``torch.func`` that differentiate."""
-_MODULE_WANTED = "give the module itself, whose gradients are traced: torch.export loses what torch.func takes"
-_QUANTISED = ("torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2", "torch.quint2x4")
-_LARGER = (
-    "makes a tensor larger in place, with resize_ or resize_as_",
-    "make one of that size in its place, torch.empty(size), and of a program that was exported before give the module",
-)
-_SAID = {
-    "is mutated in the forward method": (
-        "changes a tensor that it holds as no buffer when it is called, which a plan would not do",
-        "take the tensor as an argument and return its new content",
-    ),
-    "resize a view tensor": _LARGER,
-    "to a storage on different device": _LARGER,
-    "complex32": (
-        "computes with complex numbers in half precision, torch.complex32, which ONNX cannot",
-        "compute them in torch.complex64",
-    ),
-}
-"""What a module does, and what to do, by what PyTorch says of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,12 +86,25 @@ def translated(program: torch.export.ExportedProgram, name: str) -> Translated:
             PyTorch cannot run it.
     """
     try:
+        return _once_translated(program, name)
+    except InvalidModelError as error:
+        if error.__cause__ is None:
+            raise
+        # The exporter takes no loops in loops, nor tensors that the code of a branch or a loop makes of numbers.
+        freed = run_by_pytorch(program, RUN, name)
+        if freed is program:
+            raise
+    return _once_translated(freed, name)
+
+
+def _once_translated(program: torch.export.ExportedProgram, name: str) -> Translated:
+    try:
         with unwound():
             return _translated(program, name)
     except HetpartError:
         raise
     except Exception as error:  # what PyTorch raises where it takes a program apart
-        raise _refusal(name, error) from error
+        raise refusal(name, error) from error
 
 
 def _translated(program: torch.export.ExportedProgram, name: str) -> Translated:
@@ -190,9 +179,9 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
                     custom_translation_table={**TRANSLATIONS, **left},
                 )
         except Exception as error:  # torch.onnx raises what its translations raise
-            target = failed_at(list(_causes(error)))
+            target = failed_at(list(causes(error)))
             if target is None or target in left:
-                raise _refusal(name, error) from error
+                raise refusal(name, error) from error
             left |= _left({target} | missing - left.keys(), program)
         else:
             assert made is not None
@@ -239,7 +228,7 @@ def _in_parts(program: torch.export.ExportedProgram, name: str) -> torch.export.
         try:
             made = program.run_decompositions(parts)
         except GuardOnDataDependentSymNode as error:
-            raise _refusal(name, error) from error
+            raise refusal(name, error) from error
     restore(made, before)
     return program if _calls_of(made) == _calls_of(program) else made
 
@@ -262,39 +251,3 @@ def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, nam
             f"{name} returns {len(wanted)} values, and {len(found)} once it is in ONNX operators",
             hint="report it with the module: it is a fault of the exporter or of hetpart",
         )
-
-
-def _refusal(name: str, error: Exception) -> InvalidModelError:
-    causes = list(_causes(error))
-    missing = next((cause for cause in causes if _FUNCTION_WANTED in str(cause)), None)
-    if missing is not None:
-        operator = str(missing).split(_FUNCTION_WANTED, 1)[1].split(". Failure", 1)[0].strip()
-        return InvalidModelError(
-            f"{name} uses {operator}, which has no translation to ONNX",
-            hint="write that part in other operators, or leave it out of what is partitioned",
-        )
-    aliasing = next((str(cause) for cause in causes if _ALIASED in str(cause)), None)
-    if aliasing is not None:
-        return InvalidModelError(
-            f"{name} uses a custom operator that returns what it was given: {reason_of(causes[-1])}",
-            hint="register it with a result of its own, as x.view(…).clone(), and without (a) or out= in its schema",
-        )
-    for part, (what, hint) in _SAID.items():
-        if any(part in str(cause) for cause in causes):
-            return InvalidModelError(f"{name} {what}", hint=hint)
-    quantised = next((kind for kind in _QUANTISED if any(kind in str(cause) for cause in causes)), None)
-    if quantised is not None:
-        return InvalidModelError(
-            f"{name} makes tensors of {quantised}, which ONNX has no form of",
-            hint="quantise the program that torch.export makes of it: torch.ops.quantized_decomposed is known",
-        )
-    return InvalidModelError(
-        f"{name} cannot be put in ONNX operators: {reason_of(causes[-1])}",
-        hint=_MODULE_WANTED if any(part in str(cause) for part in _LOST for cause in causes) else _ALL_SAID,
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__

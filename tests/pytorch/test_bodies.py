@@ -45,6 +45,30 @@ def each(x: Tensor) -> Any:
     return mapped(lambda r: torch.relu(r) + 1, (x * 2).long())
 
 
+def constants_in_branches(x: Tensor) -> Any:
+    factors = torch.cond(x.sum() > 5, lambda n: n * torch.tensor([1.0, 2, 3, 4]), lambda n: n + torch.tensor(2), (x,))
+    return factors, torch.softmax(x, 1)
+
+
+def constants_in_scan(x: Tensor) -> Any:
+    return scan(lambda c, r: (c + r * torch.tensor(0.5), c * r), x[0] * 1, x)
+
+
+def branch_in_loop(x: Tensor) -> Any:
+    def step(i: Tensor, n: Tensor) -> Any:
+        return i + 1, torch.cond(n.sum() > 5, lambda n: n * 0.5, lambda n: n + 2, (n,))
+
+    return while_loop(lambda i, _n: i < 3, step, (torch.tensor(0), x))
+
+
+def loop_in_branch(x: Tensor) -> Any:
+    return torch.cond(x.sum() < 5, lambda n: branch_in_loop(n)[1], lambda n: n - 1, (x,))
+
+
+def loop_in_loop(x: Tensor) -> Any:
+    return while_loop(lambda i, _n: i < 2, lambda i, n: (i + 1, branch_in_loop(n)[1]), (torch.tensor(0), x))
+
+
 class Called(nn.Module):
     def __init__(self, code: Callable[..., Any]) -> None:
         super().__init__()
@@ -55,7 +79,21 @@ class Called(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own, of what it calls itself
-@pytest.mark.parametrize("code", [branches, loop, loop_told_by_misfit, scanned, each])
+@pytest.mark.parametrize(
+    "code",
+    [
+        branches,
+        loop,
+        loop_told_by_misfit,
+        scanned,
+        each,
+        constants_in_branches,
+        constants_in_scan,
+        branch_in_loop,
+        loop_in_branch,
+        loop_in_loop,
+    ],
+)
 def test_what_has_no_translation_inside_is_eager_pytorchs(code: Callable[..., Any]) -> None:
     torch._dynamo.reset()
     with torch.no_grad():
