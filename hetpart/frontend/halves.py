@@ -29,6 +29,8 @@ _ADDING = (
 )  # fmt: skip
 ROUNDING = (aten.floor_divide_.Tensor, aten.floor_divide_.Scalar, aten.div_.Tensor_mode, aten.div_.Scalar_mode)
 """What divides in place and rounds."""
+_STEPS = (aten.lerp.Scalar, aten.lerp.Tensor, aten.logit.default, aten.softplus.default)
+"""What PyTorch computes in float32 and rounds once, and the exporter writes as steps that are rounded each."""
 _COMPARING = {
     aten.eq.Scalar: aten.eq.Tensor,
     aten.ne.Scalar: aten.ne.Tensor,
@@ -48,10 +50,14 @@ def _is_lost(given: Any, dtype: torch.dtype) -> bool:
 
 def loses(node: Node) -> bool:
     """Whether a number is given that the first argument cannot hold."""
+    dtype = _half_of(node)
+    return dtype is not None and any(_is_lost(given, dtype) for given in (*node.args[1:], *node.kwargs.values()))
+
+
+def _half_of(node: Node) -> torch.dtype | None:
+    """The type of the first argument, where that is one in half precision."""
     first = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
-    if not isinstance(first, torch.Tensor) or first.dtype not in _HELD:
-        return False
-    return any(_is_lost(given, first.dtype) for given in (*node.args[1:], *node.kwargs.values()))
+    return first.dtype if isinstance(first, torch.Tensor) and first.dtype in _HELD else None
 
 
 def _loses_beside_factor(node: Node) -> bool:
@@ -86,6 +92,20 @@ def _added(target: OpOverload) -> Callable[..., Any]:
     return made
 
 
+def _is_half(node: Node) -> bool:
+    return _half_of(node) is not None
+
+
+def _once_rounded(target: OpOverload) -> Callable[..., Any]:
+    def made(x: torch.Tensor, *others: Any, **named: Any) -> Any:
+        if x.dtype not in _HELD:
+            return NotImplemented
+        wide = [each.float() if isinstance(each, torch.Tensor) else each for each in others]
+        return target(x.float(), *wide, **named).to(x.dtype)
+
+    return made
+
+
 def _held(number: float, dtype: torch.dtype) -> float:
     with np.errstate(over="ignore"):
         return float(_HELD[dtype](number))
@@ -116,11 +136,13 @@ def _compared(among: OpOverload) -> Callable[..., Any]:
 LOST: Mapping[OpOverload, Callable[[Node], bool]] = {
     **dict.fromkeys((*_COMPUTING, *_COMPARING, *ROUNDING), loses),
     **dict.fromkeys(_ADDING, _loses_beside_factor),
+    **dict.fromkeys(_STEPS, _is_half),
 }
 """By operator, which of its calls go wrong whole."""
 OWN: Mapping[OpOverload, Callable[..., Any]] = {
     **{target: _computed(target) for target in _COMPUTING},
     **{target: _added(target) for target in _ADDING},
+    **{target: _once_rounded(target) for target in _STEPS},
     **{target: _compared(among) for target, among in _COMPARING.items()},
 }
 """How those are taken apart."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import hetpart
 from hetpart.dynamo.backend import hetpart as backend
@@ -16,6 +16,7 @@ from tests.pytorch.models import Called
 EMULATED = "emulated"
 SMALL = torch.tensor([0.0, 0.001, 0.01, -0.02, 0.1, 0.2])
 HEADS = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
+LINE = torch.linspace(-3, 3, 301)
 MASK = torch.tensor([[1.0, 1.0, 0.0, 1.0]])
 
 
@@ -48,6 +49,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
             x.clone().floor_divide_(0.1),
         ),
         (SMALL,),
+    ),
+    "steps that are rounded once": (
+        lambda x: (
+            torch.sinc(x),
+            torch.log1p(x.abs()),
+            torch.expm1(x),
+            nn.functional.softplus(x, 0.3, 0.7),
+            torch.lerp(x, x.flip(0) * 3, 0.3),
+            torch.logit(x, 0.1),
+        ),
+        (LINE,),
     ),
     "numbers that they hold": (lambda x: (x * 2 + 0.5, x / 4 - 1, x > 0.5, 2 - x), (SMALL,)),
     "changed in place": (lambda x: x.clone().mul_(1e5).add_(0.3), (SMALL,)),
