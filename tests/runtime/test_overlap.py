@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
@@ -248,12 +249,13 @@ def test_threads_get_their_own_answers_and_memory_stays_flat() -> None:
             gc.collect()
             return process.memory_info().rss
 
-        before = all_answers()
-        assert all_answers() - before < 4_000_000
+        held = [all_answers() for _ in range(5)]
+        # What every run leaves behind is there in every round; what the allocator keeps for other threads is not.
+        assert min(after - before for before, after in pairwise(held)) < 1_000_000
 
 
 def test_closing_ends_the_threads_and_waits_for_the_run_under_way() -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     session = cut(BRANCHES, FAR, overlap=True)
     started, ended = Event(), []
 
@@ -275,7 +277,7 @@ def test_closing_ends_the_threads_and_waits_for_the_run_under_way() -> None:
         thread.join(SOON)
     assert len(ended) == 3
     assert all("closed" in text for text in ended)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
 
 
 def test_a_plan_of_one_lane_starts_no_thread() -> None:
@@ -283,7 +285,7 @@ def test_a_plan_of_one_lane_starts_no_thread() -> None:
     for accelerated in ((), [node.name for node in BRANCHES.graph.node]):
         with cut(BRANCHES, accelerated) as session:
             session.run(None, FEED)
-            assert threading.active_count() == before
+            assert {*threading.enumerate()} <= before
 
 
 def test_lanes_are_used_where_the_plan_promises_a_gain() -> None:
