@@ -37,8 +37,8 @@ from hetpart.calibration.kernels import (
     transposed_gemm,
 )  # fmt: skip
 from hetpart.calibration.models import CONTRIB
-from hetpart.cost_model.kernel_calls import FEWEST_TOGETHER
 from hetpart.cost_model.moving_calls import GATHER_SHARED, LEAST_SHARED, WIDEST_SHARED
+from hetpart.cost_model.product_calls import FEWEST_TOGETHER
 
 Sizes = tuple[int, ...]
 MOST_FLOPS = 4e8

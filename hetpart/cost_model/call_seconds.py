@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from hetpart.cost_model.caches import kept_share
-from hetpart.cost_model.kernel_calls import BATCHED, BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
+from hetpart.cost_model.kernel_calls import BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
 from hetpart.cost_model.moving_calls import COPY, FAR_LOOKUPS, GATHER_SHARED, KernelCall
+from hetpart.cost_model.product_calls import BATCHED
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
 
@@ -54,7 +55,7 @@ class Surroundings:
 def call_seconds(call: KernelCall, rates: KernelRates, around: Surroundings) -> float:
     """Seconds of ``call`` in a run."""
     if call.family in PRODUCTS:
-        return _product_seconds(call, rates, around)
+        return _short_sums(call, _product_seconds(call, rates, around), rates)
     hot = 1.0 if around.distance <= rates.core_cache_bytes else 0.0
     if call.family in CONVOLUTIONS:
         hot = kept_share(around.weights, rates.core_cache_bytes)
@@ -88,6 +89,17 @@ def _product_seconds(call: KernelCall, rates: KernelRates, around: Surroundings)
     kept = min(warm.at(call.sizes), warm.at_rate_below(call.sizes))
     anew = read_anew(around.weights, own, rates.weights_table)
     return call.calls * ((1 - anew) * kept + (anew * streamed if anew else 0.0))
+
+
+def _short_sums(call: KernelCall, seconds: float, rates: KernelRates) -> float:
+    """Of sums of fewer terms than were measured: writing the result, and their part of the rest.
+
+    512 × K × 512 took 19, 23, 33, 50 and 90 µs for K of 1, 2, 4, 8 and 16.
+    """
+    rows, inner, columns = call.sizes
+    least = rates.tables[call.family].axes[1][0]
+    written = min(seconds, call.calls * rates.warm_tables[COPY].at((rows * columns,)))
+    return written + (seconds - written) * min(1.0, inner / least)
 
 
 def read_anew(weights: float, own: float, table: RateTable) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hetpart.cost_model.call_seconds import ELEMENT_BYTES, Surroundings, call_seconds
 from hetpart.cost_model.formulas.einsum import Copy, Product, Step, Sum, einsum_steps
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.kernel_calls import DTYPE, PLAIN
+from hetpart.cost_model.kernel_calls import DTYPE
 from hetpart.cost_model.moving_calls import COPY, LONGEST_RUN, KernelCall
+from hetpart.cost_model.product_calls import PLAIN
 from hetpart.graph.ir import Graph, Op
 from hetpart.rates import KernelRates
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from hetpart.cost_model.formulas.along_axes import kept_behind
-from hetpart.cost_model.formulas.matmul import transposed_inner
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.scalar import multiplies
 from hetpart.cost_model.formulas.windows import is_blocked
@@ -24,6 +22,7 @@ from hetpart.cost_model.moving_calls import (
     update,
     words,
 )
+from hetpart.cost_model.product_calls import PLAIN, batched_family, gemm, is_scaled, scaled
 from hetpart.graph.ir import Graph, Op
 
 DTYPE = "float32"
@@ -36,8 +35,8 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
         return _called(update, members[-1], graph, "scatter")
     for op in members:
         if op.op_type in HEAVY and op.domain in DOMAINS:
-            call = _called(HEAVY[op.op_type], op, graph, _batched_family(op, members))
-            return call if call is None or not _is_scaled(op, members) else _scaled(call)
+            call = _called(HEAVY[op.op_type], op, graph, batched_family(op, members))
+            return call if call is None or not is_scaled(op, members) else scaled(call)
     if any(op.op_type in HEADS and not op.domain for op in members):
         return None
     alike = len(members) > 1 and len({op.op_type for op in members}) == 1
@@ -49,26 +48,6 @@ def kernel_call(members: Sequence[Op], graph: Graph, *, in_place: bool = False) 
         return _called(_rowwise if "normalization" in fused else _each_element, last, graph, fused)
     rule = RULES.get(last.op_type) if last.domain in DOMAINS else None
     return None if rule is None else _called(rule[1], last, graph, rule[0])
-
-
-def _is_scaled(product: Op, members: Sequence[Op]) -> bool:
-    """Whether a factor is multiplied in: of the product, or one of ``members`` that became so."""
-    return product.attributes.get("alpha", 1.0) != 1.0 or any(op.op_type in SCALING for op in members)
-
-
-def _scaled(call: KernelCall) -> KernelCall:
-    """ONNX Runtime computes a row alone, which takes two thirds of the time, only where no factor is multiplied in."""
-    rows, *rest = call.sizes
-    single = call.family in BATCHED and rows == 1
-    return replace(call, sizes=(FEWEST_TOGETHER, *rest)) if single else call
-
-
-def _is_turned(operand: int | None, members: Sequence[Op]) -> bool:
-    """Whether a Transpose is among ``members`` that make ``operand``, which may be scaled behind it."""
-    makers = {value: op for op in members for value in op.results}
-    while operand in makers and makers[operand].op_type != "Transpose":
-        operand = next((value for value in makers[operand].inputs if value in makers), None)
-    return operand in makers
 
 
 def _called(
@@ -95,36 +74,6 @@ def _fused_family(members: Sequence[Op]) -> str | None:
     if "Tanh" in types and "Pow" in types:
         return "fast_gelu"
     return "sigmoid" if "Sigmoid" in types else None
-
-
-BATCHED = PLAIN, TURNED = ("batched_gemm", "batched_gemm_transposed")
-"""Families of products whose right side is no weight."""
-SCALING = frozenset({"Div", "Mul"})
-FEWEST_TOGETHER = 2
-"""Rows of a product that are computed together."""
-
-
-def _batched_family(op: Op, members: Sequence[Op]) -> str:
-    """Of a product: its right side is read as it lies, or as what a Transpose of ``members`` would make of it."""
-    turned = _is_turned(op.inputs[1], members)
-    return TURNED if turned or op.attributes.get("transB") else PLAIN
-
-
-def _gemm(o: Operands, family: str) -> KernelCall | None:
-    """Rows of all leading dimensions together where the right side is one matrix, else a product for each."""
-    made, left, right = o.output_shape(), o.shape(0), o.input(1)
-    if right is None or len(made) < 1 or len(left) < 1:
-        return None
-    inner, columns = transposed_inner(o), made[-1]
-    if right.shape is not None and len(right.shape) <= 2:
-        rows = prod(made[:-1])
-        return KernelCall("gemm", (rows, inner, columns))
-    rows = made[-2] if len(made) > 1 else 1
-    # A single column is computed as a row is, of which the left side is the matrix.
-    lone = columns == 1 and family in BATCHED
-    return KernelCall(
-        PLAIN if lone else family, (columns, inner, rows) if lone else (rows, inner, columns), prod(made[:-2])
-    )
 
 
 LONGEST_SPAN = 4096
@@ -247,7 +196,7 @@ TOGETHER: Mapping[str, Callable[[Sequence[Op], Graph], KernelCall]] = {
     "Transpose": transposes,
 }
 """Ops of one type that several of are one kernel."""
-HEAVY: Mapping[str, _Rule] = {"MatMul": _gemm, "FusedMatMul": _gemm, "Gemm": _gemm, "Conv": _convolution}
+HEAVY: Mapping[str, _Rule] = {"MatMul": gemm, "FusedMatMul": gemm, "Gemm": gemm, "Conv": _convolution}
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""

@@ -21,13 +21,13 @@ from hetpart.cost_model.formulas.convolution import is_expanded
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernel_calls import (
-    BATCHED,
     HEADS,
     HEAVY,
     REORDER,
     KernelCall,
     kernel_call,
 )  # fmt: skip
+from hetpart.cost_model.product_calls import BATCHED
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, overwriting
 from hetpart.devices import Device, Provider

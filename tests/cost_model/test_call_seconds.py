@@ -119,3 +119,18 @@ def test_constants_come_from_where_weights_do():
         lost = lost_share(whole * MEGABYTE, rates)
         around = Surroundings(distance=0, touched=0, weights=0, constants=2, lost=lost)
         assert constants_seconds(rates, around) == pytest.approx(2e-7 * anew)
+
+
+def test_short_sums_write_their_result_and_little_more():
+    """Sums of half as many terms as were measured take half of what those do beyond writing."""
+    rates, around = made_up_rates(), Surroundings(distance=0, touched=0, weights=0)
+    table = RateTable(((1.0, 512.0), (16.0, 64.0), (1.0, 512.0)), (1e-6,) * 7 + (9e-4,))
+    written = RateTable(((2.0**18,),), (2e-5,))
+    rates = replace(
+        rates,
+        tables={**rates.tables, "gemm": table, "gemm_streamed": table},
+        warm_tables={**rates.warm_tables, "gemm": RateTable(table.axes, (1e-4,) * 8), "relu": written},
+    )
+    halved, whole = (call_seconds(KernelCall("gemm", (512, terms, 512)), rates, around) for terms in (8, 16))
+    assert whole == pytest.approx(1e-4)
+    assert halved == pytest.approx(6e-5)

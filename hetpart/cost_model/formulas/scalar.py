@@ -37,6 +37,9 @@ UNPACKED_WEIGHT, UNPACKED_BLOCK = 3.0, 350.0
 2 and 8 bits, of which no kernel multiplies floats with the weights as they are."""
 INTEGER_CYCLES: Mapping[str, float] = {"int32": 1.0, "int64": 1.9, "uint32": 1.0, "uint64": 1.9}
 """Of each multiply-add of a product of integers."""
+VECTOR_CYCLES = 8.0
+"""Of each multiply-add of floats with a right side of one axis, on the EPYC: ``MatMulComputeHelper`` of ONNX Runtime
+makes it a product for every row, of one column."""
 RESIZED: Mapping[str, float] = {"cubic": 720, "linear": 7.8, "nearest": 3.5}
 """Per element written; of ``cubic``, whose weights are looked up for each of 16 neighbours, by halves 1190; of
 ``linear`` between 12.8 on the Xeon and 4.7 on an EPYC 9004 of 3.5 GHz."""
@@ -83,6 +86,14 @@ def _unpacked(o: Operands) -> float:
 def _integers(o: Operands) -> float:
     first = o.input(0)
     return INTEGER_CYCLES.get("" if first is None else first.dtype, 0.0) * o.output_numel() * inner_dimension(o)
+
+
+@spread_cycles("MatMul")
+def _by_vector(o: Operands) -> float:
+    right = o.input(1)
+    if right is None or right.dtype != "float32" or right.shape is None or len(right.shape) != 1:
+        return 0.0
+    return VECTOR_CYCLES * o.output_numel() * inner_dimension(o)
 
 
 def _mode(o: Operands) -> str:
