@@ -8,6 +8,7 @@ from hetpart.cost_model.formulas.integers import integer_cycles
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
+from hetpart.cost_model.session.integers import QUANTIZERS
 from hetpart.cost_model.work import Work
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, Value
@@ -27,6 +28,8 @@ def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Pro
         inner += value.nbytes if _is_inner(value, fusions, provider) else 0
     if not inner and provider not in fusions.absorbed[op.id]:
         return work
+    if provider in fusions.absorbed[op.id] and op.op_type in QUANTIZERS:
+        work = replace(work, serial_cycles=0.0, spread_cycles=0.0)
     written, launches = (0, 0) if provider in fusions.absorbed[op.id] else (work.bytes_written, work.launches)
     return Work(
         work.flops,
