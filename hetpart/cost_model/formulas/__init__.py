@@ -5,6 +5,7 @@ from __future__ import annotations
 from hetpart.cost_model.formulas import (
     along_axes,
     attention,
+    by_dtype,
     classical,
     control,
     convolution,
@@ -32,7 +33,7 @@ from hetpart.cost_model.formulas.lookup import unknown_work, work_of
 __all__ = ["FAMILIES", "unknown_work", "work_of"]
 
 FAMILIES = (
-    along_axes, attention, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
+    along_axes, attention, by_dtype, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
     generation, integers, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
     tables, updates, windows,
 )  # fmt: skip
