@@ -8,8 +8,10 @@ from math import prod
 from hetpart.cost_model.formulas.along_axes import kept_behind
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.scalar import multiplies
+from hetpart.cost_model.formulas.selection import kept, taken_in, width
 from hetpart.cost_model.formulas.windows import is_blocked
 from hetpart.cost_model.moving_calls import (
+    COPY,
     KernelCall,
     copied,
     found,
@@ -149,13 +151,20 @@ def _along_last(o: Operands, family: str) -> KernelCall | None:
     return _rowwise(o, family) if axis in (-1, rank - 1) else None
 
 
+LONGEST_ROW, LONGEST_VECTOR = 1024, 64
+"""Elements; what is longer takes as long for each. Sums of long vectors over the first axis stream what they read."""
+
+
 def _reduction(o: Operands, family: str) -> KernelCall | None:
     """Rows are summed up one by one where the last axis goes, else added to each other."""
     results = max(1, o.output_numel())
     reduced = max(1, o.numel(0) // results)
     inner = kept_behind(o.shape(0), o.output_shape())
     if inner is None:
-        return KernelCall(family, (results, reduced))
+        rows = results * max(1.0, reduced / LONGEST_ROW)
+        return KernelCall(family, (rows, min(reduced, LONGEST_ROW)))
+    if inner == results and inner > LONGEST_VECTOR and o.op.op_type in ("ReduceMean", "ReduceSum"):
+        return KernelCall(COPY, (max(1, o.numel(0)),))
     return KernelCall("reduction_across", (max(1, results // inner), reduced, inner))
 
 
@@ -165,11 +174,16 @@ def _by_channel(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, channels), max(1, o.numel(0) // max(1, channels))))
 
 
+FORESEEN = 4096
+"""Numbers that a TopK takes in, up to which a processor remembers what it did in the last run, as in calibrations."""
+MOST_WIDTH, MOST_KEPT = 4096, 64
+"""Of a row that calibrations measure; longer ones, or more, take their cycles."""
+
+
 def _largest(o: Operands, family: str) -> KernelCall | None:
-    axis = o.integer("axis", -1)
-    width = (o.shape(0) or (1,))[axis]
-    taken = (o.output_shape() or (1,))[axis]
-    return KernelCall(family, (max(1, o.numel(0) // max(1, width)), max(1, width), max(1, taken)))
+    if taken_in(o) > FORESEEN or width(o) > MOST_WIDTH or kept(o) > MOST_KEPT:
+        return None
+    return KernelCall(family, (max(1, o.numel(0) // width(o)), width(o), kept(o)))
 
 
 def _power(o: Operands, family: str) -> KernelCall | None:

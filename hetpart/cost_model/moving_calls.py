@@ -8,11 +8,14 @@ from math import prod
 
 from hetpart.cost_model.formulas.along_axes import is_strided
 from hetpart.cost_model.formulas.gathering import index_tuples, slice_elements
+from hetpart.cost_model.formulas.movement import repeated_run
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.graph.ir import Graph, Op
 
 LONGEST_RUN = 512
 """Elements; longer runs are moved at the same rate."""
+FEWEST_REPEATED = 32
+"""Elements: of shorter ones, a Tile copies each by a call of its own."""
 LONGEST_PIECE = 65_536
 """The same of a piece of a row, which is copied as a block."""
 FEWEST_PIECES = 2
@@ -126,7 +129,7 @@ def copied(o: Operands, family: str) -> KernelCall | None:
 
     What goes one by one no family speaks of.
     """
-    if is_strided(o):
+    if is_strided(o) or (o.op.op_type == "Tile" and repeated_run(o) < FEWEST_REPEATED):
         return None
     if o.op.op_type == "GatherND" and slice_elements(o) < FEWEST_GATHERED:
         return KernelCall("index_tuples", (max(1, index_tuples(o)), slice_elements(o) * words(o)))

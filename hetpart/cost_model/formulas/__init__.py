@@ -24,6 +24,7 @@ from hetpart.cost_model.formulas import (
     recurrent,
     rotary,
     scalar,
+    selection,
     tables,
     updates,
     windows,
@@ -35,6 +36,6 @@ __all__ = ["FAMILIES", "unknown_work", "work_of"]
 FAMILIES = (
     along_axes, attention, by_dtype, classical, control, convolution, decoding, einsum, elementwise, experts, gathering,
     generation, integers, matmul, movement, normalization, pooling, quantization, recurrent, rotary, scalar,
-    tables, updates, windows,
+    selection, tables, updates, windows,
 )  # fmt: skip
 """Modules that fill the tables when they are imported."""

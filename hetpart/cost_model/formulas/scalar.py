@@ -17,7 +17,7 @@ from hetpart.cost_model.formulas.table import CONTRIB, Table, serial_cycles, spr
 SERIAL: Mapping[str, float] = {
     "Acosh": 45, "Asin": 5, "Asinh": 39, "Atan": 7, "Atanh": 37, "Cos": 8, "Cosh": 36, "Mod": 21,
     "NonZero": 47, "RandomNormalLike": 40, "RandomUniformLike": 13, "Sin": 8, "Sinh": 39, "Softplus": 50,
-    "TopK": 3.4, "Unique": 300,
+    "Unique": 300,
 }  # fmt: skip
 SPREAD: Mapping[str, float] = {
     "Celu": 10.5, "Elu": 9, "LRN": 89, "Log": 8, "Mish": 54, "PRelu": 16.6, "Selu": 9,
