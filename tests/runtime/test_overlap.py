@@ -281,7 +281,7 @@ def test_closing_ends_the_threads_and_waits_for_the_run_under_way() -> None:
 
 
 def test_a_plan_of_one_lane_starts_no_thread() -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     for accelerated in ((), [node.name for node in BRANCHES.graph.node]):
         with cut(BRANCHES, accelerated) as session:
             session.run(None, FEED)
