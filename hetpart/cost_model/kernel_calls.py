@@ -8,7 +8,7 @@ from math import prod
 from hetpart.cost_model.formulas.along_axes import kept_behind
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.scalar import multiplies
-from hetpart.cost_model.formulas.selection import kept, taken_in, width
+from hetpart.cost_model.formulas.selection import FORESEEN, kept, taken_in, width
 from hetpart.cost_model.formulas.windows import is_blocked
 from hetpart.cost_model.moving_calls import (
     COPY,
@@ -174,8 +174,6 @@ def _by_channel(o: Operands, family: str) -> KernelCall | None:
     return KernelCall(family, (max(1, channels), max(1, o.numel(0) // max(1, channels))))
 
 
-FORESEEN = 4096
-"""Numbers that a TopK takes in, up to which a processor remembers what it did in the last run, as in calibrations."""
 MOST_WIDTH, MOST_KEPT = 4096, 64
 """Of a row that calibrations measure; longer ones, or more, take their cycles."""
 

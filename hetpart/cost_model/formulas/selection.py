@@ -15,6 +15,9 @@ from hetpart.cost_model.formulas.table import serial_cycles, spread_cycles
 LOOKED_AT, SORTED_IN, FAR = 1.6, 25.0, 17.0
 """Of ``TopK``: each element that is compared; each that a heap takes in, for each of its levels; each element that lies
 a page or more from its neighbours. Within two times for 2 to 256 of 64 to 4,096."""
+FORESEEN, REMEMBERED = 4096, 3.4
+"""Elements that heaps take in, up to which a processor remembers what it did in the last run, and cycles of each
+element then at most."""
 LEAST_SHARED = 2**17
 """Elements times how many are kept, for each thread: ``FindTopKElements`` of ONNX Runtime's ``top_k.cc``."""
 KEPT_OR_NOT, LONE = 6.0, 17.0
@@ -41,7 +44,8 @@ def kept(o: Operands) -> int:
 
 def _largest(o: Operands) -> float:
     looked_at = o.numel(0) * (LOOKED_AT + FAR * far_apart(o, -1))
-    return looked_at + SORTED_IN * log2(2 * kept(o)) * (taken_in(o) if kept(o) > 1 else 0.0)
+    cycles = looked_at + SORTED_IN * log2(2 * kept(o)) * (taken_in(o) if kept(o) > 1 else 0.0)
+    return cycles if taken_in(o) > FORESEEN else min(cycles, REMEMBERED * o.numel(0))
 
 
 def _is_shared(o: Operands) -> bool:
