@@ -45,8 +45,11 @@ def _all_scores(o: Operands, _: int) -> Scratch:
 
 
 @scratch("Attention")
-def _standard(o: Operands, _: int) -> Scratch:
-    """The scores, then a mask that is no sum yet, or is made; in half precision the scores in float32 too."""
+def _standard(o: Operands, threads: int) -> Scratch:
+    """The scores, then a mask that is no sum yet, or is made; of halves those of a head as floats too.
+
+    Each thread works on a head.
+    """
     mask, first = o.input(MASK), o.input(0)
     causal = bool(o.integer("is_causal", 0))
     width = element_bytes(first) if first is not None else FLOAT_BYTES
@@ -55,7 +58,12 @@ def _standard(o: Operands, _: int) -> Scratch:
         own = mask.numel * width
     elif mask is None and causal and o.input(KEY_LENGTHS) is None:
         own = _queries(o) * scores(o) / max(1, _pairs(o)) * width
-    return at_once(_score_bytes(o), own, scores(o) * FLOAT_BYTES if width < FLOAT_BYTES else 0)
+    return at_once(_score_bytes(o), own, *([_head_bytes(o)] * threads if width < FLOAT_BYTES else []))
+
+
+def _head_bytes(o: Operands) -> int:
+    """Scores of one head as floats."""
+    return FLOAT_BYTES * _queries(o) * _keys(o)
 
 
 def _queries(o: Operands) -> int:

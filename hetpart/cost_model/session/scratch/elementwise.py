@@ -7,14 +7,23 @@ from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Interval, Scratch
-from hetpart.cost_model.session.scratch.table import CONTRIB, at_once, scratch
+from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, at_once, scratch
 
 BY_AXIS = 13
 """Opset from which Softmax is along one axis; before, all axes behind it counted as one."""
 BRANCHES = (1, 2)
 """Inputs of a Where behind its condition."""
+QUANTIZED_BRANCHES = (1, 4)
+"""Those of a QLinearWhere, with a scale and a zero behind each."""
+HALF = "float16"
 PARTIAL_SUMS = 2
 """Variadic ops work pair by pair: what they have so far, and what they make of it."""
+
+
+@scratch("QLinearWhere", domain=CONTRIB)
+def _quantized_where(o: Operands, _: int) -> Scratch:
+    """A byte for each element of either branch, stretched to it and the condition alone."""
+    return at_once(*(prod(_stretched(o.shape(0), o.shape(branch))) for branch in QUANTIZED_BRANCHES))
 
 
 @scratch("Where")
@@ -50,6 +59,14 @@ def _pair_by_pair(o: Operands, _: int) -> Scratch:
 def _sum_before(o: Operands, _: int) -> Scratch:
     """Nothing where no bias is added."""
     return at_once(o.output_nbytes() if o.input(1) is not None else 0)
+
+
+@scratch("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=CONTRIB)
+def _summed_in_floats(o: Operands, _: int) -> Scratch:
+    """Of halves both that are added and what is made of them."""
+    first = o.input(0)
+    halves = first is not None and first.dtype == HALF
+    return at_once(*(FLOAT_BYTES * n for n in (o.numel(0), o.numel(1), o.output_numel()))) if halves else NO_SCRATCH
 
 
 @scratch("MeanVarianceNormalization")

@@ -55,6 +55,12 @@ def _packed_product(o: Operands, _: int) -> Scratch:
     return at_once(rows * -(-inner // block) * (block + SCALED_BLOCK_BYTES))
 
 
+@scratch("MatMulBnb4", domain=CONTRIB)
+def _unpacked_product(o: Operands, _: int) -> Scratch:
+    """All weights as floats."""
+    return at_once(FLOAT_BYTES * o.integer("K", 1) * o.integer("N", 1))
+
+
 @scratch("Conv", domain=QUANTIZED)
 def _convolution_between_quantizers(o: Operands, _: int) -> Scratch:
     return _convolution_of_bytes(o, o.shape(1), symmetric=held_as(o, 1) == SYMMETRIC[1])
