@@ -25,6 +25,24 @@ def _other_activations(o: Operands) -> bool:
     return any(word != expected for word, expected in zip(words, usual, strict=False))
 
 
+def _unknown_activations(o: Operands) -> bool:
+    named = o.attribute("activations", ())
+    return isinstance(named, tuple) and any(str(word).lower() not in _ACTIVATIONS for word in named)
+
+
+def _unknown_activation(o: Operands) -> bool:
+    needed = _FUSED_ACTIVATIONS.get(str(o.attribute("activation", "")))
+    return needed is None or any(f"activation_{name}" not in o.op.attributes for name in needed)
+
+
+def _several(position: int) -> Test:
+    def refuses(o: Operands) -> bool:
+        value = o.input(position)
+        return value is not None and value.is_static and value.numel > 1
+
+    return refuses
+
+
 def _asymmetric(o: Operands) -> bool:
     pads = o.integers("pads")
     if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
@@ -87,8 +105,8 @@ def _resizes_others(o: Operands) -> bool:
     return not any(same.issuperset(axes) for axes in kept.get(len(before), ()))
 
 
-def _is_mode(o: Operands, *modes: str) -> bool:
-    return o.attribute("mode", modes[0]) in modes
+def _is_mode(o: Operands, *modes: str, name: str = "mode") -> bool:
+    return o.attribute(name, modes[0]) in modes
 
 
 def _other_gates(o: Operands) -> bool:
@@ -105,6 +123,20 @@ _KEPT: Mapping[str, Mapping[int, tuple[tuple[int, ...], ...]]] = {
 }
 """By mode and rank, which axes a Resize leaves as they are."""
 _GATES = ("relu", "gelu", "silu", "identity")
+_ACTIVATIONS = frozenset(
+    {
+        "affine", "elu", "hardsigmoid", "leakyrelu", "relu", "scaledtanh", "sigmoid", "softplus", "softsign", "tanh",
+        "thresholdedrelu",
+    }
+)  # fmt: skip
+"""Of recurrent layers, those that ONNX names, in small letters."""
+_FUSED_ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
+    **dict.fromkeys(("Celu", "Elu", "LeakyRelu", "ThresholdedRelu"), ("alpha",)),
+    **dict.fromkeys(("HardSigmoid", "ParametricSoftplus", "ScaledTanh"), ("alpha", "beta")),
+    "Selu": ("alpha", "gamma"),
+}
+"""What FusedGemm computes behind its product, with the attributes that each of those needs."""
 _ANY_RECURRENT: tuple[Refusal, ...] = (
     *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
     (_other_activations, "activations other than the usual ones"),
@@ -124,6 +156,8 @@ CUDA_REFUSES: Refusals = {
 }
 """What ONNX Runtime's CUDA provider leaves to the CPU."""
 _POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
+_RECURRENT: Refusal = (_unknown_activations, "activations that ONNX does not name")
+_OF_FLOAT64: Refusal = (lambda o: _dtype(o) == "float64", "float64")
 _RESIZED: tuple[Refusal, ...] = (
     (_resizes_others, "these axes and this mode: linear takes two or three behind batch and channels, cubic two"),
     (lambda o: _is_mode(o, "nearest") and bool(o.integer("antialias", 0)), "antialias of nearest"),
@@ -132,6 +166,13 @@ _RESIZED: tuple[Refusal, ...] = (
 CPU_REFUSES: Refusals = {
     **dict.fromkeys(_POOLS, ((_many_axes, "windows of more than three axes"),)),
     **dict.fromkeys(("Resize", "Upsample"), _RESIZED),
+    **dict.fromkeys(("GRU", "LSTM"), (_OF_FLOAT64, _RECURRENT)),
+    "RNN": (_RECURRENT,),
+    "Attention": ((_differs("do_rotary", 0), "do_rotary"),),
+    "CDist": ((lambda o: not _is_mode(o, "sqeuclidean", "euclidean", name="metric"), "a metric that is no distance"),),
+    "ConvInteger": ((_several(3), "zero points by channel"),),
+    "FusedGemm": ((_unknown_activation, "its activation, or that without its numbers"),),
+    "MatMulInteger": ((_several(2), "zero points by row"),),
     "GridSample": ((lambda o: _rank(o) == _VOLUMES and _is_mode(o, "cubic", "bicubic"), "cubic on volumes"),),
     "LRN": ((lambda o: o.integer("size", 1) % 2 == 0, "an even size"),),
     "MatMulNBits": (
@@ -143,7 +184,10 @@ CPU_REFUSES: Refusals = {
         (_other_gates, "activations other than relu, gelu, silu, identity and swiglu with swiglu_fusion = 1"),
     ),
     "MultiHeadAttention": ((_packed, "packed query, key and value"),),
-    "QMoE": ((_mixed_widths, "a layer of other bits than expert_weight_bits"),),
+    "QMoE": (
+        (_mixed_widths, "a layer of other bits than expert_weight_bits"),
+        (_outside("expert_weight_bits", (4, 2, 8)), "bits other than 2, 4 and 8"),
+    ),
     "ScatterElements": (
         (_reduced("float16", "add", "mul"), "add and mul of float16"),
         (_reduced("bool", "max", "min"), "max and min of bool"),
@@ -154,7 +198,7 @@ CPU_REFUSES: Refusals = {
     ),
 }  # fmt: skip
 """What ONNX Runtime's CPU provider has a kernel for, and refuses in the session or in the run."""
-BY_SHAPE = frozenset({*_POOLS, "GridSample", "Resize", "Upsample"})
+BY_SHAPE = frozenset({*_POOLS, "ConvInteger", "GridSample", "MatMulInteger", "Resize", "Upsample"})
 """Of these, what is refused is told by shapes."""
 _BATCHWISE: Refusal = (_differs("layout", 0), "layout = 1, batches first")
 REFUSES: Refusals = {

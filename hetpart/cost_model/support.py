@@ -46,9 +46,7 @@ class Supports:
         """Those that tell whether a kernel refuses ``op``."""
         if op.op_type not in BY_SHAPE:
             return None
-        return tuple(
-            [self._graph.values[value].shape for value in (*op.inputs[:1], *op.outputs[:1]) if value is not None]
-        )
+        return tuple([self._graph.values[value].shape for value in (*op.inputs, *op.outputs[:1]) if value is not None])
 
 
 def _key(op: Op, types: list[int]) -> tuple[Hashable, ...]:
