@@ -27,7 +27,7 @@ from hetpart.frontend.kept import parts_of_all
 from hetpart.training.averaged import averaged
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
-from hetpart.training.held import Assigned, require_apart, require_unwritten
+from hetpart.training.held import Assigned, require_apart, require_undrawn, require_unwritten
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.traced import exported, traceable
@@ -54,7 +54,7 @@ class _Loss(torch.nn.Module):
         self.training = model.training
 
     def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
-        with NoHooks(), self.assigned.by(self.model), averaged(self.model):
+        with NoHooks(), require_undrawn(), self.assigned.by(self.model), averaged(self.model):
             loss = self._loss_fn(self.model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -80,6 +81,32 @@ def _require_same_numbers(path: str, before: Mapping[str, float], after: Mapping
                 f"{number}, and a step would compute with the first in every call",
                 hint=f"keep it in a buffer: {_KEPT}",
             )
+
+
+@contextmanager
+def require_undrawn() -> Generator[None]:
+    """See that nothing within draws from the generators that Python's ``random`` and NumPy share.
+
+    A trace keeps what they gave as a constant: every call would compute with the same numbers, and eager PyTorch with
+    others.
+
+    Raises:
+        InvalidModelError: something is drawn.
+    """
+    before = _generators()
+    yield
+    for name, state in _generators().items():
+        if state != before[name]:
+            raise InvalidModelError(
+                f"the loss draws numbers from {name}, and a step would compute with the first ones in every call",
+                hint="draw them where the batch is made, and hand them over in it as a tensor; of what PyTorch draws, "
+                "a step draws anew in every call",
+            )
+
+
+def _generators() -> dict[str, object]:
+    _, words, *rest = np.random.get_state()  # the array of words has no one answer to ==
+    return {"random": random.getstate(), "numpy.random": (np.asarray(words).tobytes(), *rest)}
 
 
 def require_unwritten(given: Mapping[Node, str]) -> None:

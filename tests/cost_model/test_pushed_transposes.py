@@ -64,6 +64,13 @@ MODELS: dict[str, Any] = {
         [turn("a1", "t", LAST), node("Mul", ["t", "a2"], ["u"]), turn("u", "b", FIRST)],
         {"x1": IMAGE, "x2": (16,)}, {"y": IMAGE}, {},
     ),
+    "before a number that a run makes is added": model(
+        [
+            turn("a1", "t", LAST), node("Squeeze", ["a2"], ["one"]), node("Mul", ["t", "one"], ["u"]),
+            turn("u", "b", FIRST),
+        ],
+        {"x1": IMAGE, "x2": (1,)}, {"y": IMAGE}, {},
+    ),
     "around a softmax": model(
         [turn("a", "t", SWAP), node("LogSoftmax", ["t"], ["u"], axis=2), turn("u", "b", SWAP)],
         {"x": BATCH}, {"y": BATCH}, {},

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -154,6 +156,38 @@ def test_a_parameter_that_the_forward_pass_writes_to_is_refused() -> None:
     table, ids = nn.Embedding(5, WIDTH, max_norm=1.0), torch.tensor([1, 2])
     with pytest.raises(InvalidModelError, match="writes to 'weight', which is no buffer, as max_norm"):
         capture(table, squared, optimizer=SGD(0.1), example_batch=(ids,))
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [(random.random, "random"), (lambda: float(np.random.rand()), r"numpy\.random"), (random.gauss, "random")],
+)
+def test_a_loss_that_draws_from_what_python_shares_is_refused(draw: Callable[[], float], name: str) -> None:
+    def noisy(model: nn.Module, x: Tensor) -> Tensor:
+        return squared(model, x) * draw()
+
+    with pytest.raises(InvalidModelError, match=f"the loss draws numbers from {name}, and") as error:
+        capture(nn.Linear(WIDTH, WIDTH), noisy, optimizer=SGD(0.1), example_batch=(torch.ones(ROWS, WIDTH),))
+    assert "in it as a tensor" in error.value.hint
+
+
+def test_numbers_that_are_drawn_with_the_batch_are_those_of_every_call() -> None:
+    torch.manual_seed(0)
+    drawn, model = random.Random(0), nn.Linear(WIDTH, WIDTH)
+    batches = [(torch.randn(ROWS, WIDTH), torch.tensor(drawn.random())) for _ in range(4)]
+    step = placed(copy.deepcopy(model), scaled, *batches[0])
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), list[float]()
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = scaled(model, *batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert [step(*batch).item() for batch in batches] == pytest.approx(losses, rel=1e-5)
+
+
+def scaled(model: nn.Module, x: Tensor, rate: Tensor) -> Tensor:
+    return squared(model, x) * rate
 
 
 class Shared(nn.Module):

@@ -156,7 +156,8 @@ def _turn_input(net: Net, key: int, place: int, order: Order) -> None:
     op, value = net.ops[key], net.ops[key].inputs[place]
     if value is None:
         return
-    lead = len(order) - len(net.values[value].shape or order)
+    shape = net.values[value].shape
+    lead = 0 if shape is None else len(order) - len(shape)
     found = _source(net, _led(net, value, lead), order)
     net.set(key, replace(op, inputs=(*op.inputs[:place], found, *op.inputs[place + 1 :])))
     before = net.maker(value)
