@@ -64,7 +64,7 @@ MODELS: dict[str, Any] = {
         [turn("a1", "t", LAST), node("Mul", ["t", "a2"], ["u"]), turn("u", "b", FIRST)],
         {"x1": IMAGE, "x2": (16,)}, {"y": IMAGE}, {},
     ),
-    "before a number that a run makes is added": model(
+    "before it is multiplied by a scalar that a run makes": model(
         [
             turn("a1", "t", LAST), node("Squeeze", ["a2"], ["one"]), node("Mul", ["t", "one"], ["u"]),
             turn("u", "b", FIRST),

@@ -154,10 +154,9 @@ def _cost(net: Net, value: int | None, order: Order) -> int:
 def _turn_input(net: Net, key: int, place: int, order: Order) -> None:
     """Have the op read what a Transpose of ``order`` would make its input of."""
     op, value = net.ops[key], net.ops[key].inputs[place]
-    if value is None:
+    if value is None or net.values[value].shape == ():  # a scalar is the same in any order, and left as it is
         return
-    shape = net.values[value].shape
-    lead = 0 if shape is None else len(order) - len(shape)
+    lead = len(order) - len(net.values[value].shape or order)
     found = _source(net, _led(net, value, lead), order)
     net.set(key, replace(op, inputs=(*op.inputs[:place], found, *op.inputs[place + 1 :])))
     before = net.maker(value)
