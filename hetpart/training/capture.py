@@ -28,6 +28,7 @@ from hetpart.training.averaged import averaged
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
 from hetpart.training.held import Assigned, require_apart, require_undrawn, require_unwritten
+from hetpart.training.left import Left, require_alike
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.traced import exported, traceable
@@ -49,12 +50,12 @@ class _Loss(torch.nn.Module):
     def __init__(self, model: torch.nn.Module, loss_fn: LossFunction) -> None:
         super().__init__()
         self.model = model
-        self.assigned = Assigned()
+        self.assigned, self.left = Assigned(), Left(model)
         self._loss_fn = loss_fn
         self.training = model.training
 
     def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
-        with NoHooks(), require_undrawn(), self.assigned.by(self.model), averaged(self.model):
+        with NoHooks(), require_undrawn(), self.left.watching(), self.assigned.by(self.model), averaged(self.model):
             loss = self._loss_fn(self.model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()
@@ -124,9 +125,10 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     held, example = without_storage(_Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
     with traceable():
         program = exported(held, example, type(model).__name__)
-        assigned: Any = held.assigned
+        whole: Any = held
+        require_alike(whole.left, program, lambda: exported(held, example, type(model).__name__))
         inputs = _inputs(program, example.args, tied_names(held))
-        return Exported(program, inputs, example.args, [*assigned.contents])
+        return Exported(program, inputs, example.args, [*whole.assigned.contents])
 
 
 def gradients_of(

@@ -21,7 +21,7 @@ from hetpart.frontend.weights import has_content
 if TYPE_CHECKING:
     from torch.fx import Node
 
-_KEPT = "register_buffer(name, tensor), and write to it where it lies: self.mean.lerp_(x, 0.1)"
+KEPT = "register_buffer(name, tensor), and write to it where it lies: self.mean.lerp_(x, 0.1)"
 _aten = torch.ops.aten
 
 
@@ -79,7 +79,7 @@ def _require_same_numbers(path: str, before: Mapping[str, float], after: Mapping
             raise InvalidModelError(
                 f"the forward pass changes the number {name!r} of {path or 'the model'!r} from {before[name]} to "
                 f"{number}, and a step would compute with the first in every call",
-                hint=f"keep it in a buffer: {_KEPT}",
+                hint=f"keep it in a buffer: {KEPT}",
             )
 
 
@@ -120,7 +120,7 @@ def require_unwritten(given: Mapping[Node, str]) -> None:
             if user.target is _aten.copy_.default and user.args[0] is node:
                 raise InvalidModelError(
                     f"the forward pass writes to {name!r}, which is no buffer, as max_norm of an embedding does",
-                    hint=f"write to a copy; what a step is to keep belongs into a buffer: {_KEPT}",
+                    hint=f"write to a copy; what a step is to keep belongs into a buffer: {KEPT}",
                 )
 
 

@@ -152,6 +152,80 @@ def test_what_no_step_can_keep_is_refused(model: nn.Module, loss: Callable[..., 
     assert "register_buffer" in error.value.hint or "form" in error.value.hint
 
 
+class Leaving(nn.Module):
+    """A layer, and something in an attribute that a call may go on from."""
+
+    def __init__(self, begun: Any, going_on: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.going_on = nn.Linear(WIDTH, WIDTH), going_on
+        if begun is not ABSENT:
+            self.kept = begun
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.going_on(self, self.layer(x))
+
+
+ABSENT = object()
+
+
+def recurrent(model: Any, made: Tensor) -> Tensor:
+    made = made + 0.5 * (torch.zeros(WIDTH) if model.kept is None else model.kept)
+    model.kept = made.detach()
+    return made
+
+
+def fading(model: Any, made: Tensor) -> Tensor:
+    model.kept = getattr(model, "kept", torch.ones(WIDTH)) * 0.5
+    return made * model.kept
+
+
+def toggled(model: Any, made: Tensor) -> Tensor:
+    model.kept = not model.kept
+    return made * (2.0 if model.kept else 1.0)
+
+
+def damped(model: Any, made: Tensor) -> Tensor:
+    model.kept = model.kept * 0.5
+    return made * float(model.kept)
+
+
+def looked_at(model: Any, made: Tensor) -> Tensor:
+    model.kept, model.seen = made, True
+    return made
+
+
+@pytest.mark.parametrize(
+    ("begun", "going_on"),
+    [
+        (torch.zeros(ROWS, WIDTH), recurrent), (None, recurrent), (ABSENT, fading), (True, toggled),
+        (np.float64(1.0), damped),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_pass_that_goes_on_from_what_the_last_one_left_is_refused(
+    begun: Any, going_on: Callable[[Any, Tensor], Tensor], nested: bool
+) -> None:
+    """Eager PyTorch's second loss is another than that of the model as it was."""
+    model, batch = Leaving(begun, going_on), torch.ones(ROWS, WIDTH)
+    after = copy.deepcopy(model)
+    assert squared(after, batch) != squared(after, batch)
+    held = nn.Sequential(nn.Identity(), model) if nested else model
+    with pytest.raises(InvalidModelError, match=f"changes 'kept' of '{'1' if nested else 'the model'}'") as error:
+        capture(held, squared, optimizer=SGD(0.1), example_batch=(batch,))
+    assert "register_buffer" in error.value.hint
+    assert vars(model).get("kept", ABSENT) is begun
+
+
+@pytest.mark.parametrize("begun", [None, ABSENT, torch.zeros(1)])
+def test_what_a_pass_only_shows_to_others_is_no_state(begun: Any) -> None:
+    torch.manual_seed(0)
+    model, batches = Leaving(begun, looked_at), [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    step = placed(model, squared, batches[0])
+    assert vars(model).get("kept", ABSENT) is begun
+    eager = copy.deepcopy(model)
+    assert [step(batch).item() for batch in batches] == pytest.approx(by_eager(eager, squared, batches), rel=1e-5)
+
+
 def test_a_parameter_that_the_forward_pass_writes_to_is_refused() -> None:
     table, ids = nn.Embedding(5, WIDTH, max_norm=1.0), torch.tensor([1, 2])
     with pytest.raises(InvalidModelError, match="writes to 'weight', which is no buffer, as max_norm"):
