@@ -92,6 +92,17 @@ def _sample(tensor: torch.Tensor) -> bytes:
     return flat[:: len(flat) // _SAMPLED | 1].cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both hold the same; a NaN, which equals nothing, is the same as one of its bits."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(one, other) or torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).cpu().contiguous().view(torch.uint8)
+
+
 class Kept:
     """The states of a step. Those that are a parameter in half precision are not among them: their masters are."""
 

@@ -20,7 +20,7 @@ from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.dropout import SEED
 from hetpart.training.examples import PROGRESS
 from hetpart.training.fed import counted, require_as_example, require_collected, require_content
-from hetpart.training.kept import Kept
+from hetpart.training.kept import Kept, alike
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
@@ -249,7 +249,7 @@ class Step:
 
         found = load(folder, step)
         for name, tensor in self._rest.frozen.items():
-            if name in found.files and not torch.equal(found.tensor(name), tensor):
+            if name in found.files and not alike(found.tensor(name), tensor):
                 raise InvalidFeedError(
                     f"{name!r}, which no step changes, is another in the checkpoint of step {found.step}",
                     hint="compile the model that the checkpoint was made from",

@@ -325,6 +325,22 @@ def test_frozen_parts_of_another_model_are_told(tmp_path: Path) -> None:
         step.load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("scale", [torch.tensor([torch.nan, 0.5]), torch.tensor(torch.nan)])
+def test_a_frozen_part_may_hold_what_is_no_number(scale: Tensor, tmp_path: Path) -> None:
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return (model(x) * torch.nan_to_num(model.get_buffer("scale"), 2.0)).square().sum()
+
+    model, x = nn.Linear(3, 2), torch.ones(4, 3)
+    model.register_buffer("scale", scale)
+    made = capture(model, loss, optimizer=AdamW(), example_batch=(x,))
+    step = place(made, running=Running(emulate=True, threads=1), hardware="emulated", placement="random:1")
+    step.save_checkpoint(tmp_path)
+    losses = [step(x).item() for _ in range(3)]
+    step.load_checkpoint(tmp_path)
+    assert [step(x).item() for _ in range(3)] == losses
+    assert losses[0] == pytest.approx(loss(model, x).item(), rel=1e-5)
+
+
 def test_a_frozen_part_is_kept_as_it_was(tmp_path: Path) -> None:
     model = words()
     made = capture(model, loss_of, optimizer=AdamW(), example_batch=batch_of(0))
