@@ -112,7 +112,19 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
             hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
         ) from error
     _require_dropped(program)
+    _require_shared_generator(program)
     return program
+
+
+def _require_shared_generator(program: ExportedProgram) -> None:
+    """See that nothing is drawn from a ``torch.Generator`` of the model's own: no trace can, and PyTorch may crash."""
+    graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, GraphModule))
+    for node in (node for graph in graphs for node in graph.nodes):
+        if node.kwargs.get("generator") is not None:
+            raise InvalidModelError(
+                f"the loss draws numbers from a torch.Generator ({node.target}), and a step keeps none",
+                hint="leave out generator=, or hand the numbers over in the batch",
+            )
 
 
 def _require_dropped(program: ExportedProgram) -> None:

@@ -13,6 +13,8 @@ from hetpart.errors import InvalidModelError
 from hetpart.training import SGD
 from hetpart.training.compiled import Running, capture, place
 
+DRAWN = torch.Generator().manual_seed(0)
+
 
 def branching(model: nn.Module, x: Tensor) -> Tensor:
     made = model(x)
@@ -25,6 +27,10 @@ def penalised(model: nn.Module, x: Tensor) -> Tensor:
     return (slope.norm(dim=1) - 1).square().mean()
 
 
+def drawing(model: nn.Module, x: Tensor) -> Tensor:
+    return (model(x) * torch.rand(4, 2, generator=DRAWN)).sum()
+
+
 def mistaken(model: nn.Module, x: Tensor) -> Tensor:
     return model(x @ x)
 
@@ -34,6 +40,7 @@ def mistaken(model: nn.Module, x: Tensor) -> Tensor:
     [
         (branching, "data-dependent"),
         (penalised, "the loss of Linear takes gradients itself"),
+        (drawing, r"draws numbers from a torch\.Generator \(aten\.rand\.generator\)"),
         (mistaken, r"mat1 and mat2|same reduction dim"),
     ],
 )
