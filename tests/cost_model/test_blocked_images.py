@@ -71,6 +71,39 @@ def added(*, enlarged_first: bool) -> Any:
     return model_of(nodes, {"x": (1, 3, SIDE, SIDE)}, {"y": (1, 32, SIDE, SIDE)}, weights)
 
 
+def of_whole_images(op_type: str, before: str = "", channels: int = 64, *, twice: bool = False) -> Any:
+    """A pool of an image that the session is given, or of what ``before`` makes of it."""
+    image, made = (1, channels, SIDE, SIDE), (1, channels, 1, 1)
+    nodes = [helper.make_node(before, ["x"], ["a"])] if before else []
+    ends = ["y", "z"] if twice else ["y"]
+    nodes += [helper.make_node(op_type, ["a" if before else "x"], [end]) for end in ends]
+    return model_of(nodes, {"x": image}, dict.fromkeys(ends, made), {})
+
+
+def excited() -> Any:
+    """An image that the session is given, weighted by what a pool and a convolution make of it."""
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["p"]),
+        helper.make_node("Conv", ["p", "w"], ["c"]),
+        helper.make_node("Sigmoid", ["c"], ["s"]),
+        helper.make_node("Mul", ["x", "s"], ["y"]),
+    ]
+    image = (1, 32, SIDE, SIDE)
+    return model_of(nodes, {"x": image}, {"y": image}, {"w": np.ones((32, 32, 1, 1), np.float32)})
+
+
+def read_twice() -> Any:
+    """An image that the session is given, read in blocks and as it is."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Erf", ["x"], ["e"]),
+        helper.make_node("Softplus", ["c"], ["s"]),
+        helper.make_node("Add", ["s", "e"], ["y"]),
+    ]
+    image = (1, 32, SIDE, SIDE)
+    return model_of(nodes, {"x": image}, {"y": image}, {"w": np.ones((32, 32, 1, 1), np.float32)})
+
+
 CASES: dict[str, Any] = {
     **{f"Conv of {channels} channels": convolved(channels, 32) for channels in (8, 15, 16, 17, 18, 20, 22, 33, 36)},
     **{f"Conv makes {made} channels": convolved(20, made) for made in (3, 17, 24)},
@@ -88,6 +121,12 @@ CASES: dict[str, Any] = {
     "bilinear of symmetric pixels": resized(BILINEAR | {"coordinate_transformation_mode": "half_pixel_symmetric"}),
     "cubic": resized({"mode": "cubic"}), "Resize of opset 10": resized({"mode": "linear"}, opset=10),
     "Upsample": resized({"mode": "nearest"}, opset=9),
+    **{f"{op_type} of {channels} channels": of_whole_images(op_type, channels=channels)
+       for op_type in ("GlobalAveragePool", "GlobalMaxPool") for channels in (16, 20, 61, 64)},
+    "GlobalAveragePool twice": of_whole_images("GlobalAveragePool", twice=True),
+    "GlobalAveragePool of what is made": of_whole_images("GlobalAveragePool", "Relu"),
+    "GlobalMaxPool of what is given as it is": of_whole_images("GlobalMaxPool", "Identity"),
+    "weights of what is given": excited(), "given in blocks and not": read_twice(),
     "added to what was enlarged": added(enlarged_first=True),
     "added to what is enlarged later": added(enlarged_first=False),
 }  # fmt: skip

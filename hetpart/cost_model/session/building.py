@@ -12,7 +12,7 @@ from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS, BodyNumbers
 from hetpart.cost_model.session.integers import convolves_bytes
 from hetpart.cost_model.session.lane import Lane
-from hetpart.cost_model.session.layout import blocked_form, reads_blocked
+from hetpart.cost_model.session.layout import WHOLE_IMAGES, blocked_form, reads_blocked
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
@@ -103,7 +103,8 @@ class Building:
             images = all(blocked_form(self.floats.values[value]) for value in members[-1].results)  # else bytes
             known = images and len(reads) == 1 and self._is_blocked(reads[0])
             return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
-        in_blocks = reads_blocked(head, self.floats if wide else self.graph, self._is_blocked)
+        arrives = self._is_blocked_or_given if head.op_type in WHOLE_IMAGES else self._is_blocked
+        in_blocks = reads_blocked(head, self.floats if wide else self.graph, arrives)
         if in_blocks is None:
             return None
         others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self.flow.into(op))
@@ -142,7 +143,8 @@ class Building:
         return source
 
     def _between(self, source: int, made: Made, value: int) -> None:
-        """A kernel that brings ``value`` into another form."""
+        """A kernel that brings ``value`` into another form; what it reads may be what the session was given."""
+        self.there.add(source)
         self._append(Kernel((source,), (made,)), 3 * len(self.graph.ops) + value)
 
     def _blocked(self, value: int) -> int:
@@ -155,6 +157,10 @@ class Building:
     def _is_blocked(self, value: int) -> bool:
         return self._blocked(self.simple.value(value)) in self.there
 
+    def _is_blocked_or_given(self, value: int) -> bool:
+        source = self.simple.value(value)
+        return self._is_blocked(source) or not (source in self.there or source in self.waiting)
+
     def _add_plain(self, members: tuple[Op, ...]) -> None:
         reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
@@ -162,14 +168,8 @@ class Building:
         computed = computing(members)
         made, scratch = self._made_plain(members, computed), self._scratch(members)
         index = self._index(members)
-        kernel = Kernel(
-            reads,
-            made,
-            scratch,
-            self._ids(computed),
-            views(computed, self.graph),
-            holds=sequences_held(reads, self.graph, self.simple),
-        )
+        held = sequences_held(reads, self.graph, self.simple)
+        kernel = Kernel(reads, made, scratch, self._ids(computed), views(computed, self.graph), holds=held)
         self._append(self._gated(kernel, members, index), index)
 
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:

@@ -21,6 +21,8 @@ UPSAMPLED: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 RESIZED_BY_COORDINATES = 11
 """Opset from which Resize says how it finds coordinates."""
 NO_NAMES = frozenset[str]()
+WHOLE_IMAGES = ("GlobalAveragePool", "GlobalMaxPool")
+"""Pools for which no image is reordered that a kernel makes; one that the session is given is."""
 
 
 def blocked_form(value: Value) -> tuple[int, ...] | None:
@@ -87,7 +89,6 @@ def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | N
 
 
 def _whole_image(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
-    """No image is reordered for a pool of all of it."""
     return _pool(op, graph, arrives_blocked) if arrives_blocked(op.uses[0]) else None
 
 
@@ -141,7 +142,7 @@ def _per_channel(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -
 RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]] = {
     "Conv": _convolution,
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _whole_image),
+    **dict.fromkeys(WHOLE_IMAGES, _whole_image),
     **dict.fromkeys(("Add", "Gelu", "HardSigmoid", "HardSwish", "Relu", "Sigmoid", "Sum", "Tanh"), _where_it_arrives),
     "Concat": _concat,
     **dict.fromkeys(("Resize", "Upsample"), _upsample),
