@@ -5,7 +5,15 @@ from __future__ import annotations
 from math import log2
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import ML, flops, no_arithmetic, per_input_element, per_output_element
+from hetpart.cost_model.formulas.table import (
+    ML,
+    flops,
+    no_arithmetic,
+    per_input_element,
+    per_output_element,
+    serial_cycles,
+    spread_cycles,
+)
 
 PER_ELEMENT: dict[str, float] = {"Binarizer": 1, "Imputer": 1, "Normalizer": 3, "Scaler": 2}
 PER_LOOKUP: dict[str, float] = {"CastMap": 8, "CategoryMapper": 16, "DictVectorizer": 16, "LabelEncoder": 16}
@@ -22,12 +30,35 @@ PRODUCT_FLOPS, DISTANCE_FLOPS = 2.0, 3.0
 KERNEL_FLOPS: dict[str, float] = {"LINEAR": 2, "POLY": 12, "RBF": 7, "SIGMOID": 10}
 """Of each support vector: a scale, the function as it counts alone, and a product with its coefficient."""
 DECODED_PIXEL_FLOPS = 50.0
+SPLIT_CYCLES = 19.5
+"""Of each split on the way through a tree, whose side the processor does not foresee: 17 to 21 for 10 to 500 trees of
+3 to 10 levels and 100 to 10,000 rows, 6 for a lone tree. Here and below on an EPYC 9004, taken to run at 3.5 GHz."""
+DISTANCE_CYCLES, EXPONENTIAL_CYCLES = 2.1, 3.0
+"""Of each element of a support vector whose distance to a row is computed, one after the other and on one thread, and
+of each such vector: 23, 105 and 473 for 10, 50 and 200 elements. What is a product has a fast kernel."""
+NORMALIZED_CYCLES = {"L1": 2.3, "L2": 21.0, "MAX": 1.9}
+"""Of each element, by ``norm``: L2 keeps signs, which the processor does not foresee; so does Binarizer."""
+ML_CYCLES = {"Binarizer": 17.0, "Imputer": 3.0}
+SCALED_CYCLES = 8.8
+STRING_CYCLES = {"RegexFullMatch": 260.0, "StringSplit": 350.0}
+"""Of each string: 180 to 460 for 5 to 20 characters, and 230 to 580 of two words, 820 of three."""
 
 per_input_element(PER_ELEMENT, ML)
 per_input_element(PER_LOOKUP, ML)
 per_input_element(PER_STRING)
 per_output_element({"ImageDecoder": DECODED_PIXEL_FLOPS})
 no_arithmetic(("FeatureVectorizer", "OneHotEncoder", "ZipMap"), ML)
+
+for _op_type, _each in ML_CYCLES.items():
+    serial_cycles.add(lambda o, each=_each: each * o.numel(0), (_op_type,), ML)
+for _op_type, _each in STRING_CYCLES.items():
+    serial_cycles.add(lambda o, each=_each: each * o.numel(0), (_op_type,))
+spread_cycles.add(lambda o: SCALED_CYCLES * o.numel(0), ("Scaler",), ML)
+
+
+@serial_cycles("Normalizer", domain=ML)
+def _normalized(o: Operands) -> float:
+    return NORMALIZED_CYCLES.get(str(o.attribute("norm", "MAX")), 0.0) * o.numel(0)
 
 
 def _rows(o: Operands) -> int:
@@ -58,10 +89,30 @@ def _support_vectors(o: Operands) -> float:
     return _rows(o) * (each * elements + KERNEL_FLOPS.get(kernel, 0.0) * (elements / features))
 
 
+@serial_cycles("SVMClassifier", "SVMRegressor", domain=ML)
+def _distances(o: Operands) -> float:
+    elements = _length(o, "support_vectors") if o.attribute("kernel_type", "LINEAR") == "RBF" else 0
+    features = max(1, o.numel(0) // max(1, _rows(o)))
+    return _rows(o) * elements * (DISTANCE_CYCLES + EXPONENTIAL_CYCLES / features)
+
+
 @flops(*TREES, domain=ML)
 def _trees(o: Operands) -> float:
     """A path through every tree, as long as a balanced tree of its size is deep."""
-    nodes = _length(o, "nodes_treeids", "nodes_featureids")
+    trees, nodes = _forest(o)
+    return SPLIT_FLOPS * _rows(o) * trees * log2(max(2, nodes / trees))
+
+
+@spread_cycles(*TREES, domain=ML)
+def _split(o: Operands) -> float:
+    """Half of the nodes are leaves; a ``TreeEnsemble`` lists them apart."""
+    trees, nodes = _forest(o)
+    splits = nodes / trees if o.op.op_type == "TreeEnsemble" else (nodes / trees - 1) / 2
+    return SPLIT_CYCLES * _rows(o) * trees * log2(max(1, splits + 1))
+
+
+def _forest(o: Operands) -> tuple[int, int]:
+    """Its trees and nodes."""
     roots = o.attribute("tree_roots", o.attribute("nodes_treeids", ()))
     trees = max(1, len(set(roots)) if isinstance(roots, tuple) else 1)
-    return SPLIT_FLOPS * _rows(o) * trees * log2(max(2, nodes / trees))
+    return trees, _length(o, "nodes_treeids", "nodes_featureids")

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, flops, launches, no_arithmetic
+from hetpart.cost_model.formulas.table import (
+    CONTRIB,
+    bytes_read,
+    flops,
+    launches,
+    no_arithmetic,
+    serial_cycles,
+    spread_cycles,
+)
 from hetpart.graph.calls import CALL_DOMAIN
 
 GATE_FLOPS: dict[str, float] = {"LSTM": 35, "GRU": 25, "RNN": 8, "DynamicQuantizeLSTM": 40}
 """Beside the products, per element of the hidden state and step."""
+PRODUCT_CYCLES = 0.11
+"""Of each multiply-add of an ``RNN``, on an EPYC 9004 taken to run at 3.5 GHz."""
+ACTIVATION_CYCLES: dict[str, float] = {
+    "Affine": 0, "Elu": 14, "HardSigmoid": 24, "LeakyRelu": 0, "Relu": 0, "Softplus": 12, "Softsign": 0,
+    "ThresholdedRelu": 0,
+}  # fmt: skip
+USUAL_CYCLES = 37.0
+"""Of each element of its hidden state and step, on one thread: of ``Tanh``, and of what else the C library computes.
+LSTM and GRU have vectors for theirs."""
 _PACKED = {"hetpart_packed.lstm.default": 4, "hetpart_packed.recurrent.default": 3}
 """PyTorch's layers over packed sequences, with the place of their first weight."""
 
@@ -26,10 +43,9 @@ def _tokens(o: Operands) -> int:
 
 def _recurrent_flops(o: Operands) -> float:
     """Every weight of W [directions, gates × hidden, size] and of R is used once for each token."""
-    directions = o.shape(2)[0] if o.shape(2) else 1
     hidden = o.integer("hidden_size", o.shape(2)[-1] if o.shape(2) else 1)
     products = 2.0 * _tokens(o) * (o.numel(1) + o.numel(2))
-    return products + GATE_FLOPS[o.op.op_type] * _tokens(o) * directions * hidden
+    return products + GATE_FLOPS[o.op.op_type] * _tokens(o) * _directions(o) * hidden
 
 
 def _recurrent_bytes(o: Operands) -> int:
@@ -40,6 +56,23 @@ for types, domain in ((("GRU", "LSTM", "RNN"), ""), (("DynamicQuantizeLSTM",), C
     flops.add(_recurrent_flops, types, domain)
     bytes_read.add(_recurrent_bytes, types, domain)
     launches.add(lambda o: 1 + _steps(o), types, domain)
+
+
+def _directions(o: Operands) -> int:
+    return o.shape(2)[0] if o.shape(2) else 1
+
+
+@serial_cycles("RNN")
+def _activations(o: Operands) -> float:
+    named = o.attribute("activations", ())
+    first = str(named[0]) if isinstance(named, tuple) and named else "Tanh"
+    hidden = o.integer("hidden_size", o.shape(2)[-1] if o.shape(2) else 1)
+    return ACTIVATION_CYCLES.get(first, USUAL_CYCLES) * _tokens(o) * _directions(o) * hidden
+
+
+@spread_cycles("RNN")
+def _products(o: Operands) -> float:
+    return PRODUCT_CYCLES * _tokens(o) * (o.numel(1) + o.numel(2))
 
 
 def _packed_weights(o: Operands) -> list[int]:

@@ -5,10 +5,11 @@ Cycles of ONNX Runtime 1.31 on an EPYC 9004, taken to run at 3.5 GHz, but for pl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import serial_cycles, spread_cycles
+from hetpart.cost_model.formulas.table import CONTRIB, serial_cycles, spread_cycles
 from hetpart.cost_model.session.layout import BLOCK, CHANNEL, IMAGE_RANK
 
 DILATED_AVERAGES = 19
@@ -27,6 +28,19 @@ PLACE_CYCLES, STEP_CYCLES, LARGER_CYCLES = 7.0, 1.3, 42.0
 larger than all before it, which the processor does not foresee. Measured at 4.1 GHz, windows of 1 to 49 elements drawn
 by chance: within 17 %."""
 
+OTHER_CYCLES: Mapping[int, tuple[float, float]] = {1: (12.0, 3.0), 2: (24.0, 3.8), 3: (35.0, 5.5)}
+"""By axes of it, of each window of a ``MaxPool`` of bytes or float64, which have the loops of the one before, and of
+each of its elements: 18, 25 and 36 to 41 cycles for 2, 4 and 9 elements of a line, 40, 60 and 119 for 4, 9 and 25 of
+an image, and of a volume 75 and 147 for 8 and 27 bytes, 100 and 228 for float64."""
+HALF = "float16"
+"""What has vectors too."""
+NORM_CYCLES, WHOLE_NORM_CYCLES = 50.0, 41.0
+"""Of each element of a window of ``LpPool``, and of one of ``GlobalLpPool``: a power by the C library, whatever ``p``
+is. 55, 48, 47 and 50 for windows of 4, 9, 25 and 49 elements."""
+QUANTIZED_CYCLES: Mapping[int, tuple[float, float]] = {0: (20.0, 1.45), 1: (9.0, 1.15)}
+"""Of each window of ``QLinearAveragePool``, whose result is rounded by itself, and of each of its elements, channels
+first and last: 27, 33 and 56 cycles for 4, 9 and 25 elements, and 13, 19 and 37."""
+
 
 def is_blocked(o: Operands) -> bool:
     """Whether the pool ``o`` computes channels in blocks, as calibrations measure it."""
@@ -43,9 +57,17 @@ def _cycles(o: Operands) -> float:
     if o.op.op_type == "AveragePool":
         if o.op.version >= DILATED_AVERAGES:
             return o.output_numel() * (ADDED_CYCLES * area + ADDED_ROW_CYCLES * area / window[-1])
+    elif _is_other(o):
+        each, step = OTHER_CYCLES[min(len(window), max(OTHER_CYCLES))]
+        return o.output_numel() * (each + step * area)
     elif o.output(1) is not None or any(step > 1 for step in o.integers("dilations")):
         return o.output_numel() * _looked_for(area)
     return o.output_numel() * (LINE_CYCLES + LINE_STEP_CYCLES * area if len(window) == 1 else IMAGE_CYCLES)
+
+
+def _is_other(o: Operands) -> bool:
+    source = o.input(0)
+    return source is not None and source.dtype not in ("", "float32", HALF) and o.output(1) is None
 
 
 def _looked_for(area: int) -> float:
@@ -67,3 +89,23 @@ def _by_one(o: Operands) -> float:
 @spread_cycles("AveragePool", "MaxPool")
 def _by_all(o: Operands) -> float:
     return 0.0 if _is_alone(o) else _cycles(o)
+
+
+@spread_cycles("LpPool")
+def _norms(o: Operands) -> float:
+    return NORM_CYCLES * o.output_numel() * prod(o.integers("kernel_shape"))
+
+
+@spread_cycles("GlobalLpPool")
+def _whole_norms(o: Operands) -> float:
+    return WHOLE_NORM_CYCLES * o.numel(0)
+
+
+@spread_cycles("QLinearAveragePool", domain=CONTRIB)
+def _quantized(o: Operands) -> float:
+    """One window of all of an image is summed by vectors."""
+    window, last = o.integers("kernel_shape"), o.integer("channels_last", 0)
+    if window == (o.shape(0)[1:-1] if last else o.shape(0)[2:]):
+        return 0.0
+    each, step = QUANTIZED_CYCLES[bool(last)]
+    return o.output_numel() * (each + step * prod(window))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetpart.cost_model.formulas.generation import transformed_length
+from hetpart.cost_model.formulas.generation import padded_length, transformed_length
 from hetpart.cost_model.formulas.operands import Operands, element_bytes
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.scratch.table import FLOAT_BYTES, at_once, scratch
@@ -15,9 +15,9 @@ CONVOLVED = 4
 def _transformed(o: Operands, _: int) -> Scratch:
     """A length that is no power of two is computed as a convolution of the next power behind twice of it."""
     length = transformed_length(o)
-    if length & (length - 1) == 0:
+    padded = padded_length(length)
+    if padded == length:
         return NO_SCRATCH
     source = o.input(0)
     size = FLOAT_BYTES if source is None else element_bytes(source)
-    padded = 1 << (2 * length - 2).bit_length()
     return at_once(*[2 * size * padded] * CONVOLVED)
