@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.formulas.scalar import spelled_cycles
 from hetpart.cost_model.formulas.table import CONTRIB, Table, serial_cycles, spread_cycles
 
 Cycles = Mapping[str, float]
@@ -69,6 +70,8 @@ def _made(o: Operands) -> str:
 def _converted(o: Operands) -> float:
     first = o.input(0)
     dtypes = "" if first is None else first.dtype, _made(o)
+    if "string" in dtypes:
+        return spelled_cycles(o)
     if HALF not in dtypes or "float32" in dtypes or dtypes[0] == dtypes[1]:
         return 0.0
     if dtypes[0] == HALF:
