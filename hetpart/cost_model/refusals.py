@@ -25,24 +25,6 @@ def _other_activations(o: Operands) -> bool:
     return any(word != expected for word, expected in zip(words, usual, strict=False))
 
 
-def _unknown_activations(o: Operands) -> bool:
-    named = o.attribute("activations", ())
-    return isinstance(named, tuple) and any(str(word).lower() not in _ACTIVATIONS for word in named)
-
-
-def _unknown_activation(o: Operands) -> bool:
-    needed = _FUSED_ACTIVATIONS.get(str(o.attribute("activation", "")))
-    return needed is None or any(f"activation_{name}" not in o.op.attributes for name in needed)
-
-
-def _several(position: int) -> Test:
-    def refuses(o: Operands) -> bool:
-        value = o.input(position)
-        return value is not None and value.is_static and value.numel > 1
-
-    return refuses
-
-
 def _asymmetric(o: Operands) -> bool:
     pads = o.integers("pads")
     if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
@@ -114,6 +96,42 @@ def _other_gates(o: Operands) -> bool:
     return kind not in _GATES and not (kind == "swiglu" and o.integer("swiglu_fusion", 0) == 1)
 
 
+def _per_element(position: int) -> Test:
+    """Of an operand that is to be one number: a scalar, or a line of one."""
+
+    def refuses(o: Operands) -> bool:
+        value = o.input(position)
+        return value is not None and value.shape is not None and value.shape not in ((), (1,), (None,))
+
+    return refuses
+
+
+def _activates_by_others(o: Operands) -> bool:
+    """Whether it names what ONNX Runtime has not; it reads the capitals of those of an RNN alone."""
+    named = o.attribute("activations", ())
+    words = [str(word) for word in named] if isinstance(named, tuple) else []
+    if o.op.op_type == "RNN":
+        return not _RECURRENT.issuperset(words)
+    return not {word.lower() for word in _RECURRENT}.issuperset(word.lower() for word in words)
+
+
+def _lacks_parameters(o: Operands) -> bool:
+    needed = _FUSED.get(str(o.attribute("activation", "")), ())
+    return any(f"activation_{name}" not in o.op.attributes for name in needed)
+
+
+_RECURRENT = frozenset({
+    "Affine", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "ScaledTanh", "Sigmoid", "Softplus", "Softsign", "Tanh",
+    "ThresholdedRelu",
+})  # fmt: skip
+_FUSED: Mapping[str, tuple[str, ...]] = {
+    "Celu": ("alpha",), "Elu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "LeakyRelu": ("alpha",),
+    "ParametricSoftplus": ("alpha", "beta"), "Relu": (), "ScaledTanh": ("alpha", "beta"), "Selu": ("alpha", "gamma"),
+    "Sigmoid": (), "Softplus": (), "Softsign": (), "Tanh": (), "ThresholdedRelu": ("alpha",),
+}  # fmt: skip
+"""Activations of FusedGemm, with the parameters that each takes from attributes."""
+_CONVOLVED = frozenset({"Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
+"""Of FusedConv."""
 _VOLUMES = 5
 """Axes of a batch of volumes, channels and all."""
 _IMAGES: tuple[tuple[int, ...], ...] = ((0, 1), (0, 3))
@@ -123,20 +141,6 @@ _KEPT: Mapping[str, Mapping[int, tuple[tuple[int, ...], ...]]] = {
 }
 """By mode and rank, which axes a Resize leaves as they are."""
 _GATES = ("relu", "gelu", "silu", "identity")
-_ACTIVATIONS = frozenset(
-    {
-        "affine", "elu", "hardsigmoid", "leakyrelu", "relu", "scaledtanh", "sigmoid", "softplus", "softsign", "tanh",
-        "thresholdedrelu",
-    }
-)  # fmt: skip
-"""Of recurrent layers, those that ONNX names, in small letters."""
-_FUSED_ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
-    **dict.fromkeys(("Celu", "Elu", "LeakyRelu", "ThresholdedRelu"), ("alpha",)),
-    **dict.fromkeys(("HardSigmoid", "ParametricSoftplus", "ScaledTanh"), ("alpha", "beta")),
-    "Selu": ("alpha", "gamma"),
-}
-"""What FusedGemm computes behind its product, with the attributes that each of those needs."""
 _ANY_RECURRENT: tuple[Refusal, ...] = (
     *((_has(name), name) for name in ("activation_alpha", "activation_beta", "clip")),
     (_other_activations, "activations other than the usual ones"),
@@ -156,23 +160,31 @@ CUDA_REFUSES: Refusals = {
 }
 """What ONNX Runtime's CUDA provider leaves to the CPU."""
 _POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
-_RECURRENT: Refusal = (_unknown_activations, "activations that ONNX does not name")
-_OF_FLOAT64: Refusal = (lambda o: _dtype(o) == "float64", "float64")
 _RESIZED: tuple[Refusal, ...] = (
     (_resizes_others, "these axes and this mode: linear takes two or three behind batch and channels, cubic two"),
     (lambda o: _is_mode(o, "nearest") and bool(o.integer("antialias", 0)), "antialias of nearest"),
     (lambda o: o.attribute("mode", "") == "cubic" and "int" in _dtype(o), "cubic on integers"),
 )
+_FLOAT64: Refusal = (lambda o: _dtype(o) == "float64", "float64")
+_UNKNOWN: Refusal = (_activates_by_others, "activations other than those of ONNX")
 CPU_REFUSES: Refusals = {
+    "Attention": ((_differs("do_rotary", 0), "do_rotary"),),
+    "CDist": ((lambda o: not _is_mode(o, "euclidean", "sqeuclidean", name="metric"), "metrics that are not Euclid's"),),
+    "ConvInteger": (
+        (_per_element(2), "a zero point for each channel of the image"),
+        (_per_element(3), "a zero point for each filter"),
+    ),
+    "FusedConv": ((lambda o: o.attribute("activation", "Relu") not in _CONVOLVED, "this activation"),),
+    "FusedGemm": (
+        (lambda o: o.attribute("activation", "") not in _FUSED, "this activation"),
+        (_lacks_parameters, "an activation without its parameters"),
+    ),
+    "GRU": (_FLOAT64, _UNKNOWN),
+    "LSTM": (_FLOAT64, _UNKNOWN),
+    "MatMulInteger": ((_per_element(2), "a zero point for each row"),),
+    "RNN": (_UNKNOWN,),
     **dict.fromkeys(_POOLS, ((_many_axes, "windows of more than three axes"),)),
     **dict.fromkeys(("Resize", "Upsample"), _RESIZED),
-    **dict.fromkeys(("GRU", "LSTM"), (_OF_FLOAT64, _RECURRENT)),
-    "RNN": (_RECURRENT,),
-    "Attention": ((_differs("do_rotary", 0), "do_rotary"),),
-    "CDist": ((lambda o: not _is_mode(o, "sqeuclidean", "euclidean", name="metric"), "a metric that is no distance"),),
-    "ConvInteger": ((_several(3), "zero points by channel"),),
-    "FusedGemm": ((_unknown_activation, "its activation, or that without its numbers"),),
-    "MatMulInteger": ((_several(2), "zero points by row"),),
     "GridSample": ((lambda o: _rank(o) == _VOLUMES and _is_mode(o, "cubic", "bicubic"), "cubic on volumes"),),
     "LRN": ((lambda o: o.integer("size", 1) % 2 == 0, "an even size"),),
     "MatMulNBits": (
