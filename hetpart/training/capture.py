@@ -55,8 +55,9 @@ class _Loss(torch.nn.Module):
         self.training = model.training
 
     def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
-        with NoHooks(), require_undrawn(), self.left.watching(), self.assigned.by(self.model), averaged(self.model):
-            loss = self._loss_fn(self.model, *batch)
+        model = self.model
+        with NoHooks(), require_undrawn(model), self.left.watching(), self.assigned.by(model), averaged(model):
+            loss = self._loss_fn(model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()
 

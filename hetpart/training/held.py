@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Generator, Mapping
 from collections.abc import Set as AbstractSet
@@ -84,8 +85,8 @@ def _require_same_numbers(path: str, before: Mapping[str, float], after: Mapping
 
 
 @contextmanager
-def require_undrawn() -> Generator[None]:
-    """See that nothing within draws from the generators that Python's ``random`` and NumPy share.
+def require_undrawn(model: nn.Module) -> Generator[None]:
+    """See that nothing within draws from the generators that Python's ``random`` and NumPy share, or modules keep.
 
     A trace keeps what they gave as a constant: every call would compute with the same numbers, and eager PyTorch with
     others.
@@ -93,10 +94,10 @@ def require_undrawn() -> Generator[None]:
     Raises:
         InvalidModelError: something is drawn.
     """
-    before = _generators()
+    before = _generators(model)
     yield
-    for name, state in _generators().items():
-        if state != before[name]:
+    for name, state in _generators(model).items():
+        if state != before.get(name, state):
             raise InvalidModelError(
                 f"the loss draws numbers from {name}, and a step would compute with the first ones in every call",
                 hint="draw them where the batch is made, and hand them over in it as a tensor; of what PyTorch draws, "
@@ -104,9 +105,21 @@ def require_undrawn() -> Generator[None]:
             )
 
 
-def _generators() -> dict[str, object]:
+def _generators(model: nn.Module) -> dict[str, object]:
+    """States by name."""
     _, words, *rest = np.random.get_state()  # the array of words has no one answer to ==
-    return {"random": random.getstate(), "numpy.random": (np.asarray(words).tobytes(), *rest)}
+    found: dict[str, object] = {
+        "random": random.getstate(),
+        "numpy.random": (np.asarray(words).tobytes(), *rest),
+    }
+    for path, owner in model.named_modules():
+        for name, value in vars(owner).items():
+            if isinstance(value, _GENERATORS):
+                found[f"{name!r} of {path or 'the model'!r}"] = pickle.dumps(value)
+    return found
+
+
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 
 
 def require_unwritten(given: Mapping[Node, str]) -> None:

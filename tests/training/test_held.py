@@ -245,6 +245,14 @@ def test_a_loss_that_draws_from_what_python_shares_is_refused(draw: Callable[[],
     assert "in it as a tensor" in error.value.hint
 
 
+@pytest.mark.parametrize("make", [random.Random, np.random.default_rng, np.random.RandomState])
+def test_a_loss_that_draws_from_what_a_module_keeps_is_refused(make: Callable[[int], Any]) -> None:
+    draw = "random_sample" if make is np.random.RandomState else "random"
+    model = Leaving(make(0), lambda model, made: made * float(getattr(model.kept, draw)()))
+    with pytest.raises(InvalidModelError, match="the loss draws numbers from 'kept' of 'the model', and"):
+        capture(model, squared, optimizer=SGD(0.1), example_batch=(torch.ones(ROWS, WIDTH),))
+
+
 def test_numbers_that_are_drawn_with_the_batch_are_those_of_every_call() -> None:
     torch.manual_seed(0)
     drawn, model = random.Random(0), nn.Linear(WIDTH, WIDTH)
