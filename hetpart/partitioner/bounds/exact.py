@@ -154,15 +154,15 @@ class Relaxation:
                 met += [score(placement) for placement in self._placed(found)]
         return met
 
-    def shut_out(self, known: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
+    def shut_out(self, known: Scored, score: Callable[[Placement], Scored], share: float = 1.0) -> list[Scored]:
         """Raise the bound as far as it matters to ``known`` if nothing that costs less is in the program.
 
-        That is soon proven where it is so; else what comes back is what was met.
+        That is soon proven where it is so; else what comes back is what was met in a ``share`` of the nodes.
         """
         aim = self._aim(known.cost)
         if self.bound >= aim or self.clock.expired():
             return []
-        found = self._under(aim, 1.0)
+        found = self._under(aim, share)
         self.bound = max(self.bound, min(aim, found.bound))
         return [score(placement) for placement in self._placed(found)]
 

@@ -19,6 +19,7 @@ from hetpart.partitioner.bounds.milp import Rows
 from hetpart.partitioner.bounds.moments import Moments
 from hetpart.partitioner.bounds.program import callers_group
 from hetpart.partitioner.bounds.single import edges_of, fullest
+from hetpart.partitioner.bounds.whichever import HEAVY, Terms, Whichever
 from hetpart.partitioner.problem import NO_OP
 from hetpart.partitioner.uses import unique_pairs
 
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import PlacementProblem
-
-HEAVY = 0.02
-"""Of the budget, what values take at least that are looked at one by one."""
-Terms = list[tuple[int, float]]
-"""Of a row: variables with their factors."""
 
 
 def staged(partitions: int) -> Callable[[Program], Moments]:
@@ -68,8 +64,9 @@ class _Builder:
         wanted = int(problem.value_bytes[problem.wanted_there & ~problem.given_there].sum())
         if wanted:
             self._holds(border, [(callers_group(program.of_op), wanted)])
-        for partition in range(self.partitions):
-            self._held_by(partition, border, inside)
+        inner = [self._held_by(partition, border, inside) for partition in range(self.partitions)]
+        if self.partitions > 1:
+            Whichever(self.rows, self._new, self.begun, self._anywhere, inner, border, inside).add(problem)
         whole = program.unit * program.budget
         self.rows.add([(program.variables, -1.0), (border, -whole), (inside, -whole)], -whole)
         stages, caps = tuple(map(tuple, self.begun)), (len(self.rows.least) - 1,)
@@ -95,13 +92,17 @@ class _Builder:
         """1 where the op is in the partition."""
         return [(self.begun[op][2 * partition], 1.0), (self.begun[op][2 * partition + 1], -1.0)]
 
+    def _anywhere(self, op: int) -> Terms:
+        """1 where the op is in any partition."""
+        return [term for partition in range(self.partitions) for term in self._there(op, partition)]
+
     def _in_order(self) -> None:
         group: list[int] = self.program.of_op.tolist()
         in_sessions: list[bool] = self.program.problem.in_sessions.tolist()
         for op, begun in enumerate(self.begun):
             for earlier, later in pairwise(begun):
                 self.rows.add([(earlier, 1.0), (later, -1.0)], 0.0)
-            anywhere = [term for partition in range(self.partitions) for term in self._there(op, partition)]
+            anywhere = self._anywhere(op)
             there = [(group[op], 1.0)] if in_sessions[op] else []
             self.rows.add([*anywhere, *_less(there)], 0.0)
             self.rows.add([*_less(anywhere), *there], 0.0)
@@ -109,7 +110,8 @@ class _Builder:
             for before, after in zip(self.begun[maker], self.begun[user], strict=True):
                 self.rows.add([(after, 1.0), (before, -1.0)], 0.0)
 
-    def _held_by(self, partition: int, border: int, inside: int) -> None:
+    def _held_by(self, partition: int, border: int, inside: int) -> dict[int, int]:
+        """What may stay inside the partition, as of ``_values``."""
         problem = self.program.problem
         sizes: list[int] = problem.copied_bytes.tolist()
         crossing, inner = self._values(partition)
@@ -122,6 +124,7 @@ class _Builder:
             else:
                 held += [(variable, int(sign) * beside[op]) for variable, sign in self._there(op, partition)]
             self._holds(inside, held)
+        return inner
 
     def _holds(self, most: int, held: list[tuple[int, int]]) -> None:
         """``most``, a share of the budget, is at least what is held."""
@@ -161,7 +164,14 @@ class _Builder:
                     crossing[value] = self._at_least([*leaving, *entering])
                     stays = [*made, (crossing[value], -1.0)]
                 inner[value] = self._at_least([stays])
+                self._whole_inside(inner[value], value, made, read)
         return crossing, inner
+
+    def _whole_inside(self, inner: int, value: int, made: Terms, read: list[Terms]) -> None:
+        """A large value that is read only where it is made lies there, and in no buffer where that would be cheaper."""
+        large = int(self.program.problem.value_bytes[value]) >= HEAVY * self.program.budget
+        if large and self.partitions > 1 and self.readers[value] == self.readers_there[value]:
+            self.rows.add([(inner, 1.0), *_less(made), *(term for there in read for term in _less(there))], -len(read))
 
     def _copied(self, partition: int, value: int, home: int) -> int | None:
         """The variable that is 1 where a copy of a state is there: read in the partition, or before and behind it."""

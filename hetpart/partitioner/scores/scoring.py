@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,10 @@ class Scorer:
     @classmethod
     def of(cls, problem: PlacementProblem, packing: Packing | None = None) -> Scorer:
         return cls(problem, dependencies(problem), packing, Finer.of(problem))
+
+    def unpacked(self) -> Scorer:
+        """The same where memory takes no more than what is alive in it, which is soon told."""
+        return replace(self, packing=None, known={})
 
     def score(self, placement: Placement) -> Scored:
         key = placement.tobytes()

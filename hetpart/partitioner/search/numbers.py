@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetpart.partitioner.bounds.branches import branch_between, branch_of
 from hetpart.partitioner.bounds.by_borders import bounds_by_number
+from hetpart.partitioner.bounds.coarse import coarsened
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
+from hetpart.partitioner.bounds.whichever import needy
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.bounds.ranges import Range
-    from hetpart.partitioner.problem import PlacementProblem
+    from hetpart.partitioner.problem import Placement, PlacementProblem
     from hetpart.partitioner.search.parts import Parts
+    from hetpart.partitioner.search.windows import Windows
 
 TELLING = 3e-3
 """Relative; where a program says less than that more than its number of partitions did, the next are left out."""
@@ -25,10 +29,16 @@ SOON_SOLVED, SOON_STAGED = 128, 250
 """Groups, and ops times partitions, up to which programs of what may be cut finer are solved whatever they say with
 parts allowed: whole groups, and values that lie beside one session or another, tell much more."""
 MOST_STAGED = 2500
-"""Ops times partitions up to which programs of so many partitions are relaxed."""
+"""Ops times partitions up to which programs of so many partitions are written down."""
+SHUT_OUT = 0.05
+"""Of the nodes, what such a program gets whose rows tell what single ops need in whichever partition."""
+TREE = 0.7
+"""Of the time that is left: where it is up before a tree says anything, the rest is for what is relaxed."""
+LOST = 3e-4
+"""Relative; what a bound may lose for a smaller program."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Numbers:
     """What is looked at."""
 
@@ -41,6 +51,9 @@ class Numbers:
     clock: Clock
     parts: Parts
     """Parts what a program is nearest to."""
+    settled: Callable[[Scored], Scored]
+    """Makes a placement fit that nearly does, and improves it."""
+    windows: Windows
 
     @property
     def may_be_cut_finer(self) -> bool:
@@ -51,16 +64,26 @@ class Numbers:
         bounds, tells = list[float](), True
         for part in bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired):
             bound = part.bound
+            one = tells and part.fewest == part.most and self._coarse_ops * part.most <= MOST_STAGED
             if bound < _aim(best):
                 # A bound of all is the least of all: others are not shut out where one is left open.
                 closed = min(bounds, default=np.inf) >= _aim(best)
-                best, bound = self._counted(part, best, shut=closed)
-            if tells and part.fewest == part.most and bound < _aim(best):
+                best, bound = self._counted(part, best, shut=closed and not (one and self._tells))
+            if one and bound < _aim(best):
                 best, by_stages = self._staged(part.most, best)
                 tells, bound = by_stages > part.bound * (1 + TELLING), max(bound, by_stages)
             bounds.append(bound)
         bound = min(bounds, default=-np.inf)
         return best, bound, bound >= _aim(best)
+
+    @cached_property
+    def _coarse_ops(self) -> int:
+        return coarsened(self.within, self.search.bound * LOST).problem.ops
+
+    @cached_property
+    def _tells(self) -> bool:
+        """Whether programs of so many partitions tell so much that theirs are the trees that are searched."""
+        return not self.may_be_cut_finer and needy(self.within)
 
     def _counted(self, part: Range, best: Scored, *, shut: bool) -> tuple[Scored, float]:
         """``best`` or better, and the bound of ``part`` by rows that count sessions; ``shut``, as far as it matters."""
@@ -74,24 +97,38 @@ class Numbers:
         tells = shut and relaxation.bound > part.bound * (1 + TELLING)
         if tells or (self.may_be_cut_finer and relaxation.program.groups <= SOON_SOLVED):
             met = relaxation.shut_out(best, self.scorer.score) or met
-        return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
+        return min([best, *map(self.trimmed, met)], key=_rank), relaxation.bound
 
     def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
         """``best`` or better, and the bound of so many partitions."""
         branch = branch_of(self.within, partitions)
         if branch is None:
             return best, np.inf
-        if self.within.ops * partitions > MOST_STAGED:
-            return best, -np.inf
-        relaxation = Relaxation.of(branch.problem, self.search.price, -np.inf, self.clock, branch.rows)
+        coarse = coarsened(branch.problem, best.cost * LOST)
+        relaxation = Relaxation.of(coarse.problem, self.search.price, -np.inf, self.clock, branch.rows)
         if relaxation is None:
             return best, -np.inf
-        met = [*map(self.scorer.score, relaxation.relaxed())]
-        if self.may_be_cut_finer and self.within.ops * partitions <= SOON_STAGED:
-            met = relaxation.shut_out(best, self.scorer.score) or met
+
+        def score(placement: Placement) -> Scored:
+            return self.scorer.score(coarse.placed(placement))
+
+        if self._tells:
+            best = min([best, *map(self.settled, self.windows.chosen(partitions)[:1])], key=_rank)
+            relaxation.clock = Clock.of(self.clock.left * TREE)
+            met = relaxation.shut_out(best, score, SHUT_OUT)
+            relaxation.clock = self.clock
+            met = met if relaxation.bound > -np.inf else [*map(score, relaxation.relaxed())]
+        else:
+            met = [*map(score, relaxation.relaxed())]
+            if self.may_be_cut_finer and coarse.problem.ops * partitions <= SOON_STAGED:
+                met = relaxation.shut_out(best, score) or met
         for found in met[:1]:
             met += map(self.scorer.score, self.parts.parted(found.placement))
-        return min([best, *map(self.trimmed, met)], key=lambda found: found.fit_rank), relaxation.bound
+        return min([best, *map(self.trimmed, met)], key=_rank), relaxation.bound
+
+
+def _rank(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
+    return found.fit_rank
 
 
 def _aim(best: Scored) -> float:

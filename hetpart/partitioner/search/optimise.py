@@ -27,6 +27,7 @@ from hetpart.partitioner.search.optimum import Optimum, by_borders
 from hetpart.partitioner.search.passages import Passages
 from hetpart.partitioner.search.squeeze import squeezed
 from hetpart.partitioner.search.stretch import longest_stretches
+from hetpart.partitioner.search.windows import Windows
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.branches import Branch
@@ -60,7 +61,9 @@ def _counted(
 ) -> tuple[Scored, float, bool]:
     """As ``_proven``, number of partitions by number where that tells more."""
     assert run.parts is not None
-    numbers = Numbers(run.scorer, run.wiring.problem, search, run.trimmed, clock, run.parts)
+    within = run.wiring.problem
+    windows = Windows.of(run.scorer, run.wiring, all_accelerator(within), clock.expired)
+    numbers = Numbers(run.scorer, within, search, run.trimmed, clock, run.parts, run.settled, windows)
     best, bound, settled = numbers.proven(best)
     if settled:
         return best, bound, True

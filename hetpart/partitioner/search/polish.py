@@ -26,9 +26,9 @@ MOST_PARTNERS = 3
 
 def merged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
     """``best`` with partitions moved to the other device as long as that saves seconds, overheads counted."""
-    tried = 0
+    tried, alive = 0, scorer.unpacked()
     while tried < MOST_MERGES_TRIED:
-        better, scored = _merge_once(scorer, wiring, best, MOST_MERGES_TRIED - tried)
+        better, scored = _merge_once(scorer, alive, wiring, best, MOST_MERGES_TRIED - tried)
         tried += scored
         if better is None:
             break
@@ -36,12 +36,12 @@ def merged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
     return best
 
 
-def _merge_once(scorer: Scorer, wiring: Wiring, best: Scored, tries: int) -> tuple[Scored | None, int]:
+def _merge_once(scorer: Scorer, alive: Scorer, wiring: Wiring, best: Scored, tries: int) -> tuple[Scored | None, int]:
     """The first merge that helps, the most promising tried first, and how many were scored."""
     most_saved = 2 * float(scorer.problem.session_seconds.sum())
     promising = [(loss, groups) for loss, groups in _moves(wiring, best) if loss < most_saved]
     for count, (_, groups) in enumerate(sorted(promising)[:tries], 1):
-        found = scorer.score(flipped(wiring, best.placement, groups))
+        found = _scored(scorer, alive, flipped(wiring, best.placement, groups), best)
         if found.fits and found.rank < best.rank:
             return found, count
     return None, tries
@@ -78,21 +78,29 @@ def at_the_border(wiring: Wiring, placement: Placement) -> list[int]:
 def nudged(scorer: Scorer, wiring: Wiring, best: Scored) -> Scored:
     """``best`` with groups moved, or two for one another, as long as one of the most promising moves helps."""
     left, most_saved = NUDGED_OPS // max(1, scorer.problem.ops), 2 * float(scorer.problem.session_seconds.sum())
+    alive = scorer.unpacked()
     while left > 0:
         ledger = Ledger(wiring, best.placement)
         losses = ((ledger.delta(group)[0], group) for group in wiring.movable)
         promising = [group for loss, group in sorted(losses) if loss < most_saved or not best.fits][:left]
         left -= len(promising)
-        moves = [(scorer.score(flipped(wiring, best.placement, [group])), group) for group in promising]
+        tried = ((flipped(wiring, best.placement, [group]), group) for group in promising)
+        moves = [(_scored(scorer, alive, placement, best), group) for placement, group in tried]
         exchanged = _exchanged(scorer, wiring, best, moves, min(MOST_EXCHANGED, left // MOST_PARTNERS))
         together = _together(scorer, wiring, best, moves)
         left -= len(exchanged) + len(together)
-        found = [*(moved for moved, _ in moves), *exchanged, *together]
+        found = [*(one for one, _ in moves), *exchanged, *together]
         better = min(found, key=lambda one: one.fit_rank, default=best)
         if better.fit_rank >= best.fit_rank:
             break
         best = better
     return best
+
+
+def _scored(scorer: Scorer, alive: Scorer, placement: Placement, best: Scored) -> Scored:
+    """``placement``, judged by what is alive where it is slower than ``best``: no real memory makes it better."""
+    found = alive.score(placement)
+    return found if best.fits and found.total_seconds > best.total_seconds else scorer.score(placement)
 
 
 def _together(scorer: Scorer, wiring: Wiring, best: Scored, moves: list[tuple[Scored, int]]) -> list[Scored]:

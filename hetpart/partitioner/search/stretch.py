@@ -27,7 +27,7 @@ MOST_SHORTENED = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Along:
+class Along:
     """Groups in the order in which they first run, of which one stretch goes to the accelerator."""
 
     scorer: Scorer
@@ -36,6 +36,13 @@ class _Along:
     wiring: Wiring
     base: Placement
     groups: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scorer: Scorer, wiring: Wiring, wanted: Placement) -> Along:
+        """What ``wanted`` has on the accelerator and need not be there."""
+        base = forced_placement(scorer.problem)
+        groups = np.unique(wiring.groups.of_op[wanted > base])
+        return cls(scorer, Scorer(scorer.problem, scorer.edges), wiring, base, groups)
 
     def placed(self, first: int, end: int) -> Placement:
         turned = np.zeros(len(self.wiring.groups), np.bool_)
@@ -72,10 +79,7 @@ def longest_stretches(scorer: Scorer, wiring: Wiring, wanted: Placement, expired
 
     From some places along the model on, each as long as its true peak allows.
     """
-    base = forced_placement(scorer.problem)
-    along = _Along(
-        scorer, Scorer(scorer.problem, scorer.edges), wiring, base, np.unique(wiring.groups.of_op[wanted > base])
-    )
+    along = Along.of(scorer, wiring, wanted)
     groups = len(along.groups)
     starts = max(1, min(STARTS, SCORED_OPS // (6 * max(1, scorer.problem.ops))))
     found: list[Scored] = []
