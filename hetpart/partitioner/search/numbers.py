@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -62,19 +62,32 @@ class Numbers:
     def proven(self, best: Scored) -> tuple[Scored, float, bool]:
         """``best`` or better, a bound on what has two partitions or more, and whether no other is to be looked for."""
         bounds, tells = list[float](), True
-        for part in bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired):
+        parts = bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired)
+        if self._tells:
+            best, parts = self._all_counted(parts, best)
+        for part in parts:
             bound = part.bound
             one = tells and part.fewest == part.most and self._coarse_ops * part.most <= MOST_STAGED
-            if bound < _aim(best):
+            if bound < _aim(best) and not (one and self._tells):
                 # A bound of all is the least of all: others are not shut out where one is left open.
                 closed = min(bounds, default=np.inf) >= _aim(best)
-                best, bound = self._counted(part, best, shut=closed and not (one and self._tells))
+                best, bound = self._counted(part, best, shut=closed)
             if one and bound < _aim(best):
                 best, by_stages = self._staged(part.most, best)
                 tells, bound = by_stages > part.bound * (1 + TELLING), max(bound, by_stages)
             bounds.append(bound)
         bound = min(bounds, default=-np.inf)
         return best, bound, bound >= _aim(best)
+
+    def _all_counted(self, parts: tuple[Range, ...], best: Scored) -> tuple[Scored, tuple[Range, ...]]:
+        """``best`` or better, and every part with what is soon told of it, before trees take the time that there is."""
+        told: list[Range] = []
+        for part in parts:
+            bound = part.bound
+            if bound < _aim(best):
+                best, bound = self._counted(part, best, shut=False)
+            told.append(replace(part, bound=bound))
+        return best, tuple(told)
 
     @cached_property
     def _coarse_ops(self) -> int:
