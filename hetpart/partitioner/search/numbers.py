@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.partitioner.bounds.branches import branch_between, branch_of
-from hetpart.partitioner.bounds.by_borders import bounds_by_number
+from hetpart.partitioner.bounds.by_borders import SEVERAL, bounds_by_number
 from hetpart.partitioner.bounds.coarse import coarsened
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.bounds.whichever import needy
@@ -96,7 +96,7 @@ class Numbers:
     @cached_property
     def _tells(self) -> bool:
         """Whether programs of so many partitions tell so much that theirs are the trees that are searched."""
-        return not self.may_be_cut_finer and needy(self.within)
+        return not self.may_be_cut_finer and self._coarse_ops * SEVERAL <= MOST_STAGED and needy(self.within)
 
     def _counted(self, part: Range, best: Scored, *, shut: bool) -> tuple[Scored, float]:
         """``best`` or better, and the bound of ``part`` by rows that count sessions; ``shut``, as far as it matters."""
