@@ -55,6 +55,11 @@ class Scored:
         return (self.excess, self.rank)
 
 
+def fit_rank(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
+    """To sort by."""
+    return found.fit_rank
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scorer:
     """Scores placements of one problem, each once."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.scores.scoring import Scored, Scorer, fit_rank
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.exact import Relaxation
@@ -42,9 +42,5 @@ class Halves:
     def _met(self, relaxation: Relaxation, stages: Callable[[Program], Moments], best: Scored) -> Scored:
         met = {placement.tobytes(): placement for placement in relaxation.halve(stages, best)}
         near = self.promising([self.scorer.score(placement) for placement in met.values()])
-        found = min([best, *map(self.trimmed, near)], key=_rank)
-        return found if relaxation.proves(found) else min([found, *map(self.settled, near)], key=_rank)
-
-
-def _rank(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
-    return found.fit_rank
+        found = min([best, *map(self.trimmed, near)], key=fit_rank)
+        return found if relaxation.proves(found) else min([found, *map(self.settled, near)], key=fit_rank)

@@ -14,7 +14,7 @@ from hetpart.partitioner.bounds.by_borders import SEVERAL, bounds_by_number
 from hetpart.partitioner.bounds.coarse import coarsened
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.bounds.whichever import needy
-from hetpart.partitioner.scores.scoring import Scored, Scorer
+from hetpart.partitioner.scores.scoring import Scored, Scorer, fit_rank
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
@@ -63,12 +63,12 @@ class Numbers:
         """``best`` or better, a bound on what has two partitions or more, and whether no other is to be looked for."""
         bounds, tells = list[float](), True
         parts = bounds_by_number(self.within, self.search.met, _aim(best), self.clock.expired)
-        if self._tells:
+        if self._needy:
             best, parts = self._all_counted(parts, best)
         for part in parts:
             bound = part.bound
             one = tells and part.fewest == part.most and self._coarse_ops * part.most <= MOST_STAGED
-            if bound < _aim(best) and not (one and self._tells):
+            if bound < _aim(best) and not (one and self._needy):
                 # A bound of all is the least of all: others are not shut out where one is left open.
                 closed = min(bounds, default=np.inf) >= _aim(best)
                 best, bound = self._counted(part, best, shut=closed)
@@ -94,7 +94,7 @@ class Numbers:
         return coarsened(self.within, self.search.bound * LOST).problem.ops
 
     @cached_property
-    def _tells(self) -> bool:
+    def _needy(self) -> bool:
         """Whether programs of so many partitions tell so much that theirs are the trees that are searched."""
         return not self.may_be_cut_finer and self._coarse_ops * SEVERAL <= MOST_STAGED and needy(self.within)
 
@@ -110,7 +110,7 @@ class Numbers:
         tells = shut and relaxation.bound > part.bound * (1 + TELLING)
         if tells or (self.may_be_cut_finer and relaxation.program.groups <= SOON_SOLVED):
             met = relaxation.shut_out(best, self.scorer.score) or met
-        return min([best, *map(self.trimmed, met)], key=_rank), relaxation.bound
+        return min([best, *map(self.trimmed, met)], key=fit_rank), relaxation.bound
 
     def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
         """``best`` or better, and the bound of so many partitions."""
@@ -125,8 +125,8 @@ class Numbers:
         def score(placement: Placement) -> Scored:
             return self.scorer.score(coarse.placed(placement))
 
-        if self._tells:
-            best = min([best, *map(self.settled, self.windows.chosen(partitions)[:1])], key=_rank)
+        if self._needy:
+            best = min([best, *map(self.settled, self.windows.chosen(partitions)[:1])], key=fit_rank)
             relaxation.clock = Clock.of(self.clock.left * TREE)
             met = relaxation.shut_out(best, score, SHUT_OUT)
             relaxation.clock = self.clock
@@ -137,11 +137,7 @@ class Numbers:
                 met = relaxation.shut_out(best, score) or met
         for found in met[:1]:
             met += map(self.scorer.score, self.parts.parted(found.placement))
-        return min([best, *map(self.trimmed, met)], key=_rank), relaxation.bound
-
-
-def _rank(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
-    return found.fit_rank
+        return min([best, *map(self.trimmed, met)], key=fit_rank), relaxation.bound
 
 
 def _aim(best: Scored) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.scores.scoring import fit_rank
 from hetpart.partitioner.search.polish import flipped
 
 if TYPE_CHECKING:
@@ -30,15 +31,11 @@ def squeezed(scorer: Scorer, wiring: Wiring, start: Scored) -> Scored:
         if start.fits:
             break
         moves = _moves(wiring, start)
-        better = min((scorer.score(flipped(wiring, start.placement, move)) for move in moves), key=_nearness)
+        better = min((scorer.score(flipped(wiring, start.placement, move)) for move in moves), key=fit_rank)
         if better.excess >= start.excess:
             break
         start = better
     return start
-
-
-def _nearness(found: Scored) -> tuple[int, tuple[float, int, bytes]]:
-    return found.fit_rank
 
 
 def _nearest_of_all(scorer: Scorer, wiring: Wiring, start: Scored) -> Scored:
@@ -49,7 +46,7 @@ def _nearest_of_all(scorer: Scorer, wiring: Wiring, start: Scored) -> Scored:
     for row in np.argsort(excess, kind="stable").tolist():
         if excess[row] > best.excess:
             break
-        best = min(best, scorer.score(sides[row, wiring.groups.of_op]), key=_nearness)
+        best = min(best, scorer.score(sides[row, wiring.groups.of_op]), key=fit_rank)
     return best
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.problem import NO_OP
+from hetpart.partitioner.scores.scoring import fit_rank
 from hetpart.partitioner.search.stretch import Along
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Windows:
         needed = sorted({window.beside for window in self.each if window.beside < room})
         limits = needed[:: max(1, len(needed) // NEEDS)] + needed[-1:]
         met = {placed.tobytes(): placed for placed in (self._within(sessions, room, limit) for limit in limits)}
-        return sorted(map(self.along.scorer.score, met.values()), key=lambda found: found.fit_rank)[:KEPT]
+        return sorted(map(self.along.scorer.score, met.values()), key=fit_rank)[:KEPT]
 
     def _within(self, sessions: int, room: int, limit: int) -> Placement:
         """The best of windows that need no more than ``limit`` beside weights."""
