@@ -64,6 +64,7 @@ from benchmarks.undisturbed import Noting, Pieces, fetch_mapped_weights
 from hetpart import PartitionedModel
 from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import UNMEASURED, TimedKernel, measured_kernels
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
@@ -366,7 +367,7 @@ def _ranks(model: PartitionedModel, nodes: Sequence[Node], rounds: Sequence[Sequ
     """How well the predicted order of kernels is the measured one, over which part of the profiled time."""
     graph, host = model.costs.graph, model.costs.machine.devices[HOST]
     fusions = find_fusions(graph)
-    timed = measured_kernels(graph, host, fusions)
+    timed = measured_kernels(graph, host, fusions, likenesses(graph, fusions))
     if not timed:
         lane = Lane(host.provider, host.threads)
         kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))

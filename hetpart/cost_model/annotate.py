@@ -149,10 +149,11 @@ def annotate(graph: Graph, machine: Machine, assumptions: Assumptions = NOTHING_
 
 def _prices(graph: Graph, machine: Machine, fusions: Fusions) -> Iterator[OpCost]:
     """The cost of every op, in order; ops that are alike are priced once."""
-    measured = zip(*(measured_seconds(graph, device, fusions) for device in machine.devices), strict=True)
+    alike = likenesses(graph, fusions)
+    measured = zip(*(measured_seconds(graph, device, fusions, alike) for device in machine.devices), strict=True)
     supports = Supports(graph, machine)
     known: dict[Hashable, OpCost] = {}
-    for op, seconds, likeness in zip(graph.ops, measured, likenesses(graph, fusions), strict=True):
+    for op, seconds, likeness in zip(graph.ops, measured, alike, strict=True):
         found = None if likeness is None else known.get((likeness, seconds))
         if found is None:
             found = known[likeness, seconds] = _price(op, graph, machine, fusions, supports.of(op), seconds)

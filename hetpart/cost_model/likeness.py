@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from hetpart.cost_model.fusion import Fusions
 from hetpart.graph.ir import Graph, Op
 
+Likenesses = Sequence[int | None]
+"""A number for every op. Ops of one number agree in all that a price may depend on; None is for ops with bodies."""
 
-def likenesses(graph: Graph, fusions: Fusions) -> tuple[Hashable, ...]:
-    """A key for every op. Ops of one key agree in all that a price may depend on; None is for ops with bodies.
+
+def likenesses(graph: Graph, fusions: Fusions) -> Likenesses:
+    """Which ops of ``graph`` are alike.
 
     That is the op itself but for its names, and of every operand its type, size, role, what it holds where that
     is known, and whether a fused kernel keeps it inside.
     """
     keys: dict[Hashable, int] = {}
     operands = [keys.setdefault(_operand(graph, fusions, value), len(keys)) for value in range(len(graph.values))]
-    return tuple(_op(op, operands, fusions) for op in graph.ops)
+    kinds: dict[Hashable, int] = {}
+    return [None if op.bodies else kinds.setdefault(_op(op, operands, fusions), len(kinds)) for op in graph.ops]
 
 
 def _operand(graph: Graph, fusions: Fusions, number: int) -> Hashable:
@@ -34,8 +38,6 @@ def _origin(op: Op, graph: Graph) -> Hashable:
 
 
 def _op(op: Op, operands: list[int], fusions: Fusions) -> Hashable:
-    if op.bodies:
-        return None
     read = op.inputs
     return (
         op.domain,

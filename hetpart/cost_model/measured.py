@@ -27,6 +27,7 @@ from hetpart.cost_model.kernel_calls import (
     KernelCall,
     kernel_call,
 )  # fmt: skip
+from hetpart.cost_model.likeness import Likenesses
 from hetpart.cost_model.product_calls import BATCHED
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, overwriting
@@ -72,7 +73,7 @@ class TimedKernel:
     taken: Taken
 
 
-def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[Taken, ...]:
+def measured_seconds(graph: Graph, device: Device, fusions: Fusions, alike: Likenesses) -> tuple[Taken, ...]:
     """Per op, what it takes on ``device`` when all of ``graph`` runs there in one session.
 
     A kernel's seconds are those of the op that it is named after; others that share it take none, where a table speaks
@@ -83,7 +84,7 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ta
     # What the optimiser takes out costs nothing; kernels fill in what it leaves.
     found = [NOTHING] * len(graph.ops)
     waiting, last = NOTHING, 0
-    for timed in measured_kernels(graph, device, fusions):
+    for timed in measured_kernels(graph, device, fusions, alike):
         waiting += timed.taken
         if timed.kernel.ops:
             last = _head([graph.ops[op] for op in timed.kernel.ops]).id
@@ -93,7 +94,7 @@ def measured_seconds(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ta
     return tuple(found)
 
 
-def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[TimedKernel, ...]:
+def measured_kernels(graph: Graph, device: Device, fusions: Fusions, alike: Likenesses) -> tuple[TimedKernel, ...]:
     """The kernels that all of ``graph`` runs as on ``device``, in order; none where it has no calibration."""
     rates = device.rates
     if rates is None:
@@ -101,10 +102,26 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions) -> tuple[Ti
     lane = Lane(device.provider, device.threads)
     kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
     in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
-    return tuple(
-        TimedKernel(kernel, _taken(kernel, _seconds_of(kernel, graph, device, around, in_place), rates, around))
-        for kernel, around in zip(kernels, _surroundings(kernels, graph, rates), strict=True)
-    )
+    known: dict[Hashable, Taken] = {}
+    timed: list[TimedKernel] = []
+    for kernel, around in zip(kernels, _surroundings(kernels, graph, rates), strict=True):
+        key = _kernel_likeness(kernel, alike, around)
+        taken = None if key is None else known.get(key)
+        if taken is None:
+            taken = _taken(kernel, _seconds_of(kernel, graph, device, around, in_place), rates, around)
+        if key is not None:
+            known[key] = taken
+        timed.append(TimedKernel(kernel, taken))
+    return tuple(timed)
+
+
+def _kernel_likeness(kernel: Kernel, alike: Likenesses, around: Surroundings) -> Hashable:
+    """Kernels of one take the same; None is for those that run bodies."""
+    ops = tuple([alike[op] for op in kernel.ops])
+    if None in ops:
+        return None
+    made = tuple([(made.nbytes, made.view_of is None) for made in kernel.makes])
+    return (ops, kernel.op_type, kernel.views, made, around)
 
 
 def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -> list[Surroundings]:

@@ -8,6 +8,7 @@ import pytest
 import hetpart
 from hetpart.cost_model.annotate import annotate
 from hetpart.cost_model.fusion import find_fusions
+from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.machines import load_machine
 from hetpart.cost_model.measured import measured_kernels
 from hetpart.cost_model.roofline import Bound
@@ -136,5 +137,6 @@ def test_what_goes_element_by_element_is_measured(op_type: str, given: list[str]
     first, *others = given
     build.op(op_type, [build.value((64,), first), *(build.value((64, 1), dtype) for dtype in others)], made, "int64")
     graph, host = build.graph(*build.ops[-1].results), with_rates(made_up_rates()).devices[0]
-    (kernel,) = measured_kernels(graph, host, find_fusions(graph))
+    fusions = find_fusions(graph)
+    (kernel,) = measured_kernels(graph, host, fusions, likenesses(graph, fusions))
     assert kernel.taken.seconds == pytest.approx(64e-9 * WARM_SHARE)
