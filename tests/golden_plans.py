@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import hetpart
 from benchmarks import zoo
@@ -24,13 +25,23 @@ MACHINE = FOLDER / "machine.toml"
 MODELS = [name for name in zoo.ZOO if name.endswith("-tiny")]
 SHARES = (50,)
 """Budgets, in percent of the footprint."""
+LOOKS, SECONDS_A_LOOK = 1200, 60
+"""How often a search looks at its clock before its time is over: some seconds. A program of it has that many at least."""
 
 
 def planned(name: str, path: Path, share: int) -> Plan:
     """The plan of a zoo model with ``share`` percent of its footprint."""
+    return partitioned(name, path, share).plan
+
+
+def partitioned(name: str, path: Path, share: int, **more: Any) -> hetpart.PartitionedModel:
+    """The same with all that it is made of; ``more`` are options. A search goes as far on every machine."""
     options: dict[str, Any] = {"hardware": MACHINE, "shape": dict(zoo.ZOO[name].shape), "threads": 2}
     footprint = hetpart.partition(path, placement="all-accelerator", **options).plan.footprint_bytes
-    return hetpart.partition(path, budget=footprint * share // 100, time_limit=600, **options).plan
+    looks = count(step=SECONDS_A_LOOK)
+    with mock.patch("hetpart.partitioner.bounds.exact.monotonic", lambda: next(looks)):
+        options |= {"budget": footprint * share // 100, "time_limit": LOOKS * SECONDS_A_LOOK}
+        return hetpart.partition(path, **options, **more)
 
 
 def told(plan: Plan) -> dict[str, Any]:
