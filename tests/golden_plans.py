@@ -26,8 +26,8 @@ MODELS = [name for name in zoo.ZOO if name.endswith("-tiny")]
 SHARES = (50,)
 """Budgets, in percent of the footprint."""
 LOOKS, SECONDS_A_LOOK = 1200, 60
-"""How often a search looks at its clock until its time is over: some seconds. No program of it runs out of those that are
-said to pass meanwhile."""
+"""How often a search looks at its clock until its time is over: some seconds. What is said to pass from look to look is
+more than any program of it takes."""
 
 
 def planned(name: str, path: Path, share: int) -> Plan:
