@@ -34,6 +34,9 @@ from hetpart.files import write_whole
 from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 
 SUFFIX = ".samples"
+MOST_CACHE_BYTES = 50e6
+"""Of a last cache that is larger other tenants have their parts: of a Xeon's 300 MB two cores of a virtual machine kept
+67 MB of weights from run to run, and half of 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,11 @@ class Samples:
             STREAMED: streamed.streaming(cool),
             FAR_LOOKUPS: far.table(GATHER_SHARED),
         }
+        memory = streamed.bandwidths(tables, TABLE_BYTES)
         return KernelRates(
             tables=tables,
             warm_tables=_whole_tables(warm, self.threads),
-            weights_table=warm.keeping(),
+            weights_table=_up_to_memory(warm.keeping(), memory["cold_bandwidth"]),
             session_seconds=cool.session,
             hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
             launch_seconds=warm.launch,
@@ -116,11 +120,11 @@ class Samples:
             cold_start_seconds=self.cold_start_seconds,
             cold_node_seconds=self.cold_node_seconds,
             constant_seconds=(single or self)._readings().warm.far_row,
-            **streamed.bandwidths(tables, TABLE_BYTES),
+            **memory,
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
             peak_flops=warm.peaks(),
             core_cache_bytes=cache_bytes(2),
-            cache_bytes=cache_bytes(3) / 2,
+            cache_bytes=min(cache_bytes(3) / 2, MOST_CACHE_BYTES),
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
             cold_operand_seconds=self.cold_operand_seconds,
@@ -202,6 +206,15 @@ def _whole_tables(readings: Readings, threads: int) -> dict[str, RateTable]:
     single = readings.whole or tables
     grouped = {name: single[whole].times(1 / threads) for name, whole in GROUPED.items()}
     return tables | grouped | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
+
+
+def _up_to_memory(kept: RateTable, bandwidth: float) -> RateTable:
+    """``kept``, and weights of twice what the last cache holds, of which nothing is left there: at ``bandwidth``."""
+    (sizes,), beyond = kept.axes, 2.0 * cache_bytes(3)
+    if beyond <= sizes[-1]:
+        return kept
+    rate = max(kept.seconds[-1] / sizes[-1], 1 / bandwidth)
+    return RateTable(((*sizes, beyond),), (*kept.seconds, rate * beyond))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from hetpart.calibration import measure
 from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
-from hetpart.calibration.probes import FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, TWIN, VIEWS, probe_keys
-from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
+from hetpart.calibration.probes import COLD, FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, TWIN, VIEWS, probe_keys
+from hetpart.calibration.samples import MOST_CACHE_BYTES, Sampled, Samples, Taken, TakenByKernels, named
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import VERSION, runtime_version, slower_together, too_fast, too_slow
+from hetpart.cost_model.call_seconds import lost_share
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.kernel_calls import REORDER
 from hetpart.cost_model.machines import load_machine
@@ -211,3 +212,21 @@ def test_convolutions_that_others_slowed_are_named(quiet, share, slower, named):
     console = Console(width=400, file=StringIO())
     console.print(*calibration_parts(replace(found, threads={"1": rates})))
     assert ("Too slow" in console.file.getvalue()) == bool(named)
+
+
+@pytest.mark.parametrize(("last_cache", "reaches"), [(2**25, 100_663_296), (300 * 2**20, 600 * 2**20)])
+def test_a_large_last_cache_keeps_only_what_weights_were_read_from_it(quiet, monkeypatch, last_cache, reaches):
+    """Weights of 100 MB may come from a cache of 300 MB, and those of twice its size come from main memory."""
+    monkeypatch.setattr("hetpart.calibration.samples.cache_bytes", lambda _: last_cache)
+    slow = disturbed(quiet, COLD, streamed=20e-3)
+    rates = slow.rates(MICROSECOND)
+    (sizes,), seconds = rates.weights_table.axes, rates.weights_table.seconds
+    assert sizes[-1] == reaches
+    assert rates.cache_bytes == min(last_cache / 2, MOST_CACHE_BYTES)
+    lost = lost_share(1e9, rates)
+    if reaches > 100_663_296:
+        assert seconds[-1] == pytest.approx(reaches / rates.cold_bandwidth)
+        assert lost == 1.0
+        assert 0 < lost_share(300e6, rates) < lost
+    else:
+        assert lost == 0.0

@@ -16,8 +16,8 @@ from hetpart.units import format_bytes
 
 EXPECTED = {
     "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-5090",
-    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "epyc-turin", "xeon-spr", "ryzen-desktop",
-    "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
+    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "epyc-turin", "xeon-emr", "xeon-spr",
+    "ryzen-desktop", "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
 }  # fmt: skip
 DRIVER_NAMES = {
     "NVIDIA H200": "h200",
@@ -65,6 +65,10 @@ PROCESSOR_NAMES = {
     "Intel(R) Xeon(R) Platinum 8480+": "xeon-spr",
     "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz": "xeon-spr",
     "Intel(R) Xeon(R) Gold 6430": "xeon-spr",
+    "Intel(R) Xeon(R) Platinum 8592+": "xeon-emr",
+    "Intel(R) Xeon(R) Processor, GenuineIntel family 6 model 207": "xeon-emr",
+    "Intel(R) Xeon(R) Processor, GenuineIntel family 6 model 143": "xeon-spr",
+    "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz, GenuineIntel family 6 model 106": None,
     "Intel(R) Xeon(R) CPU @ 2.20GHz": None,
     "AMD Ryzen 9 7950X 16-Core Processor": "ryzen-desktop",
 }
