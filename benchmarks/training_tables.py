@@ -3,12 +3,12 @@
 
     python -m benchmarks.training_tables [--only by_rows] [--dense-rows 10000000]
 
-4,096 uniform ids, new in every step, of tables of 64 numbers a row: a step with an optimizer of rows over tables of
-100,000 to 10 M rows, reach within 20 % of one another; beside it the same step with dense Adam, reach 100 times. The
-dense step holds about seven times its table. After every step PyTorch's own ``index_select`` and ``index_add_`` go to
-as many rows of the table and of what its optimizer keeps: what they take longer for a larger table, memory takes. Then
-Wide&Deep at MindSpore's shape: 16,000 samples of 39 ids from 200,000, uniform, so that nearly every row is touched;
-LazyAdam for rows of 80, FTRL for rows of 1.
+4,096 uniform ids, new in every step, of tables of 64 numbers a row: steps with an optimizer of rows over tables of
+100,000 to 10 M rows, in turns, reach within 20 % of one another; beside them the same step with dense Adam, reach 100
+times. The dense step holds about seven times its table. After every step PyTorch's own ``index_select`` and
+``index_add_`` go to as many rows of the table and of what its optimizer keeps: what they take longer for a larger
+table, memory takes. Then Wide&Deep at MindSpore's shape: 16,000 samples of 39 ids from 200,000, uniform, so that nearly
+every row is touched; LazyAdam for rows of 80, FTRL for rows of 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -78,7 +79,7 @@ def main() -> None:
 
 def _by_rows(rows: int) -> dict[str, Any]:
     sizes = [rows // 100, rows // 10, rows]
-    found = {type(rule).__name__: {str(size): _sparse(size, rule) for size in sizes} for rule in RULES}
+    found = {type(rule).__name__: _sparse(sizes, rule) for rule in RULES}
     return {name: spreads | _compared(spreads) for name, spreads in found.items()}
 
 
@@ -99,9 +100,8 @@ def _placed(model: nn.Module, loss: Callable[..., Tensor], optimizer: Any, batch
 
 
 @contextmanager
-def _told() -> Generator[Times]:
-    """Seconds of every call of PyTorch's, by operator and shape of what it makes."""
-    times: Times = {}
+def _told(times: Times) -> Generator[None]:
+    """Adds to ``times`` the seconds of every call of PyTorch's, by operator and shape of what it makes."""
     write, call = Call.write, Call.__call__
 
     def note(made: Call, shape: Sequence[int], began: float) -> None:
@@ -120,32 +120,44 @@ def _told() -> Generator[Times]:
         return made
 
     with patch.object(Call, "write", written), patch.object(Call, "__call__", called):
-        yield times
+        yield
 
 
-def _timed(
-    step: Step, batches: Batches, steps: int, beside: Callable[[Tensor], object] | None = None
-) -> dict[str, Spread]:
-    """Every page that the steps touch has been touched once before.
+@dataclass(slots=True)
+class _Timed:
+    """A step over tables of one size, and what it took so far."""
 
-    After each step comes ``beside``, of the ids of a batch that is half of them away.
-    """
-    for batch in batches:
-        step(*batch)
-    whole, others = list[float](), list[float]()
-    with _told() as times:
-        for number in range(steps):
-            began = perf_counter()
-            step(*batches[number % len(batches)])
-            whole.append(perf_counter() - began)
-            if beside is not None:
-                ids = batches[(number + len(batches) // 2) % len(batches)][0]
-                began = perf_counter()
-                beside(ids)
-                others.append(perf_counter() - began)
-    step.close()
-    found = {"step": Spread.of(whole)} | {name: Spread.of(found) for name, found in times.items()}
-    return found | ({PYTORCH: Spread.of(others)} if others else {})
+    step: Step
+    batches: Batches
+    beside: Callable[[Tensor], object] | None = None
+    """Comes after each step, of the ids of a batch that is half of them away."""
+    times: Times = field(default_factory=dict)
+
+    def again(self, number: int) -> None:
+        with _told(self.times):
+            self._note("step", lambda: self.step(*self.batches[number % len(self.batches)]))
+        beside = self.beside
+        if beside is not None:
+            ids = self.batches[(number + len(self.batches) // 2) % len(self.batches)][0]
+            self._note(PYTORCH, lambda: beside(ids))
+
+    def _note(self, name: str, work: Callable[[], object]) -> None:
+        began = perf_counter()
+        work()
+        self.times.setdefault(name, []).append(perf_counter() - began)
+
+
+def _timed(tables: Sequence[_Timed], steps: int) -> list[dict[str, Spread]]:
+    """In turns. Every page that the steps touch has been touched once before."""
+    for timed in tables:
+        for batch in timed.batches:
+            timed.step(*batch)
+    for number in range(steps):
+        for timed in tables:
+            timed.again(number)
+    for timed in tables:
+        timed.step.close()
+    return [{name: Spread.of(seconds) for name, seconds in timed.times.items()} for timed in tables]
 
 
 def _batches(rows: int) -> Batches:
@@ -159,15 +171,20 @@ def _row_loss(model: nn.Module, *batch: Tensor) -> Tensor:
     return model(*batch)
 
 
-def _sparse(rows: int, rule: Any) -> dict[str, Spread]:
-    say(f"training_tables: {type(rule).__name__} over {rows:,} rows")
+def _sparse(sizes: Sequence[int], rule: Any) -> dict[str, dict[str, Spread]]:
+    say(f"training_tables: {type(rule).__name__} over {', '.join(f'{rows:,}' for rows in sizes)} rows")
+    spreads = _timed([_of_rows(rows, rule) for rows in sizes], STEPS)
+    return {str(rows): spread for rows, spread in zip(sizes, spreads, strict=True)}
+
+
+def _of_rows(rows: int, rule: Any) -> _Timed:
     batches = _batches(rows)
     step = _placed(Rows(rows), _row_loss, rule, batches[0])
     states = step.session.state()
     kept = [torch.from_numpy(states.view(name)) for name in states]
     for tensor in kept:  # all pages of table and state in memory
         tensor.fill_(0.1)
-    return _timed(step, batches, STEPS, _by_pytorch(kept))
+    return _Timed(step, batches, _by_pytorch(kept))
 
 
 def _by_pytorch(kept: Sequence[Tensor]) -> Callable[[Tensor], object]:
@@ -185,7 +202,7 @@ def _by_pytorch(kept: Sequence[Tensor]) -> Callable[[Tensor], object]:
 def _dense(rows: int) -> Spread:
     say(f"training_tables: dense Adam over {rows:,} rows")
     batches = _batches(rows)
-    return _timed(_placed(Rows(rows), _row_loss, Adam(), batches[0]), batches[:3], 5)["step"]
+    return _timed([_Timed(_placed(Rows(rows), _row_loss, Adam(), batches[0]), batches[:3])], 5)[0]["step"]
 
 
 def _wide_and_deep() -> dict[str, Any]:
@@ -202,7 +219,7 @@ def _wide_and_deep() -> dict[str, Any]:
     ]
     ftrl = SparseFTRL(0.05, beta=0.0, l1=1e-8, l2=1e-8, initial_accumulator=1.0)
     rules = Groups(Adam(3.5e-4), (Group("deep.*", LazyAdam(3.5e-4)), Group(("wide.*", "crossed.*"), ftrl)))
-    found = _timed(_placed(WideDeep(VOCABULARY, CROSSED), clicked, rules, batches[0]), batches, 24)
+    (found,) = _timed([_Timed(_placed(WideDeep(VOCABULARY, CROSSED), clicked, rules, batches[0]), batches)], 24)
     fields = {
         "updates": (f"lazyadam [{VOCABULARY},80]", f"sparseftrl [{VOCABULARY},1]"),
         "lookups": (f"lookup [{BATCH},{FIELDS},80]", f"lookup [{BATCH},{FIELDS},1]"),
