@@ -19,7 +19,7 @@ from hetpart.calibration.probes import SHORT, TWIN, Key
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.timing import DTYPES
 from hetpart.cost_model.calibrated import AcceleratorCalibration, CopyRate
-from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError
@@ -69,7 +69,7 @@ def measure_accelerator(place: Place, models: Mapping[Key, bytes], end: float = 
 def _rates(readings: Readings) -> KernelRates:
     tables = readings.tables()
     tables |= {STREAMED: tables["gemm"], REORDER: _NOTHING, OVERWRITTEN: tables["relu"]}
-    tables |= {name: tables[whole] for name, whole in GROUPED.items() if whole in tables}
+    tables |= {name: tables[whole] for name, whole in {**GROUPED, **LONE}.items() if whole in tables}
     tables |= {FAR_LOOKUPS: tables[GATHER_SHARED]}
     return KernelRates(
         tables=tables,

@@ -27,7 +27,7 @@ from hetpart.calibration.probes import (
 from hetpart.calibration.readings import PRODUCT, Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
-from hetpart.cost_model.kernel_calls import GROUPED, OVERWRITTEN, REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
@@ -205,7 +205,8 @@ def _whole_tables(readings: Readings, threads: int) -> dict[str, RateTable]:
     tables = readings.tables()
     single = readings.whole or tables
     grouped = {name: single[whole].times(1 / threads) for name, whole in GROUPED.items()}
-    return tables | grouped | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
+    lone = {name: single[whole] for name, whole in LONE.items()}
+    return tables | grouped | lone | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
 
 
 def _up_to_memory(kept: RateTable, bandwidth: float) -> RateTable:

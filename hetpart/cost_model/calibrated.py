@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hetpart.cost_model.detect import Processor, this_processor
-from hetpart.cost_model.kernel_calls import GROUPED, REORDER
+from hetpart.cost_model.kernel_calls import GROUPED, LONE, REORDER
 from hetpart.cost_model.roofline import DEFAULT_DTYPE
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
@@ -33,7 +33,7 @@ CONVOLVED: Mapping[str, float] = {"convolution": 9, "depthwise": 9, "pointwise":
 """Families of convolutions: products for each of a call's sizes multiplied."""
 _FLOOR = 1.001 * LEAST_SECONDS
 """Tables of more threads are multiplied from those of one, and rounded."""
-_MAY_TAKE_NOTHING = frozenset({REORDER, *GROUPED})
+_MAY_TAKE_NOTHING = frozenset({REORDER, *GROUPED, *LONE})
 """Reordering few elements is below what a profile notes; groups are a thread's part of a call."""
 _SAFE = re.compile(r"[^a-z0-9.]+")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from hetpart.cost_model.caches import kept_share
-from hetpart.cost_model.kernel_calls import BY_ELEMENTS, GROUPED, OVERWRITTEN, STREAMED
+from hetpart.cost_model.kernel_calls import BY_ELEMENTS, GROUPED, LONE, OVERWRITTEN, STREAMED
 from hetpart.cost_model.moving_calls import COPY, FAR_LOOKUPS, GATHER_SHARED, KernelCall
 from hetpart.cost_model.product_calls import BATCHED
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates, RateTable
 
-ALONE = frozenset({"batch_normalization", "gather", "non_zero", "scatter", "top_k"})
+ALONE = frozenset({"batch_normalization", "gather", "non_zero", "scatter", "top_k", *LONE})
 """Families that ONNX Runtime computes with one thread, however many there are."""
 ELEMENT_BYTES = DTYPE_BITS["float32"] // 8
 PRODUCTS = frozenset({"gemm"})

@@ -214,6 +214,9 @@ HEAVY: Mapping[str, _Rule] = {"MatMul": gemm, "FusedMatMul": gemm, "Gemm": gemm,
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
+COPIED = "copied"
+"""The family of what copies an operand, or a part of it, on one thread: with two, Slice, Expand, Pad, Tile and
+SpaceToDepth took as long as with one, where Concat and Split took 0.5 to 0.6 of it."""
 _COPIES = ("Expand", "GatherND", "Pad", "ScatterND", "Slice", "SpaceToDepth", "Tile")
 RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("Abs", "Ceil", "Clip", "Floor", "LeakyRelu", "Neg", "Relu", "Round"), ("relu", _each_element)),
@@ -229,7 +232,7 @@ RULES: Mapping[str, tuple[str, _Rule]] = {
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), ("reduction", _reduction)),
     **dict.fromkeys(("AveragePool", "MaxPool"), ("pool", _window)),
     **dict.fromkeys(("Concat", "Split"), ("concat", joined)),
-    **dict.fromkeys(_COPIES, ("concat", copied)),
+    **dict.fromkeys(_COPIES, (COPIED, copied)),
     "BatchNormalization": ("batch_normalization", _by_channel),
     "BiasGelu": ("bias_gelu", _each_element),
     "Erf": ("erf", _each_element),
@@ -252,12 +255,14 @@ GROUPED: Mapping[str, str] = {"convolution_grouped": "convolution"}
 """Families of convolutions whose groups are computed side by side, each on one thread, by the family of one group."""
 STREAMED = "gemm_streamed"
 """The family of products whose weights come from main memory."""
+LONE: Mapping[str, str] = {COPIED: "concat"}
+"""Families of one thread, by the family that they are as fast as there."""
 OVERWRITTEN = "relu_overwriting"
 """The family of elementwise ops that write over their input."""
 REORDER = "reorder"
 """The family of what brings an image's channels into blocks and back."""
 BY_ELEMENTS = frozenset({
-    "add", "add_row", "bias_gelu", "concat", "div", "erf", "exp", "fast_gelu", "gelu", "pow", "relu", "scatter",
+    "add", "add_row", "bias_gelu", "concat", COPIED, "div", "erf", "exp", "fast_gelu", "gelu", "pow", "relu", "scatter",
     "sigmoid", "tanh", "transpose",
 })  # fmt: skip
 """Families whose first size is elements, up to more than any cache holds."""

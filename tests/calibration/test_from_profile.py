@@ -23,6 +23,7 @@ from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, Calibration, runtime_version
 from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.detect import this_processor
+from hetpart.cost_model.kernel_calls import LONE
 from hetpart.errors import HetpartError, InvalidOptionError
 from hetpart.rates import KernelRates, RateTable
 
@@ -35,6 +36,7 @@ def made_up_rates() -> KernelRates:
     tables = {name: RateTable(tuple((1.0,) for _ in family.axes), (1e-9,)) for name, family in families.items()}
     tables["reorder"] = RateTable(((1.0,),), (1e-9,))
     tables["relu_overwriting"] = tables["relu"]
+    tables |= {name: tables[whole] for name, whole in LONE.items()}
     tables["gemm_streamed"] = tables["gemm"].times(2.0)
     return KernelRates(
         tables=tables,

@@ -18,7 +18,7 @@ from hetpart.calibration import measure, samples
 from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
-from hetpart.cost_model.kernel_calls import GROUPED
+from hetpart.cost_model.kernel_calls import GROUPED, LONE
 from hetpart.cost_model.machines import load_machine
 from hetpart.errors import HetpartError
 from tests.calibration import short
@@ -53,7 +53,7 @@ def test_every_probe_is_a_legal_model():
 def test_measures_every_family_at_one_thread_and_at_all(short_calibration):
     assert "1" in short_calibration.threads
     for rates in short_calibration.threads.values():
-        families = {*FAMILIES, *CONVOLUTIONS, *GROUPED, "reorder", "relu_overwriting"}
+        families = {*FAMILIES, *CONVOLUTIONS, *GROUPED, *LONE, "reorder", "relu_overwriting"}
         assert set(rates.warm_tables) == families
         assert set(rates.tables) == {*families, "gemm_streamed", "gather_far"}
         assert all(seconds > 0 for found in rates.tables.values() for seconds in found.seconds)

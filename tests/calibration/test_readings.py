@@ -230,3 +230,14 @@ def test_a_large_last_cache_keeps_only_what_weights_were_read_from_it(quiet, mon
         assert 0 < lost_share(300e6, rates) < lost
     else:
         assert lost == 0.0
+
+
+def test_copies_take_as_long_with_two_threads_as_with_one_and_concatenations_do_not(quiet):
+    keys = [key for key in probe_keys() if key[0] == "concat"]
+    both = replace(quiet, threads=2)
+    for key in keys:
+        taken = quiet.probes[named(key)].cool / 2
+        both = disturbed(both, key, cool=taken, warm=taken, streamed=taken, far=taken)
+    alone, together = quiet.rates(MICROSECOND).tables, both.rates(MICROSECOND, quiet).tables
+    assert together["copied"] == alone["copied"] == alone["concat"]
+    assert max(together["concat"].seconds) < 0.7 * max(alone["concat"].seconds)

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 from onnx import TensorProto, helper
 
-from hetpart.cost_model.kernel_calls import LONGEST_SPAN, kernel_call
+from hetpart.cost_model.kernel_calls import COPIED, LONGEST_SPAN, kernel_call
 from hetpart.cost_model.moving_calls import COPY, LONGEST_PIECE, WIDEST_SHARED, KernelCall
 from hetpart.pricing import load
 
@@ -113,7 +113,7 @@ def test_no_family_speaks_of_short_runs_that_are_repeated(tmp_path, run, is_copi
     node = helper.make_node("Tile", ["x", "repeats"], ["y"])
     arguments = tmp_path, node, {"x": [64, run]}, {"y": [64, 4 * run]}
     if is_copied:
-        assert call_of(*arguments, weights=[("repeats", [1, 4])]).family == "concat"
+        assert call_of(*arguments, weights=[("repeats", [1, 4])]).family == COPIED
         return
     with pytest.raises(AssertionError):
         call_of(*arguments, weights=[("repeats", [1, 4])])
@@ -215,7 +215,7 @@ def test_no_family_speaks_of_elements_taken_with_a_step(tmp_path, step):
         call_of(tmp_path, node, inputs, {"y": [64, size]}, weights=[*weights, ("axis", [1])])
     size = 64 if step < 0 else 32
     rows = call_of(tmp_path, node, inputs, {"y": [size, 256]}, weights=[*weights, ("axis", [0])])
-    assert rows.family == "concat"
+    assert rows.family == COPIED
 
 
 @pytest.mark.parametrize(("exponent", "is_power"), [(2, False), (3, False), (4, True), (0.5, True)])

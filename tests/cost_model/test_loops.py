@@ -159,6 +159,7 @@ SERIAL = {
     "determinants of 8": case("Det", [(1000, 8, 8)], 0.28),
     "determinants of 64": case("Det", [(500, 64, 64)], 8.74),
     "determinants of 128": case("Det", [(10, 128, 128)], 0.83),
+    "exponents of doubles": case("Softmax", [(400, 1000)], 2.17, dtype="float64"),
     "dropped": case("Dropout", [(1_000_000,), *DRAWS], 4.24),
     "regions": case("MaxRoiPool", [(1, 64, 50, 50), REGIONS], 1.52, pooled_shape=[7, 7]),
     "to strings": case("Cast", [(1000,)], 0.172, to=onnx.TensorProto.STRING),
