@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.machines import load_machine
 from hetpart.graph.ir import Graph
+from tests.calibration.test_from_profile import made_up_rates
 from tests.cost_model.build import Builder
+from tests.cost_model.test_measured import with_rates
 
 MODELS = ("bert-tiny", "gpt2-tiny", "whisper-tiny", "moe-tiny", "control-flow-tiny", "shufflenet")
 
@@ -24,15 +27,22 @@ def unlike(graph: Graph, *_: Any) -> tuple[Hashable, ...]:
     return (None,) * len(graph.ops)
 
 
+MACHINES = {
+    "l4+epyc": lambda: load_machine("l4+epyc"),
+    "emulated": lambda: load_machine("emulated"),
+    "calibrated": lambda: with_rates(replace(made_up_rates(), cold_node_seconds=1e-6, cold_start_seconds=2e-6)),
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("hardware", ["l4+epyc", "emulated"])
+@pytest.mark.parametrize("hardware", MACHINES)
 def test_sharing_changes_no_price(
     name: str, hardware: str, zoo_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = hetpart.load(zoo_model(name), shape=zoo.ZOO[name].shape)
-    shared = pricing.annotate(graph, load_machine(hardware))
+    graph, machine = hetpart.load(zoo_model(name), shape=zoo.ZOO[name].shape), MACHINES[hardware]()
+    shared = pricing.annotate(graph, machine)
     monkeypatch.setattr(pricing, "likenesses", unlike)
-    assert shared == pricing.annotate(graph, load_machine(hardware))
+    assert shared == pricing.annotate(graph, machine)
 
 
 def test_repeated_layers_are_alike_and_different_ones_are_not() -> None:
