@@ -66,6 +66,17 @@ class RateTable:
         below = self.axes[-1][place]
         return self.at((*others, min(last, below))) * max(1.0, last / below)
 
+    def up_to(self, size: float, rate: float) -> RateTable:
+        """A table of one axis with a last point of ``size``, at ``rate`` units of it a second at most.
+
+        One that reaches as far stays as it is.
+        """
+        (sizes,) = self.axes
+        if size <= sizes[-1]:
+            return self
+        seconds = size * max(self.seconds[-1] / sizes[-1], 1 / rate)
+        return RateTable(((*sizes, size),), (*self.seconds, seconds))
+
     def times(self, factor: float) -> RateTable:
         """The table with all seconds multiplied."""
         return RateTable(self.axes, tuple(seconds * factor for seconds in self.seconds))

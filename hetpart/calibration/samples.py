@@ -111,7 +111,8 @@ class Samples:
         return KernelRates(
             tables=tables,
             warm_tables=_whole_tables(warm, self.threads),
-            weights_table=_up_to_memory(warm.keeping(), memory["cold_bandwidth"]),
+            # Of weights of twice what the last cache holds nothing is left there.
+            weights_table=warm.keeping().up_to(2.0 * cache_bytes(3), memory["cold_bandwidth"]),
             session_seconds=cool.session,
             hop_seconds=max(0.0, self.partition_seconds - cool.session - link_seconds),
             launch_seconds=warm.launch,
@@ -207,15 +208,6 @@ def _whole_tables(readings: Readings, threads: int) -> dict[str, RateTable]:
     grouped = {name: single[whole].times(1 / threads) for name, whole in GROUPED.items()}
     lone = {name: single[whole] for name, whole in LONE.items()}
     return tables | grouped | lone | {REORDER: readings.reordering(), OVERWRITTEN: readings.overwriting()}
-
-
-def _up_to_memory(kept: RateTable, bandwidth: float) -> RateTable:
-    """``kept``, and weights of twice what the last cache holds, of which nothing is left there: at ``bandwidth``."""
-    (sizes,), beyond = kept.axes, 2.0 * cache_bytes(3)
-    if beyond <= sizes[-1]:
-        return kept
-    rate = max(kept.seconds[-1] / sizes[-1], 1 / bandwidth)
-    return RateTable(((*sizes, beyond),), (*kept.seconds, rate * beyond))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,7 @@ def _window(o: Operands, family: str) -> KernelCall | None:
     if not is_blocked(o):
         return None
     if prod(o.output_shape()[2:]) == 1:
+        # Of a window that is the whole image each element is read once, as by GlobalAveragePool.
         return _whole_image(o, "relu")
     area = prod(o.integers("kernel_shape")) or 1
     return KernelCall(family, (max(1, o.output_numel()), area))

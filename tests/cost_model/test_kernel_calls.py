@@ -203,6 +203,17 @@ def test_a_single_column_is_computed_as_a_row(tmp_path):
     assert found == KernelCall("batched_gemm", (1, 1024, 64), calls=8)
 
 
+def test_a_window_of_the_whole_image_is_read_once(tmp_path):
+    calls = [
+        call_of(tmp_path, node, {"x": [1, 64, 7, 7]}, {"y": [1, 64, 1, 1]})
+        for node in (
+            helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[7, 7]),
+            helper.make_node("GlobalAveragePool", ["x"], ["y"]),
+        )
+    ]
+    assert calls == [KernelCall("relu", (64 * 7 * 7,))] * 2
+
+
 @pytest.mark.parametrize("step", [-1, 2])
 def test_no_family_speaks_of_elements_taken_with_a_step(tmp_path, step):
     """They go one by one; rows that are taken so are copied whole."""
