@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import cache
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks import zoo
-from hetpart.cost_model import processors
+from hetpart.cost_model import calibrated, processors
 
 # A gate gives the same answer twice. New examples are looked for by `pytest --hypothesis-profile drawn`.
 settings.register_profile("drawn")
@@ -33,23 +34,6 @@ def zoo_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """No calibration of this machine changes what the tests see; commands that they start inherit it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def nameless_processor() -> Generator[None]:
-    """Plans for this machine are priced alike wherever the tests run: as a processor whose name tells nothing."""
-    nameless = replace(processors.this_processor(), name="", family="", avx512=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processors, "this_processor", lambda: nameless)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def ctrl_c() -> Generator[None]:
     """SIGINT raises KeyboardInterrupt, also in the background of a shell, which ignores it there."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -63,9 +47,21 @@ def _cuda_answers() -> bool:
     return command is not None and subprocess.run([command, "-L"], check=False, capture_output=True).returncode == 0
 
 
-def pytest_configure() -> None:
-    """Cycles are sought rarely: to look for them among all that tests and PyTorch make takes a tenth of the time."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Plans come out alike on every machine, also those that test files make while they are imported.
+
+    No calibration of this machine is seen, neither here nor by commands that tests start, and "this machine" has a
+    processor whose name tells nothing. Cycles are sought rarely: to look for them among all that tests and PyTorch
+    make takes a tenth of the time.
+    """
     gc.set_threshold(50_000, 20, 100)
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    folder = tempfile.TemporaryDirectory(prefix="hetpart-no-calibration-")
+    config.add_cleanup(folder.cleanup)
+    patch.setenv(calibrated.FOLDER_VARIABLE, folder.name)
+    nameless = replace(processors.this_processor(), name="", family="", avx512=True)
+    patch.setattr(processors, "this_processor", lambda: nameless)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

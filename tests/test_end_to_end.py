@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from hetpart.cost_model.calibrated import FOLDER_VARIABLE
+
 ROOT = Path(__file__).parent.parent
 SHAPE = ("--shape", "batch=8")
 MACHINE = ("--hardware", "l4+generic-2core")
@@ -23,6 +26,7 @@ MACHINE = ("--hardware", "l4+generic-2core")
 def hetpart(*args: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hetpart", *map(str, args)]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "", "CUDA_VISIBLE_DEVICES": "-1"}
+    environment |= {FOLDER_VARIABLE: os.environ[FOLDER_VARIABLE]}
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import hetpart
+from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.errors import HetpartError, InvalidBundleError
 from hetpart.partitioned import PartitionedModel
 from hetpart.plan import bundle as bundles
@@ -26,6 +27,7 @@ from hetpart.plan.weights import GATHERED_FILE, external_tensors, reference_of
 from tests.plan.stored import ACCELERATED, EXTERNAL, FEED, expected, write_model
 
 ROOT = Path(__file__).parents[2]
+BARE = {"PYTHONPATH": str(ROOT), "PATH": "", FOLDER_VARIABLE: os.environ[FOLDER_VARIABLE]}
 PINS = [f"node:n{i}={'cuda' if f'n{i}' in ACCELERATED else 'cpu'}" for i in range(6)]
 
 
@@ -315,7 +317,7 @@ def test_a_disk_that_fills_up(model: Path) -> None:
     names = sorted(os.listdir(model.parent))
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=model.parent, capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**BARE, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert "cannot write the bundle m.hetpart: File too large" in done.stdout
     assert sorted(os.listdir(model.parent)) == names
@@ -338,8 +340,9 @@ def test_permissions_are_what_the_umask_gives(model: Path, tmp_path: Path, umask
 def test_equal_inputs_give_equal_bytes_whatever_the_hash_seed(model: Path, tmp_path: Path) -> None:
     for seed in ("0", "4321"):
         command = [sys.executable, "-m", "hetpart", "partition", model, "--hardware", "emulated", "-o", tmp_path / seed]
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONHASHSEED": seed}
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, env={**BARE, "PYTHONHASHSEED": seed}
+        )
         assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "0") == contents(tmp_path / "4321")
 
