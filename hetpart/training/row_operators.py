@@ -45,8 +45,11 @@ def row_update_of(optimizer: RowOptimizer) -> OpOverload:
 
 
 def _lookup_into(table: Tensor, ids: Tensor, name: str, *, out: Tensor) -> Tensor:
-    require_rows(len(table), ids, name)
-    return lookup(table, ids, out)
+    try:
+        return lookup(table, ids, out)
+    except IndexError:  # PyTorch looks at every id as it goes: to look at all of them before takes a fiftieth longer
+        require_rows(len(table), ids, name)
+        raise
 
 
 def _lookup(table: Tensor, ids: Tensor, name: str) -> Tensor:
