@@ -31,6 +31,7 @@ from hetpart.frontend.missing import missing_into
 from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.refused import causes, refusal
+from hetpart.frontend.registry import parsed_once
 from hetpart.frontend.returned import with_all_returned
 from hetpart.frontend.settled import (
     settle_axes,
@@ -170,7 +171,7 @@ def _exported(program: torch.export.ExportedProgram, name: str, left: Translatio
         try:
             # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
             # otherwise: the views that were traced of them fail.
-            with taking_apart(), torch.no_grad(), complex_too(left), numbers(), missing_into(missing):
+            with taking_apart(), torch.no_grad(), parsed_once(), complex_too(left), numbers(), missing_into(missing):
                 made = torch.onnx.export(
                     program,
                     dynamo=True,
