@@ -72,10 +72,30 @@ def _taken_from(x: torch.Tensor, other: Any, alpha: Any = 1) -> torch.Tensor:
 
 def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
     *batch, rows, columns = x.movedim((dim1, dim2), (-2, -1)).shape
+    places = _places_of_diagonal(x, rows, columns, offset)
+    return x.movedim((dim1, dim2), (-2, -1)).reshape(*batch, rows * columns).index_select(-1, places)
+
+
+def _places_of_diagonal(x: torch.Tensor, rows: Any, columns: Any, offset: int) -> torch.Tensor:
+    """In a matrix whose rows stand one behind the other."""
     number = torch.sym_min(rows + min(offset, 0), columns - max(offset, 0))
     number = max(number, 0) if isinstance(number, int) else number
-    places = max(offset, -offset * columns) + (columns + 1) * torch.arange(number, device=x.device)
-    return x.movedim((dim1, dim2), (-2, -1)).reshape(*batch, rows * columns).index_select(-1, places)
+    return max(offset, -offset * columns) + (columns + 1) * torch.arange(number, device=x.device)
+
+
+def _with_diagonal(
+    x: torch.Tensor, diagonal: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    """PyTorch's parts write it into a view, which no diagonal is here."""
+    moved = x.movedim((dim1, dim2), (-2, -1))
+    *batch, rows, columns = moved.shape
+    places = _places_of_diagonal(x, rows, columns, offset).expand(diagonal.shape)
+    made = moved.reshape(*batch, rows * columns).scatter(-1, places, diagonal).reshape(*batch, rows, columns)
+    return made.movedim((-2, -1), (dim1, dim2)).contiguous()  # as views of it were traced
+
+
+def _diagonal_backward(slope: torch.Tensor, sizes: Any, offset: int, dim1: int, dim2: int) -> torch.Tensor:
+    return _with_diagonal(slope.new_zeros(sizes), slope, offset, dim1, dim2)
 
 
 def _summed(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> torch.Tensor:
@@ -200,6 +220,8 @@ OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten.remainder.Scalar_Tensor: _remainder,
     aten.diagonal.default: _diagonal,
     aten.diagonal_copy.default: _diagonal,
+    aten.diagonal_scatter.default: _with_diagonal,
+    aten.diagonal_backward.default: _diagonal_backward,
     aten.sum.default: _summed,
     aten.sum.dim_IntList: _summed,
     aten.heaviside.default: _step,

@@ -117,6 +117,8 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # A sum of what a mask leaves, and infinity times 0.
     aten.diagonal.default: always,
     aten.diagonal_copy.default: always,
+    aten.diagonal_scatter.default: always,
+    aten.diagonal_backward.default: always,
     # Numbers that the tensor beside them cannot hold.
     **halves.LOST,
     # Steps in the memory of a tensor that lies in order, whatever is transposed.

@@ -30,13 +30,17 @@ def _is_averaged(layer: _BatchNorm) -> bool:
         type(layer).forward is _BatchNorm.forward
         and "forward" not in vars(layer)
         and layer.momentum is None
-        and layer.training
         and layer.num_batches_tracked is not None
     )
 
 
 def _normalized(layer: _BatchNorm, batch: Tensor) -> Tensor:
-    """As ``_BatchNorm.forward``: statistics of this batch are taken by themselves, and have their share of the mean."""
+    """As ``_BatchNorm.forward``: statistics of this batch are taken by themselves, and have their share of the mean.
+
+    Whether it trains is asked when it is called: a loss may put a layer into either state.
+    """
+    if not layer.training:
+        return _BatchNorm.forward(layer, batch)
     layer._check_input_dim(batch)
     assert layer.num_batches_tracked is not None
     assert layer.running_mean is not None

@@ -25,6 +25,7 @@ from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.kept import parts_of_all
 from hetpart.training.averaged import averaged
+from hetpart.training.criterion import require_no_parameters, unchanged
 from hetpart.training.dropout import SEED, seeded
 from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
 from hetpart.training.held import Assigned, require_apart, require_undrawn, require_unwritten
@@ -51,13 +52,14 @@ class _Loss(torch.nn.Module):
         super().__init__()
         self.model = model
         self.assigned, self.left = Assigned(), Left(model)
-        self._loss_fn = loss_fn
+        vars(self)["_loss_fn"] = loss_fn  # no part of what a step trains and keeps, where it is a module itself
         self.training = model.training
 
     def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
         model = self.model
-        with NoHooks(), require_undrawn(model), self.left.watching(), self.assigned.by(model), averaged(model):
-            loss = self._loss_fn(model, *batch)
+        guards = require_undrawn(model), self.left.watching(), self.assigned.by(model), averaged(model)
+        with NoHooks(), unchanged(vars(self)["_loss_fn"]), guards[0], guards[1], guards[2], guards[3]:
+            loss = vars(self)["_loss_fn"](model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()
 
@@ -122,6 +124,7 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
         InvalidOptionError: a part of the batch holds others.
     """
     require_no_hooks(model)
+    require_no_parameters(loss_fn, model)
     require_flat(batch)
     held, example = without_storage(_Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
     with traceable():

@@ -12,6 +12,7 @@ import torch
 
 from hetpart.devices import HOST
 from hetpart.errors import InvalidFeedError
+from hetpart.frontend.weights import has_content
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.training.embedding import file_of
 from hetpart.training.norms import COLLECTED
@@ -195,6 +196,11 @@ class Kept:
         for name, spec in self._specs.items():
             if name not in wanted:
                 continue
+            content: Any = contents[name]
+            if isinstance(content, torch.Tensor) and not has_content(content):
+                raise InvalidFeedError(
+                    f"{name!r} of the content has a form and no content", hint="load it on a device that has memory"
+                )
             found = shared(contents[name])
             form = str(found.dtype).removeprefix("torch."), tuple(found.shape)
             if form != (spec.dtype, spec.shape):

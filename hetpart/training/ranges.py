@@ -84,6 +84,20 @@ def _unit(given: Mapping[str, Any]) -> int:
     return 1
 
 
+_INDEXED = (
+    _aten.gather.default, _aten.index_select.default,
+    *(
+        getattr(getattr(_aten, name + written), overload)
+        for name, overloads in (
+            ("index_add", ("default",)), ("index_copy", ("default",)), ("index_reduce", ("default",)),
+            ("scatter", ("src", "value", "reduce", "value_reduce")), ("scatter_add", ("default",)),
+            ("scatter_reduce", ("two",)),
+        )
+        for overload in overloads
+        for written in ("", "_")
+    ),
+)  # fmt: skip
+"""What reads or writes along a dimension by an argument that is called so."""
 _LABELS, _IDS = _Check("target", "labels", _classes), _Check("indices", "ids", _rows)
 _SHARES = _Check("target", "targets", _unit)
 _CHECKS: Mapping[Any, _Check] = {
@@ -95,8 +109,8 @@ _CHECKS: Mapping[Any, _Check] = {
     _aten.embedding.default: _IDS,
     _aten.embedding_bag.default: _IDS,
     _aten.embedding_bag.padding_idx: _IDS,
-    _aten.gather.default: _Check("index", "indices", _along),
     _aten.take_along_dim.default: _Check("indices", "indices", _along_unless_wrapped),
+    **dict.fromkeys(_INDEXED, _Check("index", "indices", _along)),
     _aten.one_hot.default: _Check("self", "labels", _one_hot),
     _aten.binary_cross_entropy.default: _SHARES,
 }

@@ -25,6 +25,7 @@ from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
 from hetpart.training.saved import write_step
+from hetpart.training.synced import LIKE, write_into
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -37,7 +38,6 @@ _STOPPED = (
     "see what this batch holds, such as labels that are no class; updates that do not wait for it may have been made: "
     "go on from a checkpoint"
 )
-_LIKE = "give the model that was compiled, or one made like it: the module itself, not what wraps it"
 
 
 class Step:
@@ -254,6 +254,12 @@ class Step:
                     f"{name!r}, which no step changes, is another in the checkpoint of step {found.step}",
                     hint="compile the model that the checkpoint was made from",
                 )
+        for name, own in self._rest.tied.items():
+            if name in found.files and own in found.names and not alike(found.tensor(name), found.tensor(own)):
+                raise InvalidFeedError(
+                    f"{name!r} and {own!r} are one tensor here, and two in the checkpoint of step {found.step}",
+                    hint="compile the model that the checkpoint was made from",
+                )
         names = [name for name in found.names if name not in self._rest.frozen and name not in self._rest.tied]
         tensors = {name: found.tensor(name) for name in names}
         self.load_state_dict({**found.metadata, "step": found.step, "tensors": tensors})
@@ -276,24 +282,10 @@ class Step:
             InvalidFeedError: it has others, or none that hold anything; nothing has been copied then.
         """
         if not isinstance(given := uncompiled(model), torch.nn.Module):
-            raise InvalidFeedError(f"parameters cannot be copied into {given!r}", hint=_LIKE)
-        held: Contents = {**dict(given.named_parameters()), **dict(given.named_buffers())}
+            raise InvalidFeedError(f"parameters cannot be copied into {given!r}", hint=LIKE)
         copies = {name: tensor for name, tensor in self._kept.copies().items() if not name.startswith(STATE)}
-        for name, tensor in copies.items():
-            if name not in held or held[name].shape != tensor.shape:
-                what = f"it is {list(held[name].shape)} there" if name in held else "there is none there"
-                raise InvalidFeedError(
-                    f"{name!r} of the step is {list(tensor.shape)}, and {what}, in {type(given).__name__}",
-                    hint=_LIKE,
-                )
-            if held[name].is_meta:
-                raise InvalidFeedError(
-                    f"{name!r} has a form and no content in {type(given).__name__}",
-                    hint="model.to_empty(device='cpu') gives it memory",
-                )
-        with torch.no_grad():
-            for name, tensor in copies.items():
-                held[name].copy_(tensor)
+        copies |= self._rest.frozen
+        write_into(given, copies | {name: copies[own] for name, own in self._rest.tied.items() if own in copies})
 
     def close(self) -> None:
         """Free the sessions and all that the step keeps."""

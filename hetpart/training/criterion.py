@@ -1,0 +1,52 @@
+"""A loss function that is a module: a step trains and keeps what its model holds, so this one has to stay as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from hetpart.errors import InvalidModelError
+from hetpart.training.held import Assigned, require_undrawn
+from hetpart.training.left import Left
+
+_ONE = "hand in one module that has the model and what its loss needs, and a function that calls both"
+
+
+def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:
+    """See that ``loss_fn`` has no parameters to train beside those of ``model``.
+
+    Raises:
+        InvalidModelError: it has.
+    """
+    known = {id(parameter) for parameter in model.parameters()}
+    for name, parameter in loss_fn.named_parameters() if isinstance(loss_fn, nn.Module) else ():
+        if parameter.requires_grad and id(parameter) not in known:
+            raise InvalidModelError(
+                f"loss_fn has a parameter of its own, {name!r}, and a step trains those of its model",
+                hint=f"{_ONE}; or freeze it: requires_grad_(False)",
+            )
+
+
+@contextmanager
+def unchanged(loss_fn: Any) -> Generator[None]:
+    """See that ``loss_fn`` is what it was once it has computed a loss, as far as attributes of modules tell.
+
+    Raises:
+        InvalidModelError: it is not, or draws numbers.
+    """
+    if not isinstance(loss_fn, nn.Module):
+        yield
+        return
+    assigned, left = Assigned(), Left(loss_fn)
+    with require_undrawn(loss_fn), left.watching(), assigned.by(loss_fn):
+        yield
+    changed = [*assigned.contents, *(f"{path}.{name}".removeprefix(".") for path, name in left.values)]
+    if changed:
+        raise InvalidModelError(
+            f"loss_fn changes {changed[0]!r} of itself, and a step keeps what its model holds: every call would "
+            "compute with what is there now",
+            hint=_ONE,
+        )
