@@ -57,9 +57,10 @@ def _measure(*, refine: bool, as_json: bool) -> None:
     with stdout_kept_free(wanted=as_json), StageBar() as progress:
         from hetpart.calibration.measure import sample
         from hetpart.calibration.samples import load_samples, save_samples
-        from hetpart.cost_model.calibrated import save
+        from hetpart.cost_model.calibrated import require_writable, save
         from hetpart.report.calibration_text import calibration_content, calibration_parts
 
+        require_writable()
         earlier = load_samples() if refine else None
         sampled = sample(progress) if earlier is None else sample(progress).refining(earlier)
         found = sampled.calibration()

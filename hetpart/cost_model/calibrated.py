@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -197,6 +198,24 @@ def load() -> Calibration | None:
             hint="run `hetpart calibrate` to measure this machine again",
         )
     return found
+
+
+def require_writable() -> None:
+    """See that calibrations can be written, before a minute is spent on one.
+
+    Raises:
+        HetpartError: their folder cannot be made, or not be written to.
+    """
+    there = folder()
+    try:
+        there.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise HetpartError(
+            f"calibrations cannot be written to {there}: {error.strerror}",
+            hint=f"make the folder writable, or let {FOLDER_VARIABLE} name another one",
+        ) from error
 
 
 def save(calibration: Calibration) -> Path:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import cast
 
 from hetpart.devices import Device, Link, Provider
 from hetpart.errors import InvalidOptionError
+from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates
 
 HARDWARE = Path(__file__).parent / "hardware"
@@ -42,6 +44,7 @@ _RATES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency",
 _NEVER_ZERO = (
     "bandwidth", "bandwidth_back", "efficiency", "pageable_bandwidth", "pageable_bandwidth_back", "random_bandwidth",
 )  # fmt: skip
+_SHARES = ("efficiency", "bandwidth_efficiency")
 REQUIRED: Mapping[Kind, tuple[str, ...]] = {
     Kind.ACCELERATOR: (*_COMMON, *_RATES),
     Kind.CPU: (*_COMMON, *_RATES, "cores", "core_bandwidth"),
@@ -94,6 +97,18 @@ class Profile:
         for key, value in self.figures.items():
             if value < 0 or (value == 0 and key in _NEVER_ZERO):
                 raise InvalidOptionError(f"hardware profile {self.name!r}: {key} = {value} is not a usable figure")
+
+
+def _fault(key: str, value: float) -> str:
+    """Why a figure cannot be that; ``""`` where it can."""
+    dtype = key.removeprefix(f"{PEAK}.")
+    if not isfinite(value):
+        return "which is no number"
+    if key in _SHARES and not 0 < value <= 1:
+        return "and a share is above 0 and at most 1"
+    if key == "cores" and (value < 1 or value != int(value)):
+        return "and cores are counted from 1"
+    return "" if dtype == key or dtype in DTYPE_BITS else f"and there is no type {dtype!r}"
 
 
 @cache
@@ -185,7 +200,7 @@ def figures_of(table: Mapping[str, object]) -> tuple[dict[str, float], dict[str,
     """Figures and their sources in a TOML table. A figure is a number, or ``{ value = …, source = "…" }``.
 
     Raises:
-        InvalidOptionError: something in it is neither.
+        InvalidOptionError: something in it is neither, or cannot be.
     """
     figures: dict[str, float] = {}
     sources: dict[str, str] = {}
@@ -194,6 +209,9 @@ def figures_of(table: Mapping[str, object]) -> tuple[dict[str, float], dict[str,
         value = figure.get("value")
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise InvalidOptionError(f"hardware figure {key!r} is {entry!r}, not a number", hint=FILE_HINT)
+        fault = _fault(key, value)
+        if fault:
+            raise InvalidOptionError(f"hardware figure {key!r} is {value:g}, {fault}", hint=FILE_HINT)
         figures[key], sources[key] = float(value), str(figure.get("source", NO_SOURCE))
     return figures, sources
 

@@ -128,21 +128,20 @@ def _matmul_at(right: int) -> Rule:
     """The product of input 0 and input ``right``, either of them transposed where the node says so."""
 
     def product(call: _Call) -> Sizes | None:
-        a, b = call.shape(0), call.shape(right)
-        if (
-            a is None
-            or b is None
-            or len(a) < 2
-            or len(b) < 2
-            or call.number("transBatchA")
-            or call.number("transBatchB")
-        ):
+        a = _behind_batches(call.shape(0), call.number("transBatchA"))
+        b = _behind_batches(call.shape(right), call.number("transBatchB"))
+        if a is None or b is None or len(a) < 2 or len(b) < 2:
             return None
         batch = _broadcast(a[:-2], b[:-2])
         rows, columns = a[-1 if call.number("transA") else -2], b[-2 if call.number("transB") else -1]
         return None if batch is None else (*batch, rows, columns)
 
     return product
+
+
+def _behind_batches(sizes: Sizes | None, asked: int | None) -> Sizes | None:
+    """With the first dimension behind those of batches, where that is ``asked`` for."""
+    return (*sizes[1:-1], sizes[0], sizes[-1]) if asked and sizes and len(sizes) > 2 else sizes
 
 
 def _columns(name: str) -> Rule:

@@ -445,3 +445,12 @@ def test_threads_alone_are_refused(own_folder):
 
 def test_the_cost_of_profiling_is_some_microseconds_at_most():
     assert 0.0 <= from_profile._noting(1) < 1e-3
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_measured(tmp_path, monkeypatch):
+    (tmp_path / "hetpart").touch()
+    monkeypatch.setenv(calibrated.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr("hetpart.calibration.measure.sample", lambda *_: pytest.fail("it measures"))
+    shown = CliRunner().invoke(main, ["calibrate"])
+    assert shown.exit_code == 2
+    assert f"calibrations cannot be written to {tmp_path}/hetpart/calibration: Not a directory" in shown.output

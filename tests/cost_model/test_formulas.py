@@ -59,7 +59,15 @@ def test_products_of_turned_batches_count_as_in_torch(left, options, equation):
     right = (6, 8, 5)
     graph = single("FusedMatMul", [(left, F32), (right, F32)], (6, 4, 5), domain="com.microsoft", version=1, **options)
     counted = _torch_flops(torch.einsum, equation, torch.ones(left), torch.ones(right))
-    assert _work(graph).flops == counted + 2 * 6 * 4 * 5
+    assert _work(graph).flops == counted
+
+
+@pytest.mark.parametrize(("factor", "flops"), [(1.0, 2 * 6 * 4 * 5 * 8), (0.125, 2 * 6 * 4 * 5 * 8 + 6 * 4 * 5)])
+def test_a_factor_of_a_product_is_a_multiplication_of_each_element(factor, flops):
+    right, options = (6, 8, 5), {"alpha": factor}
+    graph = single("FusedMatMul", [((6, 4, 8), F32), (right, F32)], (6, 4, 5), domain="com.microsoft", version=1,
+                   **options)  # fmt: skip
+    assert _work(graph).flops == flops
 
 
 @pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean", "ReduceL2", "ReduceMax"])

@@ -234,6 +234,17 @@ def test_dropout_draws_where_it_trains_alone(trains: int) -> None:
     assert bool(work_of_case(it).serial_cycles) == bool(trains)
 
 
+def test_grouped_queries_meet_no_more_keys_than_the_buffer_of_all_holds() -> None:
+    """FLOPs by hand: two products of 8 tokens of 4 heads of 16 with 16 keys, and 5 flops of a softmax for each pair."""
+    past, ends = (1, 2, 16, 16), [number(15, "int32").reshape(1), number(16, "int32")]
+    it = case("GroupQueryAttention", [(1, 8, 64), (1, 8, 32), (1, 8, 32), past, past, *ends], 0.0, domain=CONTRIB,
+              outputs=3, num_heads=4, kv_num_heads=2)  # fmt: skip
+    whole = work_of_case(it).flops
+    it = case("GroupQueryAttention", [(1, 8, 64), (1, 8, 32), (1, 8, 32), (1, 2, 8, 16), (1, 2, 8, 16), *ends], 0.0,
+              domain=CONTRIB, outputs=3, num_heads=4, kv_num_heads=2)  # fmt: skip
+    assert whole == work_of_case(it).flops == pytest.approx(4 * 8 * 16 * 4 * 16, rel=0.15)
+
+
 @pytest.mark.parametrize(("softcap", "cycles"), [(0.0, 0), (5.0, 50 * 4 * 64 * 32.5)])
 def test_grouped_queries_cap_scores_with_keys_before_them(softcap: float, cycles: float) -> None:
     ends = [number(63, "int32").reshape(1), number(64, "int32")]

@@ -159,6 +159,12 @@ def test_a_file_starts_from_profiles_and_changes_figures(tmp_path):
     [
         ("[[accelerator]]\nprofile = 'l4'\nbandwith = 3e9", "no figure bandwith"),
         ("[[accelerator]]\nprofile = 'l4'\nbandwidth = 'fast'", "'fast', not a number"),
+        ("[[accelerator]]\nprofile = 'l4'\nmemory_bytes = nan", "'memory_bytes' is nan, which is no number"),
+        ("[[accelerator]]\nprofile = 'l4'\nbandwidth = { value = inf }", "'bandwidth' is inf, which is no number"),
+        ("[[accelerator]]\nprofile = 'l4'\nefficiency = 3", "'efficiency' is 3, and a share is above 0 and at most 1"),
+        ("[[accelerator]]\nprofile = 'l4'\npeak_flops.float99 = 1e12", "there is no type 'float99'"),
+        ("[host]\ncores = 0\n[[accelerator]]\nprofile = 'l4'", "'cores' is 0, and cores are counted from 1"),
+        ("[host]\ncores = 2.5\n[[accelerator]]\nprofile = 'l4'", "'cores' is 2.5, and cores are counted"),
         ("[[accelerator]]\nprofile = 'nothing'", "'nothing' is not the name of an accelerator"),
         ("[host]\nprofile = 'epyc'", "describes no accelerator"),
         ("[gpu]\nprofile = 'l4'", "unknown key gpu"),

@@ -92,7 +92,9 @@ def _keys(o: Operands) -> int:
         return _paged_keys(o)
     given = _tokens(o.shape(0 if _projects(o) or o.input(1) is None else 1))
     past = o.shape(PAST_KEY.get(kind, len(o.inputs)))
-    present = o.output_shape(1)
+    kept, present = o.output(1), o.output_shape(1)
+    if len(present) > 3 and kept is not None and kept.is_static:
+        return present[-2]
     return max(given + past[-2] if len(past) > 1 else given, present[-2] if len(present) > 3 else 0)
 
 

@@ -28,6 +28,13 @@ def transposed_inner(o: Operands) -> int:
     return shape[0] if o.integer("transBatchA", 0) else shape[-2]
 
 
+@flops("FusedMatMul", domain=CONTRIB)
+def _scaled_matmul(o: Operands) -> float:
+    """Of each element a multiplication more, where there is a factor."""
+    is_scaled = o.attribute("alpha", 1.0) != 1.0
+    return o.output_numel() * (2.0 * transposed_inner(o) + is_scaled)
+
+
 @flops("MatMul", "MatMulInteger", "QLinearMatMul")
 def matmul_flops(o: Operands) -> float:
     """Each element written is a sum of products along the inner dimension."""
@@ -41,7 +48,7 @@ def _gemm(o: Operands) -> float:
 
 
 @flops(
-    "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "GemmFastGelu", "GemmFloat8", "MatMulInteger16",
+    "FusedGemm", "FusedMatMulActivation", "GemmFastGelu", "GemmFloat8", "MatMulInteger16",
     "QOrderedMatMul", "SparseToDenseMatMul", "TransposeMatMul", *QUANTIZED_A, domain=CONTRIB,
 )  # fmt: skip
 def _contrib_matmul(o: Operands) -> float:
