@@ -287,4 +287,6 @@ _CLASSICAL: Mapping[str, Sequence[_Output | None]] = {
     "LinearRegressor": (_Output(_per_sample(lambda call: call.number("targets", 1)), 99, _FLOAT),),
     "SVMRegressor": (_Output(_per_sample(lambda _: 1), 99, _FLOAT),),
 }
-_BY_DOMAIN = {CONTRIB_DOMAIN: _RULES, "ai.onnx.ml": _CLASSICAL}
+RUNTIMES_OWN: Mapping[str, Sequence[_Output | None]] = {"SimplifiedLayerNormalization": (_Output(_same, like=1),)}
+"""Of ``ai.onnx`` in models that ONNX Runtime's optimiser or its exporter of language models wrote: no schema of it."""
+_BY_DOMAIN = {CONTRIB_DOMAIN: _RULES, "ai.onnx.ml": _CLASSICAL, "": RUNTIMES_OWN, "ai.onnx": RUNTIMES_OWN}

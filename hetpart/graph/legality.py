@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import onnx
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph.contrib_types import RUNTIMES_OWN
 from hetpart.graph.listing import STANDARD_DOMAINS, Kind, ListedNode, Listing, listed_nodes
 from hetpart.graph.tensor_rules import TENSOR_RULES, Rules, suspects
 from hetpart.graph.walk import all_graphs, fresh_name, replace_items
@@ -128,7 +129,8 @@ def _unknown_operators(listing: Listing) -> Iterator[str]:
     for own, op_type in kinds:
         domain = "" if own == "ai.onnx" else own
         version = versions.get(domain, versions.get("ai.onnx", 1) if domain == "" else 1)
-        if domain in STANDARD_DOMAINS and not onnx.defs.has(op_type, version, domain):
+        is_runtimes = not domain and op_type in RUNTIMES_OWN
+        if domain in STANDARD_DOMAINS and not is_runtimes and not onnx.defs.has(op_type, version, domain):
             unknown[own, op_type] = version
     for listed in listing.nodes if unknown else ():
         version = unknown.get((listed.domain, listed.op_type))
