@@ -15,7 +15,7 @@ from typing import TypedDict, cast
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
-from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, REFUSES, refused
+from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, LEFT_WHOLE, REFUSES, refused
 from hetpart.devices import Provider
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
@@ -127,7 +127,9 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
         refusal = refused(CPU_REFUSES, Operands.of(op, graph))
         if refusal:
             return f"the CPU kernel for {facts.name} refuses {refusal}"
-        return _missing(cpu_kernels(facts, op.op_type, op.attributes), "CPU", facts, op, graph)
+        is_whole = not op.domain and op.version in LEFT_WHOLE.get(op.op_type, ())
+        kernels = facts.cpu if is_whole else cpu_kernels(facts, op.op_type, op.attributes)
+        return _missing(kernels, "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
 
 
@@ -200,7 +202,7 @@ def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
         name=f"{op_type}-{since}",
         cpu=_kernels(row.get("cpu", []), since),
         function=bool(row.get("function", 0)),
-        expands=_kernels(row.get("expands", []), since),
+        expands=_kernels(row.get("expands", []), version),
         cuda=_kernels(row.get("cuda", []), since),
         host_inputs=frozenset(row.get("host_inputs", [])),
         host_outputs=frozenset(row.get("host_outputs", [])),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from hetpart.cost_model.formulas.operands import Operands
 
@@ -218,6 +219,15 @@ REFUSES: Refusals = {
     **dict.fromkeys(("GRU", "LSTM", "RNN"), (_BATCHWISE,)),
 }
 """What no provider runs. Attention has windows in a newer ONNX than that ONNX Runtime is built with."""
+LEFT_WHOLE: Mapping[str, AbstractSet[int]] = {
+    "LeakyRelu": {*range(19, 27)},
+    "MeanVarianceNormalization": {11, 12, *range(14, 18), *range(19, 27)},
+    "PRelu": {*range(19, 27)},
+    "Swish": {25, 26},
+}
+"""Opsets of models in which ONNX Runtime does not put a body in the place of an operator that CUDA has a kernel for, or
+whose body ``onnx`` does not tell: operators of the body are others there than those it was written with.
+``tests/cost_model/test_kernels.py`` asks ONNX Runtime."""
 BODY_NEEDS: Mapping[str, tuple[str, str]] = {"Gelu": ("approximate", "tanh")}
 """An attribute, and its value with which alone the CPU provider has kernels for the body of an operator: those for
 ``Tanh`` take more types than that for ``Erf``."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from hetpart.cost_model.kernels import host_inputs, host_outputs, kernel_facts, missing_kernel
+from hetpart.cost_model.kernels import host_inputs, host_outputs, kernel_facts, missing_kernel, runs_as_body
 from hetpart.devices import Provider
+from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph, ValueKind
 from hetpart.plan.cut_models import WIDENED
 from hetpart.runtime.widened import in_float32
@@ -109,6 +111,42 @@ def test_the_cpu_has_a_kernel_for_exactly_the_types_that_onnx_runtime_runs():
     assert [(t.schema.name, t.inputs) for t, ran in runs if ran and t.missing()] == []
     unseen = {t.schema.name for t in refused if not t.missing()}
     assert unseen <= OF_UNKNOWN_BODY
+
+
+def _opsets(schema: onnx.defs.OpSchema, newest: int) -> range:
+    """Those that have this version of an operator, but for the one that it came with."""
+    versions = {s.since_version for s in onnx.defs.get_all_schemas_with_history() if _same_operator(s, schema)}
+    following = min((version for version in versions if version > schema.since_version), default=newest + 1)
+    return range(schema.since_version + 1, min(following - 1, newest) + 1)
+
+
+def _same_operator(one: onnx.defs.OpSchema, other: onnx.defs.OpSchema) -> bool:
+    return (one.domain, one.name) == (other.domain, other.name)
+
+
+def test_bodies_run_in_the_opsets_in_which_onnx_runtime_runs_them():
+    """As hetpart reads a model: with the body of an operator in its place where ``onnx`` tells it."""
+    newest = max(v for v in range(20, 40) if _reads_opset(v))
+    wrong: list[tuple[str, str, int, str | None]] = []
+    asked = 0
+    for schema in onnx.defs.get_all_schemas_with_history():
+        bodies = [f for f in onnx.defs.get_all_schemas() if _same_operator(f, schema) and not f.domain]
+        if not any(f.has_function or f.has_context_dependent_function for f in bodies):
+            continue
+        for trial, opset in product(_trials(schema), _opsets(schema, newest)):
+            model = trial.model()
+            model.opset_import[0].version = opset
+            if _runs(model) is None:
+                continue
+            imported = import_onnx(model, {}, runs_as_body)
+            ran = _runs_widened(imported.proto)
+            why = [missing_kernel(Provider.CPU, op, imported.graph) for op in imported.graph.ops]
+            missing = next(filter(None, why), None)
+            asked += 1
+            if ran is not None and ran == bool(missing):
+                wrong.append((schema.name, _name(trial.inputs[0]), opset, missing))
+    assert asked > 800
+    assert [found for found in wrong if found[0] not in OF_UNKNOWN_BODY] == []
 
 
 @pytest.mark.parametrize(

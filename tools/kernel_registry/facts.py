@@ -73,7 +73,7 @@ def _head(facts: Facts) -> dict[str, object]:
             "function: the ONNX schema has a function body. cpu and cuda: [first version, last version or 0, "
             "{operand: index into types}], operand i is input i and oi output i; ONNX Runtime takes an open range "
             "for its first version only. expands: what the CPU provider runs by that body without a kernel, in the "
-            "same form. host_inputs and host_outputs: operands the CUDA kernel keeps in host memory."
+            "same form, of opsets. host_inputs and host_outputs: operands the CUDA kernel keeps in host memory."
         ),
         "source": (
             f"Kernels by get_all_opkernel_def(); schemas also of onnx {facts.onnx}; opsets by sessions. expands, "

@@ -156,8 +156,9 @@ def _with_probed(known: Mapping[Name, OpFacts], probed: Probed) -> dict[Name, Op
         for name, positions in _named(rows).items():
             merged[name] = replace(_present(name, merged, key), **{key: positions})
     for name, versions in _named(probed.expands).items():
-        rows = tuple(_expanded(int(version), types) for version, types in versions.items())
-        merged[name] = replace(_present(name, merged, "expands"), expands=rows)
+        known_op = _present(name, merged, "expands")
+        rows = sorted((_expanded(opsets, types, known_op.since) for opsets, types in versions.items()), key=_order)
+        merged[name] = replace(known_op, expands=tuple(rows))
     return merged
 
 
@@ -177,5 +178,9 @@ def _present(name: Name, known: Mapping[Name, OpFacts], key: str) -> OpFacts:
     return known[name]
 
 
-def _expanded(version: int, types: str) -> Row:
-    return Row(version, version, {} if types == ANY else {"0": tuple(sorted(types.split()))})
+def _expanded(opsets: str, types: str, since: tuple[int, ...]) -> Row:
+    """A row of opsets: from one to another, ``16-18``, or all that have the schema of a version."""
+    first, _, last = opsets.partition("-")
+    following = bisect_right(since, int(first))
+    whole = since[following] - 1 if following < len(since) else _LARGEST
+    return Row(int(first), int(last or whole), {} if types == ANY else {"0": tuple(sorted(types.split()))})
