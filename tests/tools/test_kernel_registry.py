@@ -54,7 +54,7 @@ ai.onnx.ArgMax cuda 13.. 0: float16 float32 float64
 ai.onnx.Mish since [18, 22]
 ai.onnx.Mish function 1
 ai.onnx.Mish expands 18..21 0: float16 float32 float64
-ai.onnx.Mish expands 22..22
+ai.onnx.Mish expands 22..2147483647
 ai.onnx.SequenceAt since [11]
 ai.onnx.SequenceAt cpu 11.. 1: int32 int64; o0: bfloat16 {ANY_TENSOR} string uint16 uint32 uint64 uint8
 com.microsoft.BiasSplitGelu since [1]
