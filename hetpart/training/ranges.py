@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 
 from hetpart.errors import ExecutionError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-    from torch.fx import Node
 
 _aten = torch.ops.aten
 _VIEWS = frozenset(
@@ -33,6 +33,14 @@ _VIEWS = frozenset(
     }
 )  # fmt: skip
 """What gives the values of its first argument, or some of them."""
+_COMPUTED = frozenset(
+    {
+        _aten.add.Tensor, _aten.add.Scalar, _aten.sub.Tensor, _aten.sub.Scalar, _aten.mul.Tensor, _aten.mul.Scalar,
+        _aten.rsub.Scalar, _aten.neg.default, _aten.abs.default, _aten.remainder.Scalar, _aten.floor_divide.default,
+        _aten.div.Tensor_mode, _aten.clamp.default, _aten.clamp_min.default, _aten.clamp_max.default,
+    }
+)  # fmt: skip
+"""What computes others of it, with numbers alone beside it: ``labels - 1``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,8 @@ class Range:
     operator: str
     most: int
     ignored: int | None = None
+    is_computed: bool = False
+    """Whether the loss computes others of it first."""
 
     def require(self, part: Any) -> None:
         """See that ``part`` of a batch has such values.
@@ -153,8 +163,9 @@ class Range:
         if not self._holds(kept):
             least, most = _bounds(kept)
             raise ExecutionError(
-                f"{self.what} of {self.operator} go from {least} to {most} in part {self.place} of the batch, where 0 "
-                f"to {self.most} are possible",
+                f"{self.what} of {self.operator} go from {least} to {most}"
+                f"{', as the loss computes them,' if self.is_computed else ''} in part {self.place} of the batch, "
+                f"where 0 to {self.most} are possible",
                 hint=f"{_HINTS[self.what]}; nothing was updated",
             )
 
@@ -196,7 +207,8 @@ def ranges_of(program: ExportedProgram, batch: Sequence[str], tables: AbstractSe
         most = check.most(given)
         if most is not None and source not in changed and getattr(source, "name", None) in batch:
             place, name = batch.index(source.name), node.target._schema.name.removeprefix("aten::")
-            found.append(Range(place, views, check.what, name, int(most), given.get("ignore_index")))
+            computed = any(view.target in _COMPUTED for view in _views(given[check.argument]))
+            found.append(Range(place, views, check.what, name, int(most), given.get("ignore_index"), computed))
     return found
 
 
@@ -221,9 +233,12 @@ def _source(node: Any) -> tuple[Any, list[Callable[[Tensor], Tensor]]]:
 
 
 def _views(node: Any) -> Iterator[Any]:
-    while getattr(node, "target", None) in _VIEWS:
+    while (target := getattr(node, "target", None)) in _VIEWS or target in _COMPUTED:
+        first, *others = node.args
+        if target in _COMPUTED and (not isinstance(first, Node) or any(isinstance(one, Node) for one in others)):
+            return
         yield node
-        node = node.args[0]
+        node = first
 
 
 def _call(view: Any) -> Callable[[Tensor], Tensor]:
