@@ -172,6 +172,8 @@ def runs_as_body(op: Op, graph: Graph) -> bool:
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None or not facts.expands or op.bodies or op.version > newest_opset(op):
         return False
+    if not op.domain and refused(REFUSES, Operands.of(op, graph)):
+        return False
     own = (*facts.cpu, *facts.cuda)
     return _suited(facts.expands, op, graph, {}) and not _suited(own, op, graph, {})
 

@@ -45,6 +45,11 @@ def _reads(position: int) -> Test:
     return lambda o: o.input(position) is not None
 
 
+def _of_other_type(position: int) -> Test:
+    """Than the first operand: the standard allows it, and ONNX Runtime finds none for what multiplies them."""
+    return lambda o: _dtype(o, position) not in ("", _dtype(o))
+
+
 def _packed(o: Operands) -> bool:
     """Whether the values of MultiHeadAttention lie in its key or query."""
     return o.input(2) is None
@@ -63,9 +68,9 @@ def _reduced(dtype: str, *reductions: str) -> Test:
     return lambda o: _dtype(o) == dtype and o.attribute("reduction", "none") in reductions
 
 
-def _dtype(o: Operands) -> str:
-    first = o.input(0)
-    return "" if first is None else first.dtype
+def _dtype(o: Operands, position: int = 0) -> str:
+    value = o.input(position)
+    return "" if value is None else value.dtype
 
 
 def _rank(o: Operands) -> int:
@@ -215,7 +220,11 @@ BY_SHAPE = frozenset({*_POOLS, "ConvInteger", "GridSample", "MatMulInteger", "Re
 """Of these, what is refused is told by shapes."""
 _BATCHWISE: Refusal = (_differs("layout", 0), "layout = 1, batches first")
 REFUSES: Refusals = {
-    "Attention": tuple((_has(name), name) for name in ("left_window_size", "right_window_size")),
+    "Attention": (
+        *((_has(name), name) for name in ("left_window_size", "right_window_size")),
+        (_of_other_type(2), "values of another type than queries"),
+    ),
+    "RMSNormalization": ((_of_other_type(1), "a scale of another type"),),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), (_BATCHWISE,)),
 }
 """What no provider runs. Attention has windows in a newer ONNX than that ONNX Runtime is built with."""

@@ -15,7 +15,7 @@ from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
-from hetpart.cost_model.kernels import missing_kernel
+from hetpart.cost_model.kernels import missing_kernel, runs_as_body
 from hetpart.devices import Provider
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Shape
@@ -279,3 +279,30 @@ def test_what_the_cpu_refuses_by_shape_attribute_or_dtype_has_no_kernel_there(te
     graph = import_onnx(model).graph
     (op,) = graph.ops
     assert (missing_kernel(Provider.CPU, op, graph) is None) == _runs(model)
+
+
+FLOATS = ("float", "float16", "double", "bfloat16")
+
+
+@pytest.mark.parametrize("opset", [23, 24])
+@pytest.mark.parametrize(("first", "other"), [(a, b) for a in FLOATS for b in FLOATS])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(FIRST[2,4,8] x, OTHER[8] s) => (OTHER[2,4,8] y) { y = RMSNormalization (x, s) }",
+        "(FIRST[1,2,4,8] q, OTHER[1,2,4,8] v) => (FIRST[1,2,4,8] y) { y = Attention (q, q, v) }",
+    ],
+)
+def test_operands_of_several_types_have_kernels_where_onnx_runtime_finds_them(
+    text: str, first: str, other: str, opset: int
+) -> None:
+    written = text.replace("FIRST", first).replace("OTHER", other)
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> g {written}')
+    imported = import_onnx(model, {}, runs_as_body)
+    missing = [missing_kernel(Provider.CPU, op, imported.graph) for op in imported.graph.ops]
+    if first != other:
+        assert not _is_taken(model)
+        assert all(why is not None and "of another type" in why for why in missing)
+    elif first != "bfloat16":  # which is computed in float32
+        assert _is_taken(imported.proto)
+        assert missing == [None] * len(missing)
