@@ -117,6 +117,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     # A sum of what a mask leaves, and infinity times 0.
     aten.diagonal.default: always,
     aten.diagonal_copy.default: always,
+    # Their parts write into a diagonal, which is no view here.
     aten.diagonal_scatter.default: always,
     aten.diagonal_backward.default: always,
     # Numbers that the tensor beside them cannot hold.
@@ -297,6 +298,7 @@ KEPT: Mapping[OpOverload, Concerned] = {
         pools_open,
     ),
     # Its parts write to a copy, which the exporter refuses.
+    # Their parts write into a diagonal, which is no view here.
     aten.diagonal_scatter.default: always,
 }  # fmt: skip
 """Operators that stay PyTorch's."""

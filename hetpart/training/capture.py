@@ -7,7 +7,7 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,12 +24,11 @@ from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.kept import parts_of_all
-from hetpart.training.averaged import averaged
-from hetpart.training.criterion import require_no_parameters, unchanged
+from hetpart.training.criterion import Loss, LossFunction, require_no_parameters
 from hetpart.training.dropout import SEED, seeded
-from hetpart.training.followed import NoHooks, require_flat, require_followed, require_no_hooks
-from hetpart.training.held import Assigned, require_apart, require_undrawn, require_unwritten
-from hetpart.training.left import Left, require_alike
+from hetpart.training.followed import require_flat, require_no_hooks
+from hetpart.training.held import require_apart, require_unwritten
+from hetpart.training.left import require_alike
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
 from hetpart.training.traced import exported, traceable
@@ -38,30 +37,12 @@ from hetpart.training.transposes import without_turns
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-LossFunction = Callable[..., torch.Tensor]
 LOSS_SCALE = "loss_scale"
 """The argument of a graph whose gradients are those of the loss times a number, float32."""
 PREFIX = "model."
 """Of the model's names in the module that computes its loss."""
 _CHANGED = (InputKind.PARAMETER, InputKind.BUFFER)
 _PASSED_ON = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
-
-
-class _Loss(torch.nn.Module):
-    def __init__(self, model: torch.nn.Module, loss_fn: LossFunction) -> None:
-        super().__init__()
-        self.model = model
-        self.assigned, self.left = Assigned(), Left(model)
-        vars(self)["_loss_fn"] = loss_fn  # no part of what a step trains and keeps, where it is a module itself
-        self.training = model.training
-
-    def forward(self, *batch: Any) -> tuple[torch.Tensor, ...]:
-        model = self.model
-        guards = require_undrawn(model), self.left.watching(), self.assigned.by(model), averaged(model)
-        with NoHooks(), unchanged(vars(self)["_loss_fn"]), guards[0], guards[1], guards[2], guards[3]:
-            loss = vars(self)["_loss_fn"](model, *batch)
-        require_followed(loss)
-        return loss, *self.assigned.contents.values()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +107,7 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     require_no_hooks(model)
     require_no_parameters(loss_fn, model)
     require_flat(batch)
-    held, example = without_storage(_Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
+    held, example = without_storage(Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
     with traceable():
         program = exported(held, example, type(model).__name__)
         whole: Any = held

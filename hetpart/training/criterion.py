@@ -1,18 +1,45 @@
-"""A loss function that is a module: a step trains and keeps what its model holds, so this one has to stay as it is."""
+"""What computes a loss, for a trace: a model and a function of it, watched for what no trace follows.
+
+A function that is a module itself has to stay as it is: a step trains and keeps what its model holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from hetpart.errors import InvalidModelError
+from hetpart.training.averaged import averaged
+from hetpart.training.followed import NoHooks, require_followed
 from hetpart.training.held import Assigned, require_undrawn
 from hetpart.training.left import Left
 
+LossFunction = Callable[..., Tensor]
 _ONE = "hand in one module that has the model and what its loss needs, and a function that calls both"
+
+
+class Loss(nn.Module):
+    """``loss_fn(model, *batch)``, with what the model assigned to its buffers behind it."""
+
+    def __init__(self, model: nn.Module, loss_fn: LossFunction) -> None:
+        super().__init__()
+        self.model = model
+        self.assigned, self.left = Assigned(), Left(model)
+        vars(self)["_loss_fn"] = loss_fn  # no part of what a step trains and keeps, where it is a module itself
+        self.training = model.training
+
+    def forward(self, *batch: Any) -> tuple[Tensor, ...]:
+        model, loss_fn = self.model, vars(self)["_loss_fn"]
+        with (
+            NoHooks(), unchanged(loss_fn), require_undrawn(model), self.left.watching(), self.assigned.by(model),
+            averaged(model),
+        ):  # fmt: skip
+            loss = loss_fn(model, *batch)
+        require_followed(loss)
+        return loss, *self.assigned.contents.values()
 
 
 def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:

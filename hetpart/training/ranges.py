@@ -196,7 +196,7 @@ def ranges_of(program: ExportedProgram, batch: Sequence[str], tables: AbstractSe
 
     ``tables`` are arguments whose lookups see to their ids themselves.
     """
-    changed = {_source(node.args[0])[0] for node in program.graph.nodes if _changes(node)}
+    changed = {_lies_in(node.args[0]) for node in program.graph.nodes if _changes(node)}
     found: list[Range] = []
     for node in program.graph.nodes:
         check = _CHECKS.get(node.target)
@@ -204,11 +204,11 @@ def ranges_of(program: ExportedProgram, batch: Sequence[str], tables: AbstractSe
         if check is None or getattr(given.get("weight"), "name", None) in tables:
             continue
         source, views = _source(given[check.argument])
+        computed = [view for view in _views(given[check.argument]) if view.target in _COMPUTED]
         most = check.most(given)
-        if most is not None and source not in changed and getattr(source, "name", None) in batch:
+        if most is not None and changed.isdisjoint([source, *computed]) and getattr(source, "name", None) in batch:
             place, name = batch.index(source.name), node.target._schema.name.removeprefix("aten::")
-            computed = any(view.target in _COMPUTED for view in _views(given[check.argument]))
-            found.append(Range(place, views, check.what, name, int(most), given.get("ignore_index"), computed))
+            found.append(Range(place, views, check.what, name, int(most), given.get("ignore_index"), bool(computed)))
     return found
 
 
@@ -233,12 +233,22 @@ def _source(node: Any) -> tuple[Any, list[Callable[[Tensor], Tensor]]]:
 
 
 def _views(node: Any) -> Iterator[Any]:
-    while (target := getattr(node, "target", None)) in _VIEWS or target in _COMPUTED:
-        first, *others = node.args
-        if target in _COMPUTED and (not isinstance(first, Node) or any(isinstance(one, Node) for one in others)):
-            return
+    while (target := getattr(node, "target", None)) in _VIEWS or (target in _COMPUTED and _is_of_numbers(node)):
         yield node
-        node = first
+        node = node.args[0]
+
+
+def _is_of_numbers(node: Node) -> bool:
+    """Whether numbers alone go with its first argument."""
+    first, *others = node.args
+    return isinstance(first, Node) and not any(isinstance(one, Node) for one in (*others, *node.kwargs.values()))
+
+
+def _lies_in(node: Any) -> Any:
+    """Whose memory ``node`` may be: what is computed has its own."""
+    while getattr(node, "target", None) in _VIEWS:
+        node = node.args[0]
+    return node
 
 
 def _call(view: Any) -> Callable[[Tensor], Tensor]:

@@ -87,6 +87,32 @@ def test_labels_changed_in_the_loss_are_left_alone() -> None:
     assert agrees(loss, model, compiled(loss, model, X, GOOD), X, torch.tensor([0, -1, 2, 1]))
 
 
+def _marked(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    """Labels from 1 on, of which 0 is left out: what is computed is changed, the part is not."""
+    shifted = labels - 1
+    shifted[labels == 0] = -100
+    return functional.cross_entropy(model(x), shifted)
+
+
+def _beside(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    doubled = labels * 2
+    doubled.zero_()
+    return functional.cross_entropy(model(x), labels) + doubled.sum()
+
+
+def _at_least(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(model(x), torch.clamp(labels, min=0, max=3))
+
+
+@pytest.mark.parametrize("loss", [_marked, _beside, _at_least])
+def test_what_is_computed_of_a_part_has_memory_of_its_own(loss: Loss) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, CLASSES)
+    step = compiled(loss, model, X, GOOD)
+    for labels in (GOOD, torch.tensor([0, 4, 2, 3]), torch.tensor([0, -1, 2, 1])):
+        assert (loss is _marked and int(labels.min()) < 0) or agrees(loss, model, step, X, labels)
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32])
 @pytest.mark.parametrize("most", [4, 127, 200])
 def test_values_of_any_type_are_held_against_both_ends(dtype: torch.dtype, most: int) -> None:
