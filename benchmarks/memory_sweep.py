@@ -91,11 +91,11 @@ def nodes(first: int, count: int) -> Iterator[Drawn]:
 
 def row(drawn: Drawn) -> Row | None:
     """Predicts and measures one model; ``None`` where it takes too little to tell."""
-    from hetpart.cost_model.kernels import runs_as_body
+    from hetpart.cost_model.kernels import ONNX_RUNTIME
     from hetpart.graph.from_onnx import import_onnx
     from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
 
-    model = import_onnx(drawn.model, {}, runs_as_body).proto  # what a plan runs
+    model = import_onnx(drawn.model, {}, ONNX_RUNTIME).proto  # what a plan runs
     with tempfile.TemporaryDirectory() as folder:
         ran = profiled_nodes(model, drawn.feeds, Path(folder))
     if not ran:  # constants alone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from hetpart.config import ShapeOption, parse_shapes
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, TripOption, parse_assumptions
-from hetpart.cost_model.kernels import runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME
 from hetpart.cost_model.machines import load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.frontend.example import Example, ExampleOptions
@@ -33,7 +33,7 @@ def load(model: Model, *, shape: ShapeOption = None, **example: Unpack[ExampleOp
         UnboundDimensionsError: A dimension has no number.
     """
     sizes = parse_shapes(shape)
-    return import_onnx(as_readable(model, Example.of(example), sizes), sizes, runs_as_body).graph
+    return import_onnx(as_readable(model, Example.of(example), sizes), sizes, ONNX_RUNTIME).graph
 
 
 def annotate(

@@ -23,7 +23,7 @@ from hetpart.constraints import (
 )
 from hetpart.cost_model.annotate import annotate as price
 from hetpart.cost_model.assumptions import AccessOption, Assumptions, TripOption, parse_assumptions
-from hetpart.cost_model.kernels import runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME
 from hetpart.cost_model.machines import free_memory_bytes, load_machine
 from hetpart.errors import InvalidOptionError
 from hetpart.frontend.example import Example, ExampleOptions
@@ -138,7 +138,7 @@ class Request:
     def read(self, model: Model | LoadedModel) -> ImportedModel:
         """The model, its dimensions bound."""
         sizes = dict(self.shapes)
-        return import_onnx(as_readable(model, self.example, sizes), sizes, runs_as_body)
+        return import_onnx(as_readable(model, self.example, sizes), sizes, ONNX_RUNTIME)
 
     def resolved_budgets(self, machine: Machine) -> ResolvedBudgets:
         """Bytes of every device that may be used, what is to stay free taken off."""

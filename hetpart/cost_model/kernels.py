@@ -19,6 +19,7 @@ from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, L
 from hetpart.devices import Provider
 from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
+from hetpart.graph.kernel_rules import KernelRules, TypedOp
 
 FACTS = Path(__file__).parent / "kernels.json"
 CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32", "bfloat16": "float32"}}
@@ -58,6 +59,12 @@ class TypedOperand:
     def of(slot: str, index: int) -> TypedOperand:
         """``slot`` as the data file writes it: ``0`` is input 0, ``o0`` output 0."""
         return TypedOperand(slot.startswith("o"), int(slot.removeprefix("o")), _dtypes(index))
+
+    def takes(self, op: TypedOp) -> bool:
+        """Whether the operand of ``op`` is left out, of unknown dtype, or of one that is taken."""
+        dtypes = op.makes if self.is_output else op.reads
+        dtype = dtypes[self.position] if self.position < len(dtypes) else None
+        return not dtype or dtype in self.dtypes
 
     def suits(self, op: Op, graph: Graph, instead: Mapping[str, str]) -> bool:
         """Whether the operand of ``op`` is left out, no tensor, of unknown dtype, or of one that is taken.
@@ -153,6 +160,14 @@ def lacks_half(op: Op, graph: Graph) -> bool:
     return _suited(kernels, op, graph, CASTS["CPU"]) and not _suited(kernels, op, graph, {})
 
 
+def is_left_to_runs(op: TypedOp) -> bool:
+    """Whether ONNX Runtime computes ``op`` anew in every run, on constants alone: it folds by kernels of the CPU."""
+    facts = kernel_facts(op.domain, op.op_type, op.version)
+    if facts is None or (op.domain, op.op_type) in LIFTED:
+        return False
+    return not any(all(operand.takes(op) for operand in kernel) for kernel in facts.cpu)
+
+
 def is_function(op: Op) -> bool:
     """Whether the schema of ``op`` has a body of other ops."""
     facts = kernel_facts(op.domain, op.op_type, op.version)
@@ -176,6 +191,10 @@ def runs_as_body(op: Op, graph: Graph) -> bool:
         return False
     own = (*facts.cpu, *facts.cuda)
     return _suited(facts.expands, op, graph, {}) and not _suited(own, op, graph, {})
+
+
+ONNX_RUNTIME = KernelRules(runs_as_body, is_left_to_runs)
+"""What a model is imported for."""
 
 
 def host_inputs(op: Op, graph: Graph) -> frozenset[int]:

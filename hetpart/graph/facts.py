@@ -10,9 +10,11 @@ import onnx
 from hetpart.graph.inference import Marks, Schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from numpy.typing import NDArray
+
+    from hetpart.graph.kernel_rules import TypedOp
 
 NO_TYPE = onnx.TypeProto()
 """Nobody writes into it."""
@@ -32,6 +34,8 @@ class Known:
     """What follows from what, whoever it is called by: layers that are alike make the same of the same."""
 
     schemas: Schemas
+    leaves: Callable[[TypedOp], bool] | None = None
+    """What is computed in every run, though all that it reads is constant."""
     marks: Marks = field(default_factory=Marks)
     evaluated: dict[Hashable, NDArray[Any] | None] = field(default_factory=dict[Any, "NDArray[Any] | None"])
     """Results of nodes by their kind and the contents they read."""

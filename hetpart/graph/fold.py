@@ -20,15 +20,17 @@ from hetpart.graph.contents import EVALUATED_LIMIT, constant_content, content_of
 from hetpart.graph.contrib_types import contrib_types
 from hetpart.graph.facts import NO_TYPE, Facts, Known, Made
 from hetpart.graph.inference import Schemas, tells_sizes
+from hetpart.graph.kernel_rules import TypedOp
 from hetpart.graph.types import dtype_of, is_static, shape_of, tensor_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from hetpart.graph.listing import ListedNode
 
+HALF = "float16"
 _INTEGERS = "biu"
 """Kinds of NumPy types, booleans among them."""
 _EVALUATED = frozenset(
@@ -51,12 +53,19 @@ _KEPT = frozenset({"DequantizeLinear"})
 """Ops on constants that are no derived weight: ONNX Runtime keeps the quantised weight and fuses what reads it."""
 
 
-def evaluate(model: onnx.ModelProto, nodes: Iterable[ListedNode], earlier: Facts | None = None) -> Facts:
+def evaluate(
+    model: onnx.ModelProto,
+    nodes: Iterable[ListedNode],
+    earlier: Facts | None = None,
+    *,
+    leaves: Callable[[TypedOp], bool] | None = None,
+) -> Facts:
     """Facts about every value of ``model``, whose ``nodes`` are sorted and whose input dimensions are bound.
 
-    ``earlier`` facts, of the same model before it was rewritten, save computing the same again.
+    ``earlier`` facts, of the same model before it was rewritten, save computing the same again. What ``leaves`` names
+    is no constant, whatever it reads; it is that of ``earlier`` where there are such.
     """
-    facts = Facts(Known(Schemas(_opsets(model))) if earlier is None else earlier.known)
+    facts = Facts(Known(Schemas(_opsets(model)), leaves) if earlier is None else earlier.known)
     facts.returned = frozenset(value.name for value in model.graph.output)
     declared = {info.name: info.type for info in (*model.graph.value_info, *model.graph.output)}
     for tensor in model.graph.initializer:
@@ -86,11 +95,11 @@ def _add_weight(facts: Facts, tensor: onnx.TensorProto) -> None:
 
 def _add_node(facts: Facts, listed: ListedNode, declared: Mapping[str, onnx.TypeProto]) -> None:
     content = _known_content(facts, listed)
-    if content is not None:
+    if content is not None and not (content.dtype == np.float16 and _is_left(facts, listed, (HALF,))):
         _add_content(facts, listed.outputs[0], content)
     else:
         facts.types.update(_output_types(facts, listed, declared))
-        if _is_constant(facts, listed):
+        if _is_constant(facts, listed) and not _is_left(facts, listed, _dtypes(facts, listed.outputs)):
             facts.constant.update(filter(None, listed.outputs))
     made = [name for name in listed.outputs if name in facts.constant]
     if made:
@@ -146,6 +155,19 @@ def _is_constant(facts: Facts, listed: ListedNode) -> bool:
     if listed.op_type in _KEPT or not (listed.inputs or listed.op_type == "Constant"):
         return False
     return facts.returned.isdisjoint(listed.outputs) and _is_plain(listed)
+
+
+def _is_left(facts: Facts, listed: ListedNode, makes: tuple[str | None, ...]) -> bool:
+    """Whether it is computed in every run. In other types than half precision all that are constants are not."""
+    leaves, reads = facts.known.leaves, _dtypes(facts, listed.inputs)
+    if leaves is None or not listed.inputs or HALF not in (*reads, *makes):
+        return False
+    domain = "" if listed.domain == "ai.onnx" else listed.domain
+    return leaves(TypedOp(domain, listed.op_type, facts.opsets.get(domain, 1), reads, makes))
+
+
+def _dtypes(facts: Facts, names: Iterable[str]) -> tuple[str | None, ...]:
+    return tuple([dtype_of(facts.type_of(name)) if name else None for name in names])
 
 
 def _shape_content(facts: Facts, listed: ListedNode) -> NDArray[Any] | None:

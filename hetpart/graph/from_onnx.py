@@ -17,6 +17,7 @@ from hetpart.graph.fold import evaluate
 from hetpart.graph.functions import inline_functions
 from hetpart.graph.index_ranges import index_ranges
 from hetpart.graph.ir import Graph, Op, Shape, ValueRole
+from hetpart.graph.kernel_rules import KernelRules
 from hetpart.graph.legality import name_nodes, require_legal, sorted_nodes
 from hetpart.graph.listing import Listing, listed_nodes
 from hetpart.graph.load import LoadedModel, load
@@ -61,12 +62,12 @@ class ImportedModel:
 def import_onnx(
     model: str | PathLike[str] | onnx.ModelProto | onnx_ir.Model | LoadedModel,
     dimensions: Mapping[str, int] | None = None,
-    expands: Callable[[Op, Graph], bool] | None = None,
+    rules: KernelRules | None = None,
 ) -> ImportedModel:
     """Read, check, bind, fold and type ``model``.
 
     An input that has an initializer is a weight: its value in the file is what a plan runs with. Ops of which
-    ``expands`` says so are replaced by the body of their operator.
+    ``rules`` say so are replaced by the body of their operator, or are no derived weights.
 
     Raises:
         InvalidModelError: it cannot be read or breaks a rule of ONNX.
@@ -85,7 +86,7 @@ def import_onnx(
     if rewrite.detach_weights(loaded.proto):
         nodes = listed_nodes(loaded.proto.graph)
     passed = rewrite.detach_inputs(loaded.proto)
-    facts = evaluate(loaded.proto, nodes)
+    facts = evaluate(loaded.proto, nodes, leaves=None if rules is None else rules.leaves)
     for settle in (unsequence, rewrite.scalar_ranges, rewrite.packed_identities):
         if settle(loaded.proto, facts):
             nodes = listed_nodes(loaded.proto.graph)
@@ -99,8 +100,8 @@ def import_onnx(
             f"{removed} of {before} nodes only compute what bound dimensions decide, or nothing that is returned"
         )
     graph = _graph(loaded, nodes, facts)
-    if expands is not None:
-        graph = _expanded(loaded, facts, graph, expands, notes)
+    if rules is not None:
+        graph = _expanded(loaded, facts, graph, rules.expands, notes)
     told = {"states": states_of(loaded.proto), "together": together_of(loaded.proto)}
     graph = replace(graph, dimensions=bound, examples=examples_of(loaded.proto), **told)
     graph = replace(graph, index_ranges=index_ranges(graph))

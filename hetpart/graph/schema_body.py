@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from onnx import helper, numpy_helper
 from hetpart.errors import HetpartError
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Attribute, Graph, Op, Shape
+from hetpart.graph.kernel_rules import KernelRules, TypedOp
 from hetpart.graph.types import element_type
 
 GIVEN, MADE = "given", "made"
@@ -25,15 +27,18 @@ _MOST_KNOWN = 256
 """Bodies that are remembered."""
 
 
-def schema_body(op: Op, graph: Graph) -> Graph | None:
-    """What ``op`` computes, in ops of others; ``None`` where its operator is no function, or sizes are not known."""
+def schema_body(op: Op, graph: Graph, leaves: Callable[[TypedOp], bool]) -> Graph | None:
+    """What ``op`` computes, in ops of others; ``None`` where its operator is no function, or sizes are not known.
+
+    What ``leaves`` names is computed in every run though all that it reads is constant.
+    """
     if op.domain or op.bodies or not _is_inlined(op.op_type, op.version):
         return None
     given = tuple(None if v is None else _Typed.of(f"{GIVEN} {op.inputs.index(v)}", v, graph) for v in op.inputs)
     made = tuple(None if v is None else _Typed.of(f"{MADE} {op.outputs.index(v)}", v, graph) for v in op.outputs)
     if not all(each is None or each.is_known for each in (*given, *made)):
         return None
-    return _body(_Call(op.op_type, op.version, given, made, tuple(sorted(op.attributes.items()))))
+    return _body(_Call(op.op_type, op.version, given, made, tuple(sorted(op.attributes.items()))), leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,10 @@ def _is_inlined(op_type: str, version: int) -> bool:
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
-def _body(call: _Call) -> Graph | None:
+def _body(call: _Call, leaves: Callable[[TypedOp], bool]) -> Graph | None:
+    rules = KernelRules(lambda op, _: op.op_type in (call.op_type, LIKE), leaves)
     try:
-        graph = import_onnx(_model(call), {}, lambda op, _: op.op_type in (call.op_type, LIKE)).graph
+        graph = import_onnx(_model(call), {}, rules).graph
     except HetpartError:
         return None
     return None if any(not op.domain and op.op_type == call.op_type for op in graph.ops) else graph

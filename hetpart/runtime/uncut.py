@@ -106,11 +106,11 @@ def _in_float32(path: Path, plan: Plan) -> _Wide | None:
     """
     import onnx_ir as ir
 
-    from hetpart.cost_model.kernels import runs_as_body
+    from hetpart.cost_model.kernels import ONNX_RUNTIME
     from hetpart.cost_model.session.widened import widened_names
     from hetpart.graph.from_onnx import import_onnx
 
-    imported = import_onnx(path, plan.model.dimensions, runs_as_body)
+    imported = import_onnx(path, plan.model.dimensions, ONNX_RUNTIME)
     names = widened_names(imported.graph, imported.proto)
     if not names:
         return None

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.kernels import runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import Provider
@@ -110,7 +110,7 @@ MODELS = ALIKE | OTHERS | HAS_KERNELS
 
 def in_place(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with the bodies where hetpart puts them, which is what a plan runs."""
-    return import_onnx(model, {}, runs_as_body).proto
+    return import_onnx(model, {}, ONNX_RUNTIME).proto
 
 
 @pytest.mark.parametrize("name", MODELS)

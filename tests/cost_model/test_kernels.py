@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from hetpart.cost_model.kernels import host_inputs, host_outputs, kernel_facts, missing_kernel, runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME, host_inputs, host_outputs, kernel_facts, missing_kernel
 from hetpart.devices import Provider
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph, ValueKind
@@ -138,7 +138,7 @@ def test_bodies_run_in_the_opsets_in_which_onnx_runtime_runs_them():
             model.opset_import[0].version = opset
             if _runs(model) is None:
                 continue
-            imported = import_onnx(model, {}, runs_as_body)
+            imported = import_onnx(model, {}, ONNX_RUNTIME)
             ran = _runs_widened(imported.proto)
             why = [missing_kernel(Provider.CPU, op, imported.graph) for op in imported.graph.ops]
             missing = next(filter(None, why), None)

@@ -15,7 +15,7 @@ from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
-from hetpart.cost_model.kernels import missing_kernel, runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME, missing_kernel
 from hetpart.devices import Provider
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Shape
@@ -298,7 +298,7 @@ def test_operands_of_several_types_have_kernels_where_onnx_runtime_finds_them(
 ) -> None:
     written = text.replace("FIRST", first).replace("OTHER", other)
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> g {written}')
-    imported = import_onnx(model, {}, runs_as_body)
+    imported = import_onnx(model, {}, ONNX_RUNTIME)
     missing = [missing_kernel(Provider.CPU, op, imported.graph) for op in imported.graph.ops]
     if first != other:
         assert not _is_taken(model)

@@ -9,10 +9,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import hetpart
-from hetpart.cost_model.kernels import runs_as_body
+from hetpart.cost_model.kernels import ONNX_RUNTIME
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.from_onnx import ImportedModel, import_onnx
 from hetpart.graph.ir import Graph
+from hetpart.graph.kernel_rules import KernelRules
 
 FLOAT, HALF, BRAIN = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 SCOPES = "['', 'encoder', 'encoder.act', 'x']"
@@ -25,7 +26,7 @@ def model_of(nodes: list[onnx.NodeProto], shape: list[int], *, opset: int = 24, 
 
 
 def imported(model: onnx.ModelProto) -> ImportedModel:
-    return import_onnx(model, {}, runs_as_body)
+    return import_onnx(model, {}, ONNX_RUNTIME)
 
 
 def op_types(graph: Graph) -> list[str]:
@@ -150,7 +151,7 @@ def test_ops_inside_a_loop_are_expanded_too() -> None:
 
 def test_what_onnx_has_no_body_of_stays_and_is_told() -> None:
     model = model_of([helper.make_node("Erf", ["x"], ["y"], name="erf")], [4, 8])
-    found = import_onnx(model, {}, lambda op, _: op.op_type == "Erf")
+    found = import_onnx(model, {}, KernelRules(lambda op, _: op.op_type == "Erf"))
     assert op_types(found.graph) == ["Erf"]
     assert any("onnx does not tell: erf" in note for note in found.notes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hetpart.cost_model.session.widened import HALVES, SINGLE, widened
+from hetpart.cost_model.session.widened import HALVES, SINGLE, cast_once, widened
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, Value
 
@@ -20,8 +20,8 @@ COLUMNS = 16
 DEPTH = 4
 """Rows that one of bytes is padded to."""
 FLOAT_BYTES = SUM_BYTES = 4
-PLAIN = ""
-"""What is called the form in the file."""
+PLAIN, CAST = "", "cast"
+"""What are called the form in the file, and that of half precision in float32."""
 _LINE = 64
 _BYTES = frozenset({"int8", "uint8"})
 _MATRIX = 2
@@ -83,7 +83,8 @@ PACKED_INPUTS: Mapping[str, frozenset[int]] = {
 def packed_bytes(graph: Graph) -> int:
     """Bytes of the packed copies of constants. What they are made from is not held beside them for ops that pack it."""
     forms = _forms(graph)
-    return sum(sum(forms[value.id].values()) - forms[value.id].get(PLAIN, 0) for value in graph.weights)
+    given = (PLAIN, CAST)
+    return sum(n for value in graph.weights for form, n in forms[value.id].items() if form not in given)
 
 
 def held_bytes(graph: Graph, provider: Provider) -> tuple[int, ...]:
@@ -109,7 +110,7 @@ def _forms(graph: Graph) -> dict[int, dict[str, int]]:
     for op in graph.ops:
         for slot, place in enumerate(op.inputs):
             if place is not None:
-                found[place] |= _form(op, slot, graph.values[place], wide=place in wide)
+                found[place] |= _form(op, slot, graph.values[place], wide=(place, op.id) in wide)
         captured = {graph.values[value].name: value for value in op.captures}
         for body in op.bodies:
             for inside, forms in _forms(body).items():
@@ -121,7 +122,7 @@ def _forms(graph: Graph) -> dict[int, dict[str, int]]:
 
 def _form(op: Op, slot: int, value: Value, *, wide: bool) -> dict[str, int]:
     """The form that ``op`` reads an input in."""
-    plain = {PLAIN: value.nbytes * (2 if wide else 1)}
+    plain = {CAST: 2 * value.nbytes} if wide else {PLAIN: value.nbytes}
     table = _INTEGERS if value.dtype in _BYTES else _FLOATS
     known = not op.domain and (wide or value.dtype in {SINGLE, *_BYTES})
     rule = table.get(op.op_type, {}).get(slot) if known else None
@@ -132,11 +133,8 @@ def _form(op: Op, slot: int, value: Value, *, wide: bool) -> dict[str, int]:
     return {f"{rule.__name__}{turned}": nbytes} if nbytes else plain
 
 
-def _widened(graph: Graph) -> frozenset[int]:
-    """Weights in half precision that are cast to float32 once: those that a single op reads, which has no kernel."""
-    halves = {value.id for value in graph.values if value.is_constant and value.dtype in HALVES}
-    if not halves:
+def _widened(graph: Graph) -> frozenset[tuple[int, int]]:
+    """Weights in half precision that are cast to float32 once, and the op that they are cast for."""
+    if not any(value.is_constant and value.dtype in HALVES for value in graph.values):
         return frozenset()
-    wide = widened(graph.ops, graph, frozenset(graph.outputs))
-    users = graph.consumers()
-    return frozenset(value for value in halves if len(users[value]) == 1 and users[value][0] in wide)
+    return cast_once(graph, graph.ops, widened(graph.ops, graph, frozenset(graph.outputs)))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetpart.cost_model.kernels import is_function, lacks_half
-from hetpart.graph.ir import Graph, Op, Value
+from hetpart.cost_model.kernels import is_function, is_left_to_runs, lacks_half
+from hetpart.graph.ir import Graph, Op, Value, ValueRole
 
 if TYPE_CHECKING:
     import onnx
@@ -45,13 +45,39 @@ def half_body(op: Op, graph: Graph) -> Graph | None:
         return None
     from hetpart.graph.schema_body import schema_body
 
-    return schema_body(op, graph)
+    return schema_body(op, graph, is_left_to_runs)
 
 
 def as_floats(graph: Graph) -> Graph:
     """``graph`` in float32 where it is in half precision."""
     values = tuple([replace(v, dtype=SINGLE, nbytes=2 * v.nbytes) if v.dtype in HALVES else v for v in graph.values])
     return replace(graph, values=values)
+
+
+def cast_once(graph: Graph, ops: Iterable[Op], wide: frozenset[int]) -> frozenset[tuple[int, int]]:
+    """Weights in half precision, and the one op of ``wide`` that reads each: it is cast when a session is made."""
+    readers = _wide_readers(graph, ops, wide)
+    return frozenset((value, ids[0]) for value, ids in readers.items() if len(ids) == 1)
+
+
+def with_cast_weights(graph: Graph, ops: Iterable[Op], wide: frozenset[int]) -> Graph:
+    """``graph`` where weights in half precision that several ``wide`` ops read flow: they are cast in every run."""
+    readers = _wide_readers(graph, ops, wide) if wide else {}
+    shared = {value for value, ids in readers.items() if len(ids) > 1}
+    if not shared:
+        return graph
+    values = [replace(v, role=ValueRole.INPUT, content=None) if v.id in shared else v for v in graph.values]
+    return replace(graph, values=tuple(values))
+
+
+def _wide_readers(graph: Graph, ops: Iterable[Op], wide: frozenset[int]) -> dict[int, list[int]]:
+    """By constant in half precision, ids of the ``wide`` ops that read it."""
+    found: dict[int, list[int]] = {}
+    for op in ops:
+        for value in dict.fromkeys(op.uses if op.id in wide else ()):
+            if graph.values[value].is_constant and _is_half(value, graph):
+                found.setdefault(value, []).append(op.id)
+    return found
 
 
 def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: frozenset[int]) -> frozenset[int]:
