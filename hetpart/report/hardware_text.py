@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rich.console import RenderableType
@@ -50,11 +51,20 @@ def describe_hardware(name: str | None = None) -> Described:
         return Described(profiles_parts(profiles, default), content)
     for profile in profiles:
         if name.lower() in (profile.name, *profile.aliases):
-            return Described(profile_parts(profile), {"profile": to_json(profile)})
+            return _described(profile)
     if not is_specification(name):
         raise no_profile(name)
     machine = load_machine(name)
     return Described(machine_parts(machine), {"machine": to_json(machine)})
+
+
+def _described(profile: Profile) -> Described:
+    """A profile, and what is planned with on this machine where it names an accelerator: calibration counts there."""
+    if profile.kind is not Kind.ACCELERATOR:
+        return Described(profile_parts(profile), {"profile": to_json(profile)})
+    machine = load_machine(profile.name)
+    content = {"profile": to_json(profile), "machine": to_json(machine)}
+    return Described(chain(profile_parts(profile), [Text()], machine_parts(machine)), content)
 
 
 def profiles_parts(profiles: Sequence[Profile], default: Machine) -> Iterator[RenderableType]:

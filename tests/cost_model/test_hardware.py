@@ -187,6 +187,14 @@ def test_a_terminal_of_80_columns_shows_every_figure_of_a_profile():
     assert [key for key in load_profile("rtx-5090").figures if not re.search(rf"^  {key}\s", shown, re.MULTILINE)] == []
 
 
+def test_an_accelerators_profile_is_shown_with_what_is_planned_for_here():
+    described, machine = describe_hardware("emulated"), load_machine("emulated")
+    shown = plain(described.parts, 120)
+    assert machine.name in shown
+    assert f"{format_bytes(machine.link('cpu', 'cuda:0').copy_bandwidth)}/s" in shown
+    assert described.content["machine"]["name"] == machine.name
+
+
 def _matches(name: str, kind: Kind) -> list[str]:
     profiles = map(load_profile, profile_names(kind))
     return [p.name for p in profiles if any(re.search(pattern, name) for pattern in p.patterns)]

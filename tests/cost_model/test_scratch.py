@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from hetpart.cost_model.session.scratch import FAMILIES, SCRATCH
 from hetpart.cost_model.session.scratch.table import at_once, scratch
@@ -24,6 +24,16 @@ def between(node: onnx.NodeProto, inputs: dict[str, Sizes], made: Sizes, weights
     behind = helper.make_node("Erf", [node.output[0]], ["y"])
     given = {f"{name}_in": shape for name, shape in inputs.items()}
     return model_of([*before, node, behind], given, {"y": made}, weights, opset)
+
+
+def of_given_weights(**level: int) -> Any:
+    """A product with packed weights that are no constants."""
+    product = helper.make_node(
+        "MatMulNBits", ["a", "w", "s"], ["out"], domain=CONTRIB, K=384, N=640, bits=4, block_size=32, **level
+    )
+    model = between(product, {"a": (256, 384)}, (256, 640), {"s": np.ones(640 * 12, np.float32)})
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.UINT8, (640, 12, 16)))
+    return model
 
 
 def recurrent(op_type: str, direction: str, *, bias: bool = True, last: bool = False, **options: int) -> Any:
@@ -293,6 +303,8 @@ CASES: dict[str, Any] = {
         )
         for bits in (2, 4, 8)
     },
+    "MatMulNBits of given weights": of_given_weights(),
+    "MatMulNBits of given weights, on integers": of_given_weights(accuracy_level=4),
     "ConvTranspose": weighted(
         "ConvTranspose", (2, 64, 28, 28), (2, 32, 56, 56), np.zeros((64, 32, 2, 2), np.float32), strides=[2, 2]
     ),

@@ -45,12 +45,15 @@ def _quantizing_product(o: Operands, _: int) -> Scratch:
 def _packed_product(o: Operands, _: int) -> Scratch:
     """Rows quantized block by block, with a scale and a sum of each.
 
-    All weights as floats where no kernel multiplies them as they are.
+    All weights as floats where no kernel multiplies them as they are: what is no constant is laid out for none.
     """
     block, inner = max(1, o.integer("block_size", 32)), o.integer("K", 1)
-    if o.integer("accuracy_level", 0) < INTEGERS:
+    weights = o.input(1)
+    is_laid_out = weights is not None and weights.is_constant
+    if o.integer("accuracy_level", 0) < INTEGERS or not is_laid_out:
         unpacked = FLOAT_BYTES * inner * o.integer("N", 1)
-        return NO_SCRATCH if o.integer("bits", PACKED_BITS) == PACKED_BITS else at_once(unpacked)
+        as_it_is = is_laid_out and o.integer("bits", PACKED_BITS) == PACKED_BITS
+        return NO_SCRATCH if as_it_is else at_once(unpacked)
     rows = o.numel(0) // max(1, inner)
     return at_once(rows * -(-inner // block) * (block + SCALED_BLOCK_BYTES))
 
