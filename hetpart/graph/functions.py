@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from hetpart.errors import InvalidModelError
+from hetpart.graph.call_sites import CallSites, Key, key_of_call
 from hetpart.graph.walk import all_nodes
 
 if TYPE_CHECKING:
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
 
     from hetpart.graph.load import LoadedModel
 
-Key = tuple[str, str, str]
-"""Domain, name and overload: what a call and a function have in common."""
 MOST_NODES = 1_000_000
 """Nodes after inlining. Twenty functions that each call the next twice make a million from twenty."""
 MOST_BYTES = 2**28
-MOST_NESTED = 200
+MOST_NESTED = 100
+"""As deep as ``onnx`` inlines."""
 
 
 def inline_functions(loaded: LoadedModel) -> LoadedModel:
@@ -39,10 +39,12 @@ def inline_functions(loaded: LoadedModel) -> LoadedModel:
     _fill_in_defaults(loaded.proto)
     from onnx import checker, inliner
 
+    sites = CallSites.apart(loaded.proto)
     try:
         inlined = inliner.inline_local_functions(loaded.proto)
     except (RuntimeError, ValueError, checker.ValidationError) as error:
         raise _refusal(loaded, f"a local function cannot be inlined: {error}") from error
+    sites.name_inlined(inlined)
     return replace(loaded, proto=inlined)
 
 
@@ -91,7 +93,7 @@ def _require_finite(loaded: LoadedModel) -> None:
     """Refuse what would inline into more than a model can be, before it is tried."""
     model = loaded.proto
     bodies = {(f.domain, f.name, f.overload): list(all_nodes(f.node)) for f in model.functions}
-    calls = {key: {_called(node) for node in nodes} & set(bodies) for key, nodes in bodies.items()}
+    calls = {key: {key_of_call(node) for node in nodes} & set(bodies) for key, nodes in bodies.items()}
     try:
         order = list(graphlib.TopologicalSorter(calls).static_order())
     except graphlib.CycleError as error:
@@ -124,14 +126,10 @@ class _Extent:
 def _extent(nodes: Iterable[onnx.NodeProto], inlined: Mapping[Key, _Extent], own: _Extent) -> _Extent:
     count, nbytes = own.nodes, own.nbytes
     for node in nodes:
-        called = inlined.get(_called(node))
+        called = inlined.get(key_of_call(node))
         count += 1 + (called.nodes if called else 0)
         nbytes += called.nbytes if called else 0
     return _Extent(own.depth, count, nbytes)
-
-
-def _called(node: onnx.NodeProto) -> Key:
-    return node.domain, node.op_type, node.overload
 
 
 def _fill_in_defaults(model: onnx.ModelProto) -> None:
@@ -140,4 +138,4 @@ def _fill_in_defaults(model: onnx.ModelProto) -> None:
     bodies = (model.graph.node, *(function.node for function in model.functions))
     for node in all_nodes(chain.from_iterable(bodies)):
         given = {attribute.name for attribute in node.attribute}
-        node.attribute.extend(default for default in defaults.get(_called(node), ()) if default.name not in given)
+        node.attribute.extend(default for default in defaults.get(key_of_call(node), ()) if default.name not in given)

@@ -170,14 +170,14 @@ def _forced(priced: Priced, best: Assembly, budgets: dict[str, int], op: Op, dev
 def find_ops(node: str, imported: ImportedModel) -> Sequence[Op]:
     """The op that ``node`` names: by its own name, by a value it makes, or by a pattern that matches it alone.
 
-    A translation makes several of one FX node, as of a Linear's product and bias: then they are all of that node, or of
-    the innermost module ``node``.
+    A translation makes several of one FX node, as of a Linear's product and bias, and so does the body of an operator
+    or of a function that is called: then they are all of that node, or of the innermost module ``node``.
 
     Raises:
         InvalidOptionError: there is none, or there are several otherwise.
     """
     graph = imported.graph
-    made_of = [op for op in graph.ops if op.source is not None and op.source.node == node]
+    made_of = [op for op in graph.ops if node in (op.source and op.source.node, op.origin and op.origin.name)]
     named = [op for op in graph.ops if op.name == node] or made_of or _maker(node, graph)
     pattern = parse_pattern(node)
     found = named or [op for op in graph.ops if matches(pattern, op)]
