@@ -12,31 +12,42 @@ from hetpart.graph.ir import Graph, Op, Value, ValueRole
 if TYPE_CHECKING:
     import onnx
 
+LOOKED_AT: Mapping[str, int] = dict.fromkeys(("Concat", "Einsum", "Max", "Mean", "Min", "Split", "Sum"), 1)
+"""Inputs and outputs of ops with any number of one or the other by which ONNX Runtime tells what stands among what."""
 HALVES, SINGLE = frozenset({"float16", "bfloat16"}), "float32"
 
 
 def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
     """Ids of the ops that the CPU provider runs in float32: ONNX Runtime casts what goes in, and back what comes out.
 
-    Between two of them no cast is left. An op that has a kernel, but stands among such ops alone, is one of them.
+    Between two of them no cast is left. An op that has a kernel, but stands among such ops alone, is one of them: so
+    are those behind it, in the order of the model, that stand among it and them. Of inputs and outputs that may be any
+    number ONNX Runtime looks at the first, and what no op makes may come as it is.
     """
-    given = [op for op in ops if any(_is_half(v, graph) for v in (*op.uses, *op.results))]
+    all_ops = tuple(ops)
+    given = [op for op in all_ops if any(_is_half(v, graph) for v in (*op.uses, *op.results))]
     wide = {op.id for op in given if lacks_half(op, graph)}
     if not wide:
         return frozenset()
-    maker = {value: op.id for op in given for value in op.results}
+    maker = {value: op.id for op in all_ops for value in op.results}
     users: dict[int, list[int]] = {}
     for op in given:
         for value in op.uses:
             users.setdefault(value, []).append(op.id)
 
     def is_alone(op: Op) -> bool:
-        read = [v for v in op.uses if _is_half(v, graph) and not graph.values[v].is_constant]
-        made = [v for v in op.results if _is_half(v, graph)]
-        inside = not returned.intersection(made) and all(maker.get(v) in wide for v in read)
-        return inside and bool(read) and all(user in wide for v in made for user in users.get(v, ()))
+        read, made = (
+            [v for v in values if v is not None and _is_half(v, graph)]
+            for values in (op.inputs[: LOOKED_AT.get(op.op_type)], op.outputs[: LOOKED_AT.get(op.op_type)])
+        )
+        inside = read and made and returned.isdisjoint(op.results) and any(v in maker for v in op.uses)
+        among = all(maker[v] in wide for v in read if v in maker)
+        return bool(inside) and among and all(user in wide for v in made for user in users.get(v, ()))
 
-    return frozenset(wide | {op.id for op in given if op.id not in wide and is_alone(op)})
+    for op in given:
+        if op.id not in wide and not op.bodies and is_alone(op):
+            wide.add(op.id)
+    return frozenset(wide)
 
 
 def half_body(op: Op, graph: Graph) -> Graph | None:
