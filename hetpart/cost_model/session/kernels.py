@@ -16,7 +16,7 @@ from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
 from hetpart.cost_model.session.transposes.pushing import pushed
 from hetpart.cost_model.session.transposes.session import Told
-from hetpart.cost_model.session.widened import as_floats, cancelled, widened, with_cast_weights
+from hetpart.cost_model.session.widened import as_floats, cancelled, cast_back, widened, with_cast_weights
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph
 
@@ -53,7 +53,8 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
     simple = whole.without(folded, graph, returned)
     wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
-    graph = with_cast_weights(graph, simple.ops, wide)
+    graph, found_wide = cast_back(with_cast_weights(graph, simple.ops, wide), simple.ops, wide, returned)
+    simple = simple.without(found_wide, graph, returned)
     floats = as_floats(graph) if wide else graph
     groups = tuple(merged(floats, simple, fusions, lane.provider, returned))
     session = Building(graph, simple, lane, wide, floats, vanished(whole, simple), anew, groups=groups)

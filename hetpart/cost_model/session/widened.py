@@ -61,8 +61,11 @@ def half_body(op: Op, graph: Graph) -> Graph | None:
 
 def as_floats(graph: Graph) -> Graph:
     """``graph`` in float32 where it is in half precision."""
-    values = tuple([replace(v, dtype=SINGLE, nbytes=2 * v.nbytes) if v.dtype in HALVES else v for v in graph.values])
-    return replace(graph, values=values)
+    return replace(graph, values=tuple([_in_float(v) if v.dtype in HALVES else v for v in graph.values]))
+
+
+def _in_float(value: Value) -> Value:
+    return replace(value, dtype=SINGLE, nbytes=2 * value.nbytes)
 
 
 def cast_once(graph: Graph, ops: Iterable[Op], wide: frozenset[int]) -> frozenset[tuple[int, int]]:
@@ -99,6 +102,28 @@ def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: f
     plain = {value for op in given if op.id not in wide for value in op.uses} | returned
     casts = (op for op in given if op.op_type == "Cast" and not op.domain and _narrows(op, graph))
     return frozenset(op.id for op in casts if plain.isdisjoint(op.results))
+
+
+def cast_back(
+    graph: Graph, ops: Iterable[Op], wide: frozenset[int], returned: frozenset[int]
+) -> tuple[Graph, frozenset[int]]:
+    """``graph`` where what ``wide`` ops make for each other and for Casts alone is in float32, as it is computed.
+
+    Beside it the ids of the Casts to float32, which find it so.
+    """
+    if not wide:
+        return graph, frozenset()
+    given = tuple(ops)
+    casts = {op.id: op for op in given if op.op_type == "Cast" and not op.domain and _is_half(op.uses[0], graph)}
+    casts = {number: op for number, op in casts.items() if number not in wide}
+    made = {v for op in given if op.id in wide for v in op.results if _is_half(v, graph)} - returned
+    made -= {v for op in given if op.id not in wide and op.id not in casts for v in op.uses}
+    kept = made & {op.uses[0] for op in casts.values()}
+    if not kept:
+        return graph, frozenset()
+    values = tuple([_in_float(v) if v.id in kept else v for v in graph.values])
+    gone = (op for op in casts.values() if op.uses[0] in kept and graph.values[op.results[0]].dtype == SINGLE)
+    return replace(graph, values=values), frozenset(op.id for op in gone)
 
 
 def _narrows(cast: Op, graph: Graph) -> bool:
