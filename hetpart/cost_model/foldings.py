@@ -47,11 +47,16 @@ def fold_alike(wiring: Wiring) -> bool:
     return not quantized and all(value.dtype != HALF for value in wiring.graph.values)
 
 
-def is_left_half(scale: Op, wiring: Wiring) -> bool:
-    """Whether no kernel of the CPU provider takes over ``scale``: several ops read its constant, in half precision."""
-    if scale.op_type not in SCALES or wiring.graph.values[scale.results[0]].dtype != HALF:
+def is_left_half(op: Op, wiring: Wiring) -> bool:
+    """Whether no kernel of the CPU provider takes over ``op``, in half precision, as one in float32 would.
+
+    That is a scale whose constant several ops read, and a Transpose but for those that a Gemm takes.
+    """
+    if op.op_type not in OPERANDS or wiring.graph.values[op.results[0]].dtype != HALF:
         return False
-    constants = [value.id for value in wiring.operands(scale) if value is not None and value.is_constant]
+    if op.op_type == "Transpose":
+        return not all(_is_gemm_product(wiring.graph.ops[user], wiring) for user in wiring.users(op))
+    constants = [value.id for value in wiring.operands(op) if value is not None and value.is_constant]
     return any(len(wiring.consumers.get(value, ())) > 1 for value in constants)
 
 
@@ -109,6 +114,11 @@ def _is_plain_product(reader: Op, wiring: Wiring) -> bool:
     return add is None or not is_op(add, "Add") or not is_gemm(add, wiring)
 
 
+def _is_gemm_product(reader: Op, wiring: Wiring) -> bool:
+    """Whether it is a Gemm, or a product that becomes one."""
+    return is_op(reader, "Gemm") or (is_op(reader, "MatMul") and not _is_plain_product(reader, wiring))
+
+
 def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bool:
     """Behind batches that stay in front in their order, the last two axes are swapped, or one of them goes first."""
     axes = permutation(transpose, wiring)
@@ -120,7 +130,7 @@ def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bo
         return between or is_op(reader, "Transpose") or turned(reader, wiring) is not None
     if is_op(reader, "Reshape"):
         return _turned_apart(reader, split_permutation(transpose, reader, wiring), wiring, found)
-    if is_op(reader, "Gemm") or (is_op(reader, "MatMul") and not _is_plain_product(reader, wiring)):
+    if _is_gemm_product(reader, wiring):
         return _into_gemm(transpose, reader, axes, wiring)
     return is_op(reader, "MatMul") and _is_stepped_over(axes)
 
