@@ -25,7 +25,7 @@ from hetpart.frontend.capture import tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.frontend.kept import parts_of_all
 from hetpart.training.criterion import Loss, LossFunction, require_no_parameters
-from hetpart.training.dropout import SEED, seeded
+from hetpart.training.dropout import seeded
 from hetpart.training.followed import require_flat, require_no_hooks
 from hetpart.training.held import require_apart, require_unwritten
 from hetpart.training.left import require_alike
@@ -33,12 +33,13 @@ from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lo
 from hetpart.training.precision import Casting
 from hetpart.training.traced import exported, traceable
 from hetpart.training.transposes import without_turns
+from hetpart.training.writer import LOSS_SCALE, SEED
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-LOSS_SCALE = "loss_scale"
-"""The argument of a graph whose gradients are those of the loss times a number, float32."""
+OWN = "."
+"""What the names begin with of what is none of the model's: nothing of a module is called so."""
 PREFIX = "model."
 """Of the model's names in the module that computes its loss."""
 _CHANGED = (InputKind.PARAMETER, InputKind.BUFFER)
@@ -50,7 +51,7 @@ class Input:
     """What the graph is given."""
 
     name: str
-    """The model's name of it; of what a batch holds, ``batch`` and its place."""
+    """The model's name of it; of what a batch holds, ``.batch`` and its place, and of what a step gives itself that."""
     kind: InputKind
     node: Node
     content: Any
@@ -133,7 +134,7 @@ def gradients_of(
     inputs = list(loss.inputs)
     require_lookups(loss.program, {part.node.name: part.name for part in inputs if part.name in tables})
     if scaled:
-        inputs.append(Input(LOSS_SCALE, InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
+        inputs.append(Input(f"{OWN}{LOSS_SCALE}", InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
     with traceable():
         made, lookups = _joint(loss, inputs, tables, half)
     told = _told(made, inputs, lookups, tables)
@@ -148,7 +149,7 @@ def _inputs(program: ExportedProgram, batch: Sequence[Any], tied: Mapping[str, s
     for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
         if spec.kind is InputKind.USER_INPUT:
             place, content = next(given)
-            found.append(Input(f"batch.{place}", spec.kind, node, content))
+            found.append(Input(f"{OWN}batch.{place}", spec.kind, node, content))
             continue
         content = held[str(spec.target)]
         is_frozen = spec.kind is InputKind.PARAMETER and not content.requires_grad
@@ -167,7 +168,7 @@ def _joint(
     """
     lookups: list[Lookup] = []
     given = [_given(part, None if part.name in tables else half) for part in inputs]
-    scaled, program = inputs[-1].name == LOSS_SCALE, whole.program
+    scaled, program = inputs[-1].name == f"{OWN}{LOSS_SCALE}", whole.program
 
     def joint(*given: Any) -> list[Any]:
         own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
@@ -197,7 +198,8 @@ def _joint(
         first = make_fx(joint, tracing_mode="fake")(*given)
         _say_where(first)
         if seeded(first):
-            inputs.append(Input(SEED, InputKind.USER_INPUT, first.graph.find_nodes(op="placeholder")[-1], None))
+            seed = first.graph.find_nodes(op="placeholder")[-1]
+            inputs.append(Input(f"{OWN}{SEED}", InputKind.USER_INPUT, seed, None))
             given.append(torch.zeros(2, dtype=torch.int64))
         pure: Any = torch.func.functionalize(Interpreter(first).run, remove="mutations")
         # What would be taken apart later is here: to find one such operator then, PyTorch traces all of the step again.

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hetpart.training.operators import keep_operator
+from hetpart.training.writer import SEED
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
-SEED = "seed"
-"""The argument of a graph that draws numbers: the user's seed, and the number of the call."""
 _aten = torch.ops.aten
 _DROPOUT = _aten.native_dropout.default
 _TOSSED = (_aten.bernoulli_.float, _aten.bernoulli.p)

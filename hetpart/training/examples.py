@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hetpart.training.capture import LOSS_SCALE
 from hetpart.training.norms import COLLECTED
 from hetpart.training.optimizers import RowOptimizer
 from hetpart.training.optimizers.protocol import STATE
-
-PROGRESS = "progress"
-"""The argument that says which update a step makes, as ``operators`` describes it."""
+from hetpart.training.writer import LOSS_SCALE, PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

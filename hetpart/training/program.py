@@ -23,15 +23,14 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
-from hetpart.training.capture import LOSS_SCALE
-from hetpart.training.dropout import SEED
-from hetpart.training.examples import PROGRESS, examples_of
+from hetpart.training.capture import OWN
+from hetpart.training.examples import examples_of
 from hetpart.training.norms import collected, norm_of, scale_of, square_norm
 from hetpart.training.ranges import Range
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.tables import Tables, progress_with_rows
 from hetpart.training.updates import Common, StateName, updated
-from hetpart.training.writer import Writer
+from hetpart.training.writer import LOSS_SCALE, PROGRESS, SEED, Writer
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from hetpart.training.optimizers import Assignment
 
 PROGRESS_SHAPE = (4,)
-_OWN_ARGUMENTS = (SEED, LOSS_SCALE)
+_OWN_ARGUMENTS = (f"{OWN}{SEED}", f"{OWN}{LOSS_SCALE}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +74,7 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     """
     writer = Writer(gradients.graph.graph, gradients.loss)
     states: list[tuple[StateName, Node]] = []
+    own = _name_own(writer, gradients)
     progress = _progress(writer, gradients)
     tables, slopes = Tables(writer, gradients, rules.accumulate, progress), dict(gradients.gradients)
     states += tables.states
@@ -95,12 +95,10 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     for name, content in gradients.written.items():
         given = next(part for part in gradients.inputs if part.name == name and part.kind is InputKind.BUFFER)
         states.append((StateName(name, writer.rename(given.node, name)), content))
-    for part in gradients.inputs:
-        if part.kind is not InputKind.PARAMETER and part.name not in gradients.written:
-            writer.rename(part.node, part.name)
+    _name_rest(writer, gradients, own)
     writer.result([gradients.loss, *norms, *(content for _, content in states)])
     kept = {part.node: part for part in gradients.inputs if _is_weight(part, gradients)}
-    given = [part for part in gradients.of(InputKind.USER_INPUT) if part.name not in _OWN_ARGUMENTS]
+    given = [part for part in gradients.of(InputKind.USER_INPUT) if part not in own]
     batch = [part.node.name if part.node.users else "" for part in given]
     constants = {place: part.content for place, part in enumerate(given) if not isinstance(part.content, torch.Tensor)}
     names = [state for state, _ in states]
@@ -110,9 +108,25 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
     )  # fmt: skip
 
 
+def _name_own(writer: Writer, gradients: Gradients) -> Sequence[Input]:
+    """The arguments that the step gives itself, called so."""
+    own = [part for part in gradients.of(InputKind.USER_INPUT) if part.name in _OWN_ARGUMENTS]
+    for part in own:
+        writer.own(part.node, part.name.removeprefix(OWN))
+    return own
+
+
+def _name_rest(writer: Writer, gradients: Gradients, own: Sequence[Input]) -> None:
+    """Name what is neither updated nor written nor the step's ``own``."""
+    for part in gradients.inputs:
+        is_written = part.kind is InputKind.BUFFER and part.name in gradients.written
+        if part.kind is not InputKind.PARAMETER and not is_written and part not in own:
+            writer.rename(part.node, part.name)
+
+
 def _progress(writer: Writer, gradients: Gradients) -> Node:
     """What updates are told; where there are tables, once the ids of the batch are seen to."""
-    progress = writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64)
+    progress = writer.own(writer.argument(PROGRESS, PROGRESS_SHAPE, torch.float64), PROGRESS)
     tables = {lookup.table for lookup in gradients.lookups}
     rows = {part.name: len(part.content) for part in gradients.of(InputKind.PARAMETER) if part.name in tables}
     return progress_with_rows(writer, gradients.lookups, rows, progress) if rows else progress

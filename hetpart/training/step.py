@@ -16,9 +16,6 @@ from hetpart.frontend.example import uncompiled
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
-from hetpart.training.capture import LOSS_SCALE
-from hetpart.training.dropout import SEED
-from hetpart.training.examples import PROGRESS
 from hetpart.training.fed import counted, require_as_example, require_collected, require_content
 from hetpart.training.kept import Kept, alike
 from hetpart.training.limits import rate_of
@@ -26,6 +23,7 @@ from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import scaling_of
 from hetpart.training.saved import write_step
 from hetpart.training.synced import LIKE, write_into
+from hetpart.training.writer import LOSS_SCALE, PROGRESS, SEED
 
 if TYPE_CHECKING:
     from os import PathLike

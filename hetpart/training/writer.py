@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 
+PROGRESS, SEED, LOSS_SCALE = "progress", "seed", "loss_scale"
+"""The arguments that a step gives itself, under these names: which update it makes, and what dropouts and gradients are
+made with."""
+_TAKEN = (PROGRESS, SEED, LOSS_SCALE, "self", "args", "kwargs")
+"""What no argument of a model's is called."""
+
+
 def identifier(name: str) -> str:
-    """``name`` as a name of Python's."""
-    found = re.sub(r"\W", "_", name)
+    """``name`` as a name of Python's in small letters, which are what the exporter makes of large ones."""
+    found = re.sub(r"[^a-z0-9_]", "_", name.lower())
     return f"_{found}" if found[:1].isdigit() else found
 
 
@@ -30,18 +37,30 @@ class Writer:
         self.graph = graph
         self._last = graph.find_nodes(op="placeholder")[-1]
         self._mode: Any = known.meta["val"].fake_mode
+        for name in _TAKEN:
+            self._free(name)
 
     def rename(self, node: Node, name: str) -> str:
         """Call an argument ``name``, or as much like it as the graph allows; returns what it is called."""
-        node.name = node.target = self.graph._graph_namespace.create_name(identifier(name), None)
+        node.name = node.target = self._free(identifier(name.removeprefix(".")))
         return node.name
 
+    def own(self, node: Node, name: str) -> Node:
+        """Call an argument by one of the names that a step gives arguments itself."""
+        node.name = node.target = name
+        return node
+
     def argument(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Node:
-        """A new argument."""
+        """A new argument, called ``name`` as ``rename`` does."""
         with self.graph.inserting_after(self._last):
-            self._last = self.graph.placeholder(identifier(name))
+            self._last = self.graph.placeholder("given")
+        self.rename(self._last, name)
         self._last.meta["val"] = self.fake(shape, dtype)
         return self._last
+
+    def _free(self, name: str) -> str:
+        """``name``, or one like it that nothing of the graph has; it is taken from now on."""
+        return self.graph._graph_namespace.create_name(name, None)
 
     def fake(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """A tensor of that form without content."""

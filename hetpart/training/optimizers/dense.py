@@ -11,9 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 from torch.optim.adagrad import adagrad
+from torch.optim.sgd import sgd
 
 from hetpart.training.optimizers.blocks import all_contiguous, flat_blocks
 from hetpart.training.optimizers.protocol import State
+
+_LEFT_BY_FUSED = (torch.bfloat16, torch.float16)
+"""Of these PyTorch's fused SGD updates the last few elements alone on the CPU (2.13; as many as fill no vector)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,9 @@ class Momentum(Elementwise):
 def _sgd_(
     rule: Momentum, parameters: list[Tensor], gradients: list[Tensor], buffers: list[Tensor], moment: Moment
 ) -> None:
+    if parameters[0].is_cpu and parameters[0].dtype in _LEFT_BY_FUSED:
+        _sgd_one_by_one_(rule, parameters, gradients, buffers, moment)
+        return
     torch._fused_sgd_(
         parameters,
         gradients,
@@ -134,6 +141,31 @@ def _sgd_(
         is_first_step=moment.step == 1,
         grad_scale=moment.divisor(gradients[0]),
     )
+
+
+def _sgd_one_by_one_(
+    rule: Momentum, parameters: list[Tensor], gradients: list[Tensor], buffers: list[Tensor], moment: Moment
+) -> None:
+    """What ``torch.optim.SGD`` does where nobody asks for a fused kernel."""
+    for gradient in gradients if moment.scale != 1.0 else ():
+        gradient.mul_(moment.scale)
+    kept: list[Tensor | None] = [None] * len(parameters) if moment.step == 1 else [*buffers] or [None]
+    sgd(
+        parameters,
+        gradients,
+        kept,
+        has_sparse_grad=False,
+        foreach=False,
+        weight_decay=rule.weight_decay,
+        momentum=rule.momentum,
+        lr=moment.lr,
+        dampening=rule.dampening,
+        nesterov=rule.nesterov,
+        maximize=False,
+    )
+    for buffer, made in zip(buffers, kept, strict=False):
+        if made is not None and made is not buffer:
+            buffer.copy_(made)
 
 
 @dataclass(frozen=True, slots=True)
