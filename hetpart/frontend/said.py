@@ -17,7 +17,10 @@ _LOGGERS = (
 )  # fmt: skip
 _LONGEST_REASON = 300
 _without: ContextVar[bool] = ContextVar("without graphs", default=False)
-_TAILS = (" The error above occurred when calling torch.export.export", " For more information about this error, see")
+_TAILS = (
+    " The error above occurred when calling torch.export.export", " For more information about this error, see",
+    " consider using data-dependent friendly APIs",
+)  # fmt: skip
 """Where a message of PyTorch's begins to speak of other things."""
 
 

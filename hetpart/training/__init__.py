@@ -9,7 +9,7 @@ from hetpart.errors import HetpartError
 
 if TYPE_CHECKING:
     from hetpart.training.compiled import compile, plan  # noqa: A004 - `hetpart.training.compile`
-    from hetpart.training.fitting import Checkpoints, CSVLog, Evaluation, TensorBoard, accuracy, auc, fit
+    from hetpart.training.fitting import Checkpoints, CSVLog, Evaluation, StopTraining, TensorBoard, accuracy, auc, fit
     from hetpart.training.optimizers import (
         FTRL,
         SGD,
@@ -40,7 +40,7 @@ _OPTIMIZERS = (
     "SparseFTRL",
     "SparseSGD",
 )
-_FITTING = ("CSVLog", "Checkpoints", "Evaluation", "TensorBoard", "accuracy", "auc", "fit")
+_FITTING = ("CSVLog", "Checkpoints", "Evaluation", "StopTraining", "TensorBoard", "accuracy", "auc", "fit")
 _HOMES = {
     **dict.fromkeys(_FITTING, "hetpart.training.fitting"),
     **dict.fromkeys(_OPTIMIZERS, "hetpart.training.optimizers"),
@@ -69,6 +69,7 @@ __all__ = [
     "SparseFTRL",
     "SparseSGD",
     "Step",
+    "StopTraining",
     "TensorBoard",
     "accuracy",
     "auc",

@@ -7,7 +7,7 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -174,8 +174,7 @@ def _joint(
         own = [_own(value, part, tables) for value, part in zip(given, inputs, strict=True)]
         shared = {part.name: value for value, part in zip(own, inputs, strict=True) if part.kind in _CHANGED}
         here = [shared.get(part.name, value) for value, part in zip(own, inputs, strict=True)]
-        held = {name: shared[name] for name in tables}
-        looking = Casting(program.graph_module, held, half) if half else LookingUp(program.graph_module, held)
+        looking = _looking(program, {name: shared[name] for name in tables}, half, zip(here, inputs, strict=False))
         loss, *contents = looking.run(*here[: len(here) - scaled])
         assigned = dict(zip(whole.assigned, contents, strict=True))
         _require_scalar(loss)
@@ -206,13 +205,26 @@ def _joint(
         return make_fx(lambda *values: pure(*values), parts_of_all(), tracing_mode="fake")(*given), lookups
 
 
+def _looking(
+    program: ExportedProgram, tables: Mapping[str, Any], half: torch.dtype | None, given: Iterable[tuple[Any, Input]]
+) -> LookingUp:
+    """What runs the graph of a loss, which is ``given`` that."""
+    module = program.graph_module
+    halved = [value for value, part in given if half is not None and _is_halved(part)]
+    return Casting(module, tables, half, halved) if half else LookingUp(module, tables)
+
+
 def _given(part: Input, half: torch.dtype | None) -> Any:
     """Of the form that the graph is given; its content is of no consequence."""
     if not isinstance(part.content, torch.Tensor):
         return part.content
     content = part.content.detach()
-    is_half = half is not None and part.kind is InputKind.PARAMETER and content.dtype == torch.float32
-    return torch.empty_like(content, dtype=half) if is_half else content
+    return torch.empty_like(content, dtype=half) if half is not None and _is_halved(part) else content
+
+
+def _is_halved(part: Input) -> bool:
+    """Whether it is a parameter that steps in half precision read so, if it is no table."""
+    return part.kind is InputKind.PARAMETER and part.content.dtype == torch.float32
 
 
 def _own(value: Any, part: Input, tables: AbstractSet[str]) -> Any:

@@ -21,12 +21,31 @@ _SIZES = (
 )
 
 
+def require_unnamed(named: Mapping[str, Any]) -> None:
+    """See that no part of a batch has a name.
+
+    Raises:
+        InvalidFeedError: one has.
+    """
+    if named:
+        raise InvalidFeedError(
+            f"the step is given {', '.join(map(repr, named))} by name, and parts of a batch have none",
+            hint="hand them over in the order of example_batch",
+        )
+
+
 def require_as_example(program: StepProgram, arguments: Mapping[str, ValueSpec], batch: Sequence[Any]) -> None:
     """See that ``batch`` is like the example, in terms of which its user thinks.
 
     Raises:
         InvalidFeedError: it has other parts, sizes or types, or another number where the step was traced with one.
     """
+    named = next((place for place, part in enumerate(batch) if isinstance(part, Mapping)), None)
+    if named is not None:
+        raise InvalidFeedError(
+            f"part {named} of the batch is a {type(batch[named]).__name__}, and parts are tensors and numbers",
+            hint="hand over what is in it, in the order of example_batch: step(*batch.values())",
+        )
     if len(batch) != len(program.batch):
         raise InvalidFeedError(
             f"the batch has {len(batch)} parts, and the step was compiled for {len(program.batch)}",

@@ -1,8 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Which operators of a loss compute in half precision, and how its gradients are kept from vanishing in it.
 
-Parameters are halves where they are used. What of two types is given operators of neither list is promoted, as PyTorch
-does.
+Parameters are halves where they are used. Operators of neither list compute with them in full precision, as they do
+beneath ``torch.autocast``, which leaves parameters as they are; and in it with whatever else is of two types.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hetpart.errors import InvalidOptionError
 from hetpart.training.lookups import LookingUp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch.fx import GraphModule
 
@@ -38,8 +38,18 @@ cosine_embedding_loss triplet_margin_loss multi_margin_loss multilabel_margin_lo
 pairwise_distance exp expm1 log log10 log1p log2 pow rsqrt reciprocal sum prod cumsum cumprod norm
 linalg_vector_norm cdist dist pdist acos asin cosh sinh tan erfinv renorm
 """
-IN_HALF, IN_FULL = frozenset(_HALF.split()), frozenset(_FULL.split())
-"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA."""
+_MOVES = """
+view _unsafe_view reshape flatten unflatten permute transpose movedim t numpy_T expand expand_as slice select narrow
+unsqueeze squeeze unbind split split_with_sizes chunk cat stack as_strided alias detach clone contiguous diagonal
+index index_select gather embedding embedding_bag _embedding_bag repeat tile roll flip
+"""
+IN_HALF, IN_FULL, MOVES = frozenset(_HALF.split()), frozenset(_FULL.split()), frozenset(_MOVES.split())
+"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA; and those that only bring
+parts of it elsewhere, or add rows of it up: of parameters what they give is halves, too."""
+_PLAIN = frozenset({"lerp", "lerp_", "addcmul", "addcmul_", "addcdiv", "addcdiv_"})
+"""Elementwise operators that take one type alone."""
+_PROMOTES = frozenset({"cat", "stack", "copy_"})
+"""Operators that bring what they are given to one type by themselves, beside all of single elements."""
 
 
 def half_named(precision: str | None) -> torch.dtype | None:
@@ -57,26 +67,74 @@ _EXPECTED = torch.ops.aten._assert_tensor_metadata.default
 """Which types the program had before it was cast otherwise: ``torch.export`` asks beside every cast of its own."""
 
 
+_RECORDED_OR_NOT = torch.ops.higher_order.wrap_with_set_grad_enabled
+
+
 class Casting(LookingUp):
     """Runs a graph whose operators compute in half or in full precision, as the lists say."""
 
-    def __init__(self, module: GraphModule, tables: Mapping[str, torch.Tensor], half: torch.dtype) -> None:
+    def __init__(
+        self,
+        module: GraphModule,
+        tables: Mapping[str, torch.Tensor],
+        half: torch.dtype,
+        parameters: Sequence[torch.Tensor],
+    ) -> None:
         super().__init__(module, tables)
         self._half = half
+        self._halved = {id(value): value for value in parameters if value.dtype == half}
+        """Parameters, and parts of them, that are in full precision beneath ``torch.autocast``."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is _EXPECTED:
             return None
-        name = target.name().partition("::")[2].partition(".")[0] if isinstance(target, OpOverload) else ""
-        if name in IN_HALF or name in IN_FULL:
-            wanted = self._half if name in IN_HALF else torch.float32
-            args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: _cast(tensor, wanted), (args, kwargs))
-        return super().call_function(target, args, kwargs)
+        if target is _RECORDED_OR_NOT:
+            return self._region(*args)
+        if not isinstance(target, OpOverload):
+            return super().call_function(target, args, kwargs)
+        name = target.name().partition("::")[2].partition(".")[0]
+        given = [value for value in pytree.tree_leaves((args, kwargs)) if _is_cast(value)]
+        moves = name in MOVES and bool(given) and all(id(value) in self._halved for value in given)
+        wanted = self._half if name in IN_HALF else torch.float32 if name in IN_FULL else None
+        if wanted is not None:
+            args, kwargs = _all_cast(args, kwargs, wanted)
+        elif not moves:
+            args, kwargs = self._in_full(target, name, args, kwargs)
+        made = super().call_function(target, args, kwargs)
+        if moves:
+            self._halved.update({id(value): value for value in pytree.tree_leaves(made) if _is_cast(value)})
+        return made
+
+    def _region(self, recorded: bool, module: GraphModule, *args: Any) -> Any:
+        """What the loss computes beneath ``torch.no_grad``, which is a graph of its own."""
+        inner = Casting(module, {}, self._half, [value for value in args if id(value) in self._halved])
+        with torch.set_grad_enabled(recorded):
+            return inner.run(*args)
+
+    def _in_full(self, target: OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operator of neither list is given: parameters in full precision, and types that are one."""
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor,
+            lambda value: _cast(value, torch.float32) if id(value) in self._halved else value,
+            (args, kwargs),
+        )
+        types = {value.dtype for value in pytree.tree_leaves((args, kwargs)) if _is_cast(value)}
+        if len(types) < 2 or name in _PROMOTES or (torch.Tag.pointwise in target.tags and name not in _PLAIN):
+            return args, kwargs
+        # What is written to keeps its type.
+        return _all_cast(args, kwargs, args[0].dtype if target._schema.is_mutable else torch.float32)
 
 
-def _cast(tensor: torch.Tensor, wanted: torch.dtype) -> torch.Tensor:
-    known = tensor.dtype in (*HALVES.values(), torch.float32)
-    return tensor.to(wanted) if known and tensor.dtype != wanted else tensor
+def _is_cast(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (*HALVES.values(), torch.float32)
+
+
+def _cast(value: torch.Tensor, wanted: torch.dtype) -> torch.Tensor:
+    return value.to(wanted) if _is_cast(value) and value.dtype != wanted else value
+
+
+def _all_cast(args: tuple[Any, ...], kwargs: dict[str, Any], wanted: torch.dtype) -> Any:
+    return pytree.tree_map_only(torch.Tensor, lambda value: _cast(value, wanted), (args, kwargs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hetpart.frontend.example import uncompiled
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
-from hetpart.training.fed import counted, require_as_example, require_collected, require_content
+from hetpart.training.fed import counted, require_as_example, require_collected, require_content, require_unnamed
 from hetpart.training.kept import Kept, alike
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
@@ -81,7 +81,7 @@ class Step:
         """The factor of the schedule in the next update."""
         return 1.0 if self._schedule is None else rate_of(self._schedule, self.steps + 1)
 
-    def __call__(self, *batch: Any) -> torch.Tensor:
+    def __call__(self, *batch: Any, **named: Any) -> torch.Tensor:
         """Make one update, or its part of one; returns the loss of ``batch``, of the parameters before it.
 
         Where gradients are not finite the update is left out.
@@ -90,6 +90,7 @@ class Step:
             InvalidFeedError: the batch has not the shapes and types of the example.
             ExecutionError: an op refuses what the batch holds, such as a label that is no class.
         """
+        require_unnamed(named)
         feeds, factor = self._feeds(batch), self._factor
         loss, *norms = self._run(feeds)
         self.calls += 1

@@ -109,7 +109,8 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
             ) from error
         raise InvalidModelError(
             f"torch.export refuses the loss of {name}: {why}",
-            hint="loss_fn(model, *batch) needs code without data-dependent branches, and returns a tensor",
+            hint="loss_fn(model, *batch) needs code without data-dependent branches, such as a torch.distributions has "
+            "unless it is made with validate_args=False, and returns a tensor",
         ) from error
     _require_dropped(program)
     _require_shared_generator(program)

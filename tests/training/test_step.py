@@ -223,6 +223,22 @@ def test_a_content_that_counts_nothing_is_refused(key: str, number: Any) -> None
     assert (step.steps, step.calls) == (0, 0)
 
 
+@pytest.mark.parametrize("number", ["1", 1.5, -1, True])
+def test_a_checkpoint_of_no_number_of_steps_is_refused(number: Any, tmp_path: Path) -> None:
+    step = placed("mlp")
+    step.save_checkpoint(tmp_path)
+    with pytest.raises(InvalidOptionError, match="step cannot be"):
+        step.load_checkpoint(tmp_path, step=number)
+
+
+def test_parts_of_a_batch_that_have_names_are_refused() -> None:
+    step, (x, y) = placed("mlp"), task_of("mlp").batches[0]
+    with pytest.raises(InvalidFeedError, match="part 0 of the batch is a dict"):
+        step({"x": x, "y": y})
+    with pytest.raises(InvalidFeedError, match="given 'x', 'y' by name"):
+        step(x=x, y=y)
+
+
 def test_a_batch_of_other_parts_is_refused() -> None:
     with pytest.raises(InvalidFeedError, match="has 1 parts, and the step was compiled for 2"):
         placed("mlp")(task_of("mlp").batches[0][0])

@@ -18,7 +18,7 @@ from torch import Tensor
 from hetpart.errors import InvalidCheckpointError
 from hetpart.training.checkpoint.layout import Part, Stored, partial, parts_in, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
-from hetpart.training.limits import path_of
+from hetpart.training.limits import path_of, require_count
 from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 
@@ -104,6 +104,8 @@ def load(folder: str | PathLike[str], step: int | None = None) -> Checkpoint:
     """
     folder = path_of("folder", folder)
     whole = stored(folder)
+    if step is not None:
+        require_count("step", step, least=0)
     chosen = [one for one in whole if step in (None, one.step)]
     if not chosen:
         raise _absent(folder, step, sorted(one.step for one in whole))

@@ -1,6 +1,6 @@
 """The training loop: progress, evaluation, callbacks and logs."""
 
-from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, StopTraining, Trained
 from hetpart.training.fitting.logs import Checkpoints, CSVLog, TensorBoard
 from hetpart.training.fitting.loop import Evaluation, History, fit
 from hetpart.training.fitting.metrics import Metric, accuracy, auc
@@ -15,6 +15,7 @@ __all__ = [
     "Event",
     "History",
     "Metric",
+    "StopTraining",
     "TensorBoard",
     "Trained",
     "accuracy",

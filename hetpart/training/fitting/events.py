@@ -41,8 +41,12 @@ class Ended:
 Event: TypeAlias = Trained | Evaluated | Ended
 
 
+class StopTraining(Exception):  # noqa: N818 - it is no error
+    """Raised by a callback, or a step, it ends the training as its last step does: ``fit`` returns its history."""
+
+
 class Callback:
-    """Told of every event in the order they happen. An error it raises ends the training.
+    """Told of every event in the order they happen. An error it raises ends the training, and so does ``StopTraining``.
 
     ``Ended`` comes in any case, so that files are closed.
     """

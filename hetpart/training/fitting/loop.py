@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, cast
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training.data.prefetch import prefetch
-from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, Trained
+from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, StopTraining, Trained
 from hetpart.training.fitting.metrics import Metric, array_of
 from hetpart.training.fitting.progress import Bar
 from hetpart.training.limits import require_count
@@ -84,6 +84,11 @@ class _Run:
         self.count = int(getattr(step, "calls", getattr(step, "steps", 0)))
         self.history = History()
 
+    @property
+    def reached(self) -> int:
+        """The epoch of the last step."""
+        return self.history.steps[-1].epoch if self.history.steps else 1
+
     def tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener.on(event)
@@ -132,7 +137,8 @@ def fit(  # noqa: PLR0913 - the options of a training
     """Call ``step`` with every batch of ``loader``, ``epochs`` times over, and return the losses and metrics.
 
     ``step(*batch)`` returns the loss. A batch is a tuple or list of parts, or one part. ``ahead`` batches are made
-    ready by a thread meanwhile. ``progress`` draws a bar on standard error where that is a terminal. Steps are counted
+    ready by a thread meanwhile. A callback that raises ``StopTraining`` ends it; metrics are taken then, too.
+    ``progress`` draws a bar on standard error where that is a terminal. Steps are counted
     on from ``step.calls``, or ``step.steps``, where it has one.
 
     Raises:
@@ -149,9 +155,11 @@ def fit(  # noqa: PLR0913 - the options of a training
     run = _Run(step, evaluation, listeners)
     failed = True
     try:
-        for number in range(1, epochs + 1):
-            _epoch(run, number, loader, ahead)
-        run.evaluate(epochs)
+        with suppress(StopTraining):
+            for number in range(1, epochs + 1):
+                _epoch(run, number, loader, ahead)
+        with suppress(StopTraining):
+            run.evaluate(run.reached)
         failed = False
     finally:
         run.end(failed=failed)

@@ -29,6 +29,7 @@ from hetpart.training.fitting import (
     Evaluated,
     Evaluation,
     Event,
+    StopTraining,
     TensorBoard,
     Trained,
     accuracy,
@@ -448,3 +449,27 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
         CSVLog(path)
     with pytest.raises(InvalidOptionError, match="folder cannot be"):
         TensorBoard(path)
+
+
+class Patient(Recorder):
+    """Stops at a step, or at an evaluation."""
+
+    def __init__(self, kind: type[Event], step: int) -> None:
+        super().__init__()
+        self.kind, self.at = kind, step
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, self.kind) and event.step == self.at:
+            raise StopTraining
+
+
+@pytest.mark.parametrize(("kind", "made"), [(Trained, 3), (Evaluated, 4)])
+def test_a_callback_may_end_the_training(kind: type[Event], made: int) -> None:
+    data = [(torch.zeros(2),)] * 5
+    evaluation = Evaluation(data, lambda x: (x, x), {"n": lambda scores, labels: len(scores)}, every=2)
+    patient = Patient(kind, made)
+    history = fit(lambda x: 1.0, data, epochs=4, evaluation=evaluation, callbacks=[patient], progress=False)
+    assert len(history.losses) == made
+    assert history.evaluations[-1].step == made
+    assert patient.events[-1] == Ended(made)

@@ -76,6 +76,33 @@ def test_updates_are_pytorchs_bit_for_bit(
         assert torch.equal(state[name], reference.state[expected][key])
 
 
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(37, 11), (64,), ()], ids=str)
+@pytest.mark.parametrize(
+    ("ours", "options"),
+    [
+        (SGD(0.1, weight_decay=0.2), {"weight_decay": 0.2}),
+        (Momentum(0.1), {"momentum": 0.9}),
+        (Momentum(0.1, 0.8, nesterov=True), {"momentum": 0.8, "nesterov": True}),
+        (Momentum(0.1, 0.8, dampening=0.5), {"momentum": 0.8, "dampening": 0.5}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parameters_in_half_precision_are_updated_as_torch_optim_does(
+    ours: Optimizer, options: dict[str, float], shape: tuple[int, ...], half: torch.dtype
+) -> None:
+    """Of which PyTorch's own fused kernel leaves all whole vectors as they are."""
+    parameter, expected = weights(shape).to(half), weights(shape).to(half).requires_grad_()
+    state, reference = ours.init(parameter), torch.optim.SGD([expected], lr=0.1, **options)
+    for step, gradient in enumerate(gradients(shape), start=1):
+        ours.update_(parameter, gradient.to(half), state, step, ours.lr)
+        expected.grad = gradient.to(half)
+        reference.step()
+    assert torch.equal(parameter, expected.detach())
+    for name in state:
+        assert torch.equal(state[name], reference.state[expected]["momentum_buffer"])
+
+
 def ftrl_reference(rule: FTRL, weight: Tensor, slopes: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """McMahan et al. 2013, algorithm 1, element by element in double precision."""
     flat = weight.double().flatten().tolist()

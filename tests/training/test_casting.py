@@ -1,0 +1,101 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+"""With ``precision=`` what ``torch.autocast`` runs is trained, close to what it makes of it.
+
+Parameters, which autocast leaves in full precision, are halves here: what an operator of neither list makes of them it
+makes in full precision all the same, and it is given one type.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations
+
+import hetpart.training
+from hetpart.training import SGD
+
+X, PLACES = torch.linspace(-1, 1, 15).reshape(3, 5), torch.tensor([0, 2, 1])
+STEPS = 3
+
+
+class Used(nn.Module):
+    """A parameter, a layer, and the loss of what ``code`` makes of the parameter, the layer's result and ``x``."""
+
+    def __init__(self, code: Callable[[Tensor, Tensor, Tensor], Tensor], *shape: int) -> None:
+        super().__init__()
+        self.held, self.layer, self.code = nn.Parameter(torch.randn(shape) * 0.5), nn.Linear(5, 5), code
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.code(self.held, self.layer(x), x).float().square().mean()
+
+
+class Layers(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x).float().square().mean()
+
+
+CODES: dict[str, Callable[[], nn.Module]] = {
+    "dot": lambda: Used(lambda p, h, x: torch.dot(p, x[0]) * h, 5),
+    "lerp": lambda: Used(lambda p, h, x: torch.lerp(x, p.expand_as(x), 0.3) + h, 5),
+    "index_add": lambda: Used(lambda p, h, x: x.index_add(0, PLACES, p) + h, 3, 5),
+    "index_put": lambda: Used(lambda p, h, x: x.clone().index_put((PLACES,), p) + h, 3, 5),
+    "scatter": lambda: Used(lambda p, h, x: x.scatter(0, PLACES[:, None].expand(3, 5), p) + h, 3, 5),
+    "masked_scatter": lambda: Used(lambda p, h, x: x.masked_scatter(x > 0, p) + h, 3, 5),
+    "bilinear": lambda: Used(lambda p, h, x: functional.bilinear(x, x, p) + h.sum(), 2, 5, 5),
+    "matrix_exp": lambda: Used(lambda p, h, x: torch.linalg.matrix_exp(p) @ (h + x).T, 5, 5),
+    "fft": lambda: Used(lambda p, h, x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(p), n=5) + h, 5),
+    "weights of a bag": lambda: Used(
+        lambda p, h, x: functional.embedding_bag(
+            PLACES.reshape(3, 1), p, mode="sum", per_sample_weights=x[:, :1].sigmoid()
+        ) + h,
+        4, 5,
+    ),
+    "weight_norm": lambda: Layers(parametrizations.weight_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),
+    "spectral_norm": lambda: Layers(parametrizations.spectral_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),
+    "orthogonal": lambda: Layers(parametrizations.orthogonal(nn.Linear(5, 5)), nn.Tanh(), nn.Linear(5, 3)),
+    "cayley": lambda: Layers(parametrizations.orthogonal(nn.Linear(5, 5), orthogonal_map="cayley"), nn.Linear(5, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_losses_are_those_beneath_autocast(name: str) -> None:
+    torch.manual_seed(0)
+    model = CODES[name]()
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.05)
+    step = hetpart.training.compile(
+        model, lambda net, x: net(x), optimizer=SGD(lr=0.05), example_batch=(X,), precision="bf16", emulate=True,
+        hardware="emulated",
+    )  # fmt: skip
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss: Any = eager(X)
+        loss.backward()
+        optimizer.step()
+        assert step(X).item() == pytest.approx(loss.item(), rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "orthogonal", "fft", "index_add"])
+def test_float16_runs_too(name: str) -> None:
+    torch.manual_seed(0)
+    model = CODES[name]()
+    with torch.no_grad():
+        expected = model(X).item()
+    step = hetpart.training.compile(
+        model, lambda net, x: net(x), optimizer=SGD(lr=0.05), example_batch=(X,), precision="fp16", loss_scale=128.0,
+        emulate=True, hardware="emulated",
+    )  # fmt: skip
+    assert step(X).item() == pytest.approx(expected, rel=5e-3)
+    step(X)
+    assert step.steps == 2
