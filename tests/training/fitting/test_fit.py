@@ -467,9 +467,9 @@ class Patient(Recorder):
 @pytest.mark.parametrize(("kind", "made"), [(Trained, 3), (Evaluated, 4)])
 def test_a_callback_may_end_the_training(kind: type[Event], made: int) -> None:
     data = [(torch.zeros(2),)] * 5
-    evaluation = Evaluation(data, lambda x: (x, x), {"n": lambda scores, labels: len(scores)}, every=2)
+    evaluation = Evaluation(data, lambda x: (x, x), {"n": lambda *pair: len(pair[0])}, every=2)
     patient = Patient(kind, made)
-    history = fit(lambda x: 1.0, data, epochs=4, evaluation=evaluation, callbacks=[patient], progress=False)
+    history = fit(lambda _: 1.0, data, epochs=4, evaluation=evaluation, callbacks=[patient], progress=False)
     assert len(history.losses) == made
     assert history.evaluations[-1].step == made
     assert patient.events[-1] == Ended(made)
