@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from math import isclose
 
+from hetpart.cost_model.kernels import lacks_half
 from hetpart.cost_model.quantized import is_quantized, quantizes_from_zero
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, is_gemm, rank
 from hetpart.cost_model.turning import permutation, split_permutation, swaps_last, turned
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
-from hetpart.graph.ir import Op
+from hetpart.graph.ir import Graph, Op
 
 SCALES = ("Mul", "Div")
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
@@ -41,6 +42,11 @@ def foldings(wiring: Wiring, taken: Collection[int], provider: Provider) -> froz
     return frozenset(found)
 
 
+def operands_of_products(folded: Collection[int], graph: Graph) -> frozenset[int]:
+    """Those of the ``folded`` ops that products take over, once all ops have kernels."""
+    return frozenset(number for number in folded if graph.ops[number].op_type in OPERANDS)
+
+
 def fold_alike(wiring: Wiring) -> bool:
     """Whether the same ops vanish in sessions of every provider."""
     quantized = any(op.op_type == "DequantizeLinear" for op in wiring.simple.ops)
@@ -50,12 +56,15 @@ def fold_alike(wiring: Wiring) -> bool:
 def is_left_half(op: Op, wiring: Wiring) -> bool:
     """Whether no kernel of the CPU provider takes over ``op``, in half precision, as one in float32 would.
 
-    That is a scale whose constant several ops read, and a Transpose but for those that a Gemm takes.
+    That is a scale whose constant several ops read, and a Transpose that is computed in float32, as it stands among
+    such ops, or turns what no op makes; but for those that a Gemm takes.
     """
     if op.op_type not in OPERANDS or wiring.graph.values[op.results[0]].dtype != HALF:
         return False
     if op.op_type == "Transpose":
-        return not all(_is_gemm_product(wiring.graph.ops[user], wiring) for user in wiring.users(op))
+        before = wiring.producer(wiring.inputs(op)[0])
+        stays = before is not None and not lacks_half(before, wiring.graph)
+        return not stays and not all(_is_gemm_product(wiring.graph.ops[user], wiring) for user in wiring.users(op))
     constants = [value.id for value in wiring.operands(op) if value is not None and value.is_constant]
     return any(len(wiring.consumers.get(value, ())) > 1 for value in constants)
 

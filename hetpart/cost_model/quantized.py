@@ -25,11 +25,23 @@ QUANTIZED_ON_CPU: Mapping[str, str] = {
 """Ops the CPU provider computes on integers when dequantized inputs and a quantized output stand around them."""
 MOVERS = frozenset(kind for kind, kernel in QUANTIZED_ON_CPU.items() if kind == kernel)
 """Of these, those that the same numbers go in and out of: they are quantized as before."""
+OF_ANY_WIDTH = frozenset(
+    {
+        "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose",
+        "Unsqueeze",
+    }
+)  # fmt: skip
+"""Those that are left on integers of 16 bits, too."""
 PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+QUANTIZED_FOR = frozenset({"Conv", "Gemm"})
+"""Products whose weights and biases are quantized where the model has them as floats."""
 WHOLLY = PRODUCTS | {"Add", "Concat", "Mul"}
 """All that they read is dequantized; of the others, the first alone, but for the branches of a Where."""
 BRANCHES = slice(1, 3)
+NEAREST = "nearest"
+"""The mode of a Resize that moves numbers, and the default."""
 SIGNED, UNSIGNED = "int8", "uint8"
+BYTES = frozenset({SIGNED, UNSIGNED})
 LEAST: Mapping[str, int] = {"uint8": 0, "int8": -128, "uint16": 0, "int16": -32768, "": 0}
 """The least number of the integers that quantization makes."""
 
@@ -39,8 +51,8 @@ def is_quantized(op: Op, wiring: Wiring) -> bool:
     if op.op_type not in QUANTIZED_ON_CPU or op.domain:
         return False
     quantize = quantizer_behind(op, wiring)
-    makers = [wiring.producer(value) for value in _dequantized(op) if value is not None]
-    if quantize is None or not makers:
+    makers = [wiring.producer(value) for value in _dequantized(op, wiring) if value is not None]
+    if quantize is None or not makers or (op.op_type == "Resize" and op.attributes.get("mode", NEAREST) != NEAREST):
         return False
     dequantizers = [maker for maker in makers if maker is not None and is_op(maker, "DequantizeLinear")]
     return len(dequantizers) == len(makers) and _fits(op, dequantizers, quantize, wiring)
@@ -64,10 +76,28 @@ def quantizes_from_zero(quantize: Op, wiring: Wiring) -> bool:
     return zero.content is not None and zero.content[0] == LEAST.get(zero.dtype)
 
 
-def _dequantized(op: Op) -> tuple[int | None, ...]:
+def _dequantized(op: Op, wiring: Wiring) -> tuple[int | None, ...]:
+    """What is to be dequantized of what ``op`` reads.
+
+    A number that is a branch of a Where is quantized for it, and so are weights and biases that are floats, but for
+    weights beside a bias that is dequantized.
+    """
     if op.op_type == "Where":
-        return op.inputs[BRANCHES]
+        values = wiring.graph.values
+        return tuple([v for v in op.inputs[BRANCHES] if v is None or not _is_number(values[v])])
+    if op.op_type in QUANTIZED_FOR:
+        first, *constants = op.inputs
+        left = [v for v in constants if v is None or not _is_of_floats(wiring.graph.values[v])]
+        return op.inputs if left and constants[0] not in left else (first, *left)
     return op.inputs if op.op_type in WHOLLY else op.inputs[:1]
+
+
+def _is_number(value: Value) -> bool:
+    return _is_of_floats(value) and value.shape == ()
+
+
+def _is_of_floats(value: Value) -> bool:
+    return value.is_constant and value.dtype == "float32"
 
 
 def _fits(op: Op, dequantizers: list[Op], quantize: Op, wiring: Wiring) -> bool:
@@ -76,6 +106,9 @@ def _fits(op: Op, dequantizers: list[Op], quantize: Op, wiring: Wiring) -> bool:
     written = wiring.graph.values[quantize.results[0]].dtype
     made = _held(behind, wiring) if behind is not None and is_op(behind, "DequantizeLinear") else written
     read = [_held(dequantize, wiring) for dequantize in dequantizers]
+    computed = read[:1] if op.op_type in PRODUCTS else read  # a bias is of four bytes
+    if op.op_type not in OF_ANY_WIDTH and not BYTES.issuperset({*computed, made}):
+        return False
     if op.op_type in PRODUCTS:
         return read[0] == made != SIGNED
     if op.op_type in MOVERS and not _is_scaled_alike(dequantizers[0], quantize, wiring):

@@ -77,7 +77,34 @@ FUSED_APART = {
         shape=BATCHES, w=np.ones((256, 256), np.float16), i=np.ones(256, np.float16), **VECTORS,
     ),
 }  # fmt: skip
+TURN = {"perm": [0, 2, 1]}
 OTHERS = {
+    "Transpose alone before a product": halved(
+        helper.make_node("Transpose", ["a"], ["t"], **TURN), helper.make_node("MatMul", ["a", "t"], ["b"]),
+        shape=BATCHES,
+    ),
+    "Transpose behind a Reshape before a product": halved(
+        helper.make_node("Reshape", ["a", "sizes"], ["r"]), helper.make_node("Transpose", ["r"], ["t"], **TURN),
+        helper.make_node("MatMul", ["r", "t"], ["b"]),
+        shape=BATCHES, made=(4, 128, 128), sizes=np.array((4, 128, 512)),
+    ),
+    "Concat of what is in float32 first": halved(
+        helper.make_node("Transpose", ["a"], ["t"], **TURN), helper.make_node("Pad", ["t", "pads"], ["u"]),
+        helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Concat", ["n", "u"], ["c"], axis=0),
+        helper.make_node("Neg", ["c"], ["b"]),
+        shape=BATCHES, made=(9, 256, 256), pads=np.array([0, 0, 0, 1, 0, 0]),
+    ),
+    "cast to float32 and on": halved(
+        helper.make_node("Sqrt", ["a"], ["q"]), helper.make_node("Cast", ["q"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Exp", ["f"], ["e"]), helper.make_node("Cast", ["e"], ["b"], to=TensorProto.FLOAT16),
+        shape=ROWS,
+    ),
+    "cast to float32 and back": halved(
+        helper.make_node("Sqrt", ["a"], ["s"]), helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["f"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Transpose", ["h"], ["t"], **TURN), helper.make_node("MatMul", ["a", "t"], ["b"]),
+        shape=BATCHES,
+    ),
     "scaled product": halved(
         *SCALED, helper.make_node("MatMul", ["n", "a"], ["b"]), shape=BATCHES, half=HALF,
     ),

@@ -50,6 +50,23 @@ def attention(shape: Sizes, keys: int | None = None, **options: Any) -> Any:
     return halves(node, {"q": shape, "k": other, "v": other}, shape, {})
 
 
+def grouped(tokens: int, kept: int, **options: Any) -> Any:
+    """Four queries to a key, ``kept`` tokens from before."""
+    heads, size, total = 8, 32, tokens + kept
+    weights: dict[str, Any] = {name: np.zeros((1, 2, kept, size), np.float16) for name in ("past_k", "past_v")}
+    weights |= {"last": np.array([total - 1], np.int32), "total": np.array(total, np.int32)}
+    weights |= {name: np.zeros((2048, size // 2), np.float16) for name in ("cos", "sin")}
+    names = ["q", "k", "v", *list(weights)[: 6 if options.get("do_rotary") else 4]]
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["out", "pk", "pv"], domain=CONTRIB, num_heads=heads, kv_num_heads=2, **options
+    )
+    inputs = {"q": (1, tokens, heads * size), "k": (1, tokens, 2 * size), "v": (1, tokens, 2 * size)}
+    model = halves(node, inputs, inputs["q"], {name: weights[name] for name in names[3:]})
+    cache = (1, 2, total, size)
+    model.graph.output.extend(helper.make_tensor_value_info(n, TensorProto.FLOAT16, cache) for n in ("pk", "pv"))
+    return model
+
+
 def chosen(shape: Sizes, branch: Sizes) -> Any:
     weights = {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
     node = helper.make_node("QLinearWhere", [*"casz", *"bszsz"], ["out"], domain=CONTRIB)
@@ -74,6 +91,11 @@ CASES = {
     "Attention of sequences": attention((2, 6, 96, 64)),
     "Attention of other tokens": attention((1, 4, 64, 64), 512),
     "Attention, causal": attention((1, 4, 256, 64), is_causal=1),
+    "GroupQueryAttention": grouped(256, 0),
+    "GroupQueryAttention, earlier tokens": grouped(64, 960),
+    "GroupQueryAttention, one token": grouped(1, 1023),
+    "GroupQueryAttention, rotated": grouped(256, 256, do_rotary=1),
+    "GroupQueryAttention, softened": grouped(256, 0, softcap=10.0),
     "QLinearWhere": chosen((1000, 1000), (1000, 1000)),
     "QLinearWhere of a number": chosen((512, 512), (1,)),
     "MatMulBnb4": unpacked(1024, 1024),

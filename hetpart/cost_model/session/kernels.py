@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hetpart.cost_model.foldings import operands_of_products
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.building import Building
 from hetpart.cost_model.session.lane import Lane
@@ -16,7 +17,14 @@ from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
 from hetpart.cost_model.session.transposes.pushing import pushed
 from hetpart.cost_model.session.transposes.session import Told
-from hetpart.cost_model.session.widened import as_floats, cancelled, cast_back, widened, with_cast_weights
+from hetpart.cost_model.session.widened import (
+    as_floats,
+    cancelled,
+    cast_back,
+    there_and_back,
+    widened,
+    with_cast_weights,
+)
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph
 
@@ -51,7 +59,11 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
     folded = fusions.folded_on(lane.provider)
     anew = remade(whole, folded, returned)
     simple = whole.without(folded, graph, returned)
-    wide = widened(simple.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
+    # What products take over is taken over behind the casts.
+    uncast = whole.without(folded - operands_of_products(folded, graph), graph, returned)
+    wide = widened(uncast.ops, graph, returned) if lane.provider is Provider.CPU else frozenset[int]()
+    if lane.provider is Provider.CPU:
+        simple = simple.without(there_and_back(simple.ops, graph, returned), graph, returned)
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
     graph, found_wide = cast_back(with_cast_weights(graph, simple.ops, wide), simple.ops, wide, returned)
     simple = simple.without(found_wide, graph, returned)

@@ -104,6 +104,29 @@ def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: f
     return frozenset(op.id for op in casts if plain.isdisjoint(op.results))
 
 
+def there_and_back(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
+    """Ids of the Casts from half precision that nothing reads but Casts back to it, and of those: neither is left."""
+    casts = [op for op in ops if op.op_type == "Cast" and not op.domain]
+    if not any(value.dtype in HALVES for value in graph.values):
+        return frozenset()
+    readers: dict[int, list[Op]] = {}
+    for op in ops:
+        for value in op.uses:
+            readers.setdefault(value, []).append(op)
+    found: set[int] = set()
+    for there in (op for op in casts if _is_half(op.uses[0], graph) and returned.isdisjoint(op.results)):
+        dtype = graph.values[there.uses[0]].dtype
+        backs = readers.get(there.results[0], [])
+        back = [op for op in backs if _casts_to(dtype, op, graph) and returned.isdisjoint(op.results)]
+        if back and len(back) == len(backs) and graph.values[there.results[0]].dtype in (SINGLE, "float64"):
+            found.update((there.id, *(op.id for op in back)))
+    return frozenset(found)
+
+
+def _casts_to(dtype: str, op: Op, graph: Graph) -> bool:
+    return op.op_type == "Cast" and not op.domain and graph.values[op.results[0]].dtype == dtype
+
+
 def cast_back(
     graph: Graph, ops: Iterable[Op], wide: frozenset[int], returned: frozenset[int]
 ) -> tuple[Graph, frozenset[int]]:

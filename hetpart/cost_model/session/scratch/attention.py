@@ -142,13 +142,21 @@ def _by_head(o: Operands, position: int, trace: Trace) -> None:
 
 @scratch("GroupQueryAttention", domain=CONTRIB)
 def _grouped(o: Operands, threads: int) -> Scratch:
-    """Operands by head, once more where they are rotated, and a tile for each thread."""
+    """Operands by head, once more where they are rotated, and a tile for each thread.
+
+    Of halves all scores and sums as floats, and what a head multiplies by for each thread.
+    """
     heads = max(1, o.integer("num_heads", 1))
     size, batch = (o.output_shape() or (1,))[-1] // heads, (o.shape(0) or (1,))[0]
     operands = [o.nbytes(position) for position in range(3)]
-    laid_out = [*operands, *([sum(operands)] if o.integer("do_rotary", 0) else [])]
+    first = o.input(0)
+    in_half = first is not None and element_bytes(first) < FLOAT_BYTES
+    laid_out = [*operands, *([sum(operands[: 2 if in_half else 3])] if o.integer("do_rotary", 0) else [])]
     softened = any(o.attribute(name, 0) for name in SOFTENED) or any(o.input(p) is not None for p in SCORE_INPUTS)
     queries, keys = _queries(o), scores(o) // max(1, batch * heads * _queries(o))
+    if in_half:
+        sums, operand = FLOAT_BYTES * prod(o.output_shape()), FLOAT_BYTES * keys * size
+        return at_once(*laid_out, _score_bytes_of_floats(o), sums, threads * operand)
     if softened:
         return at_once(*laid_out, _score_bytes(o), o.output_nbytes())
     tile = FLOAT_BYTES * (keys + size) if queries == 1 else _tile_bytes(queries, keys, size, size)

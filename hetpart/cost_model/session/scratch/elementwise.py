@@ -7,7 +7,7 @@ from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.memory import NO_SCRATCH, Interval, Scratch
-from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, at_once, scratch
+from hetpart.cost_model.session.scratch.table import CONTRIB, FLOAT_BYTES, QUANTIZED, at_once, scratch
 
 BY_AXIS = 13
 """Opset from which Softmax is along one axis; before, all axes behind it counted as one."""
@@ -24,6 +24,12 @@ PARTIAL_SUMS = 2
 def _quantized_where(o: Operands, _: int) -> Scratch:
     """A byte for each element of either branch, stretched to it and the condition alone."""
     return at_once(*(prod(_stretched(o.shape(0), o.shape(branch))) for branch in QUANTIZED_BRANCHES))
+
+
+@scratch("Where", domain=QUANTIZED)
+def _where_between_quantizers(o: Operands, _: int) -> Scratch:
+    """The same of one that quantization stands around."""
+    return at_once(*(prod(_stretched(o.shape(0), o.shape(branch))) for branch in BRANCHES))
 
 
 @scratch("Where")
@@ -47,6 +53,15 @@ def _along_an_axis(o: Operands, _: int) -> Scratch:
     if o.op.version < BY_AXIS or not rank or o.integer("axis", -1) % rank == rank - 1:
         return NO_SCRATCH
     return at_once(o.output_nbytes(), o.output_nbytes())
+
+
+@scratch("Softmax", domain=QUANTIZED)
+@scratch("QLinearSoftmax", domain=CONTRIB)
+def _quantized_along_an_axis(o: Operands, _: int) -> Scratch:
+    """The same, of bytes."""
+    rank = len(o.output_shape())
+    last = not rank or o.integer("axis", -1) % rank == rank - 1
+    return NO_SCRATCH if last else at_once(o.output_numel(), o.output_numel())
 
 
 @scratch("Max", "Mean", "Min", "Sum")

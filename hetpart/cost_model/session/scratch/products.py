@@ -66,7 +66,10 @@ def _unpacked_product(o: Operands, _: int) -> Scratch:
 
 @scratch("Conv", domain=QUANTIZED)
 def _convolution_between_quantizers(o: Operands, _: int) -> Scratch:
-    return _convolution_of_bytes(o, o.shape(1), symmetric=held_as(o, 1) == SYMMETRIC[1])
+    """Weights that are quantized for it, as the model has them as floats, have no kernel for symmetric ones."""
+    weights = o.input(1)
+    given = weights is not None and not (weights.is_constant and weights.dtype == "float32")
+    return _convolution_of_bytes(o, o.shape(1), symmetric=given and held_as(o, 1) == SYMMETRIC[1])
 
 
 @scratch("QLinearConv")
