@@ -57,14 +57,16 @@ def is_left_half(op: Op, wiring: Wiring) -> bool:
     """Whether no kernel of the CPU provider takes over ``op``, in half precision, as one in float32 would.
 
     That is a scale whose constant several ops read, and a Transpose that is computed in float32, as it stands among
-    such ops, or turns what no op makes; but for those that a Gemm takes.
+    such ops, or turns what no op makes; but for those that a Gemm takes, or a product that takes a scale, too.
     """
     if op.op_type not in OPERANDS or wiring.graph.values[op.results[0]].dtype != HALF:
         return False
     if op.op_type == "Transpose":
         before = wiring.producer(wiring.inputs(op)[0])
-        stays = before is not None and not lacks_half(before, wiring.graph)
-        return not stays and not all(_is_gemm_product(wiring.graph.ops[user], wiring) for user in wiring.users(op))
+        if before is not None and not lacks_half(before, wiring.graph):
+            return False
+        readers = [wiring.graph.ops[user] for user in wiring.users(op)]
+        return not all(_is_gemm_product(reader, wiring) or _is_scaled_product(reader, wiring) for reader in readers)
     constants = [value.id for value in wiring.operands(op) if value is not None and value.is_constant]
     return any(len(wiring.consumers.get(value, ())) > 1 for value in constants)
 
@@ -126,6 +128,14 @@ def _is_plain_product(reader: Op, wiring: Wiring) -> bool:
 def _is_gemm_product(reader: Op, wiring: Wiring) -> bool:
     """Whether it is a Gemm, or a product that becomes one."""
     return is_op(reader, "Gemm") or (is_op(reader, "MatMul") and not _is_plain_product(reader, wiring))
+
+
+def _is_scaled_product(reader: Op, wiring: Wiring) -> bool:
+    """Whether it is a product that what it makes is scaled behind, by a constant of its own."""
+    scale = wiring.sole_consumer(reader) if is_op(reader, "MatMul") else None
+    if scale is None or not is_op(scale, *SCALES) or is_left_half(scale, wiring):
+        return False
+    return scalar_beside(scale, wiring) == reader.results[0]
 
 
 def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bool:

@@ -67,7 +67,13 @@ SCALED = (
     helper.make_node("Neg", ["c"], ["n"]),
 )  # fmt: skip
 HALF = np.array([0.5], np.float16)
+TURN = {"perm": [0, 2, 1]}
 FUSED_APART = {
+    "Transpose behind a Reshape before a scaled product": halved(
+        helper.make_node("Reshape", ["a", "sizes"], ["r"]), helper.make_node("Transpose", ["r"], ["t"], **TURN),
+        helper.make_node("MatMul", ["r", "t"], ["p"]), helper.make_node("Mul", ["p", "half"], ["b"]),
+        shape=BATCHES, made=(4, 128, 128), sizes=np.array((4, 128, 512)), half=HALF,
+    ),
     "products scaled by one constant": halved(
         *SCALED, helper.make_node("Mul", ["n", "half"], ["t"]), helper.make_node("MatMul", ["t", "a"], ["b"]),
         shape=BATCHES, half=HALF,
@@ -77,16 +83,10 @@ FUSED_APART = {
         shape=BATCHES, w=np.ones((256, 256), np.float16), i=np.ones(256, np.float16), **VECTORS,
     ),
 }  # fmt: skip
-TURN = {"perm": [0, 2, 1]}
 OTHERS = {
     "Transpose alone before a product": halved(
         helper.make_node("Transpose", ["a"], ["t"], **TURN), helper.make_node("MatMul", ["a", "t"], ["b"]),
         shape=BATCHES,
-    ),
-    "Transpose behind a Reshape before a product": halved(
-        helper.make_node("Reshape", ["a", "sizes"], ["r"]), helper.make_node("Transpose", ["r"], ["t"], **TURN),
-        helper.make_node("MatMul", ["r", "t"], ["b"]),
-        shape=BATCHES, made=(4, 128, 128), sizes=np.array((4, 128, 512)),
     ),
     "Concat of what is in float32 first": halved(
         helper.make_node("Transpose", ["a"], ["t"], **TURN), helper.make_node("Pad", ["t", "pads"], ["u"]),
@@ -102,8 +102,7 @@ OTHERS = {
     "cast to float32 and back": halved(
         helper.make_node("Sqrt", ["a"], ["s"]), helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
         helper.make_node("Cast", ["f"], ["h"], to=TensorProto.FLOAT16),
-        helper.make_node("Transpose", ["h"], ["t"], **TURN), helper.make_node("MatMul", ["a", "t"], ["b"]),
-        shape=BATCHES,
+        helper.make_node("Transpose", ["h"], ["b"], **TURN), shape=BATCHES,
     ),
     "scaled product": halved(
         *SCALED, helper.make_node("MatMul", ["n", "a"], ["b"]), shape=BATCHES, half=HALF,
