@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false
 """Which operators of a loss compute in half precision, and how its gradients are kept from vanishing in it.
 
 Parameters are halves where they are used. Operators of neither list compute with them in full precision, as they do

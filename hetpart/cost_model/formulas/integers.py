@@ -123,16 +123,21 @@ def _channels_first(o: Operands) -> float:
     return o.output_numel() * (rate.multiplied * prod(rest) + rate.made) + each * unfolded
 
 
-_Rule = Callable[[Operands, int, tuple[str, str]], float]
-_RULES: Mapping[str, _Rule] = {
-    "Conv": _convolution, "Gemm": _product, "MatMul": _product, "Softmax": lambda o, *_: _by_table(o),
-}  # fmt: skip
-"""Of ops that quantization around them makes ops of integers."""
-
-
 def _by_table(o: Operands) -> float:
     """Of a QLinearSoftmax, whose powers are looked up one by one and divided one by one."""
     return LOOKED_UP * o.output_numel()
+
+
+def _looked_up(o: Operands, right: int, dtypes: tuple[str, str]) -> float:
+    del right, dtypes
+    return _by_table(o)
+
+
+_Rule = Callable[[Operands, int, tuple[str, str]], float]
+_RULES: Mapping[str, _Rule] = {
+    "Conv": _convolution, "Gemm": _product, "MatMul": _product, "Softmax": _looked_up,
+}  # fmt: skip
+"""Of ops that quantization around them makes ops of integers."""
 
 
 def _of_bytes(rule: _Rule, right: int) -> Callable[[Operands], float]:
