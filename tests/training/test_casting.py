@@ -99,3 +99,21 @@ def test_float16_runs_too(name: str) -> None:
     assert step(X).item() == pytest.approx(expected, rel=5e-3)
     step(X)
     assert step.steps == 2
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_weights_of_a_length_are_trained_in_a_model_of_halves(half: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(parametrizations.weight_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)).to(half)
+    eager, x = copy.deepcopy(model), X.to(half)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.05)
+    step = hetpart.training.compile(
+        model, lambda net, x: net(x).float().square().mean(), optimizer=SGD(lr=0.05), example_batch=(x,), emulate=True,
+        hardware="emulated",
+    )  # fmt: skip
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = eager(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        assert step(x).item() == pytest.approx(loss.item(), rel=0.02)
