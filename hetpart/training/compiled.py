@@ -24,7 +24,7 @@ from hetpart.graph.provenance import EVERY, PIN, PINNED_BY
 from hetpart.graph.walk import fresh_name
 from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss, gradients_of
-from hetpart.training.followed import require_trainable
+from hetpart.training.followed import require_real, require_trainable
 from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.logged import CallLog
 from hetpart.training.norms import COLLECTED
@@ -141,6 +141,7 @@ def capture(
     model = uncompiled(model)
     require_trainable(model, loss_fn)
     loss = exported_loss(model, loss_fn, example_batch)
+    require_real(loss.parameters)
     assigned = assign(optimizer, loss.parameters)
     tables = tables_of(assigned)
     gradients = gradients_of(loss, tables, rules.half, scaled=rules.scaled)

@@ -56,6 +56,21 @@ def require_trainable(model: Any, loss_fn: Any) -> None:
         )
 
 
+def require_real(parameters: Mapping[str, torch.Tensor]) -> None:
+    """No parameter that is trained is of complex numbers, which no operator of ONNX takes.
+
+    Raises:
+        InvalidModelError: one is.
+    """
+    for name, parameter in parameters.items():
+        if parameter.is_complex():
+            raise InvalidModelError(
+                f"the parameter {name!r} is of {str(parameter.dtype).removeprefix('torch.')}, and a step trains real "
+                "numbers",
+                hint="keep torch.view_as_real(parameter), and let forward() read it by torch.view_as_complex",
+            )
+
+
 def require_no_hooks(model: torch.nn.Module) -> None:
     """No parameter has a hook that is told of its gradient, or changes it.
 

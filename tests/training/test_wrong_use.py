@@ -81,6 +81,23 @@ def test_an_optimizer_that_cannot_be(optimizer: Any, why: str) -> None:
     assert error.value.hint
 
 
+class Turned(nn.Module):
+    """A parameter of complex numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.turn = nn.Linear(6, 3), nn.Parameter(torch.ones(3, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.layer(x) * self.turn).abs()
+
+
+def test_a_parameter_of_complex_numbers_is_refused() -> None:
+    with pytest.raises(InvalidModelError, match="'turn' is of complex64") as error:
+        captured(model=Turned())
+    assert "view_as_real" in error.value.hint
+
+
 def test_numbers_may_be_numpys() -> None:
     [found, *_] = assigned(AdamW(lr=cast("Any", np.float32(0.5)), weight_decay=cast("Any", 0))).values()
     assert found.optimizer == AdamW(lr=0.5, weight_decay=0.0)
