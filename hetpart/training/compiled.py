@@ -23,8 +23,9 @@ from hetpart.graph.notes import write_notes
 from hetpart.graph.provenance import EVERY, PIN, PINNED_BY
 from hetpart.graph.walk import fresh_name
 from hetpart.runtime.session import Session
-from hetpart.training.capture import exported_loss, gradients_of
+from hetpart.training.capture import exported_loss
 from hetpart.training.followed import require_real, require_trainable
+from hetpart.training.gradients import gradients_of
 from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.logged import CallLog
 from hetpart.training.norms import COLLECTED
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
     from hetpart.frontend.model import ExportedModel
     from hetpart.partitioned import PartitionedModel
-    from hetpart.training.capture import Exported, Gradients, LossFunction
+    from hetpart.training.capture import Exported, LossFunction
+    from hetpart.training.gradients import Gradients
     from hetpart.training.limits import Schedule
     from hetpart.training.optimizers import Assignment, Groups
     from hetpart.training.precision import LossScale

@@ -13,7 +13,7 @@ from torch.fx import Interpreter
 
 from hetpart.errors import InvalidModelError
 from hetpart.training.factored import laid_in_rows
-from hetpart.training.normed import is_weight_norm_of_halves, weight_norm
+from hetpart.training.in_full import computed_in_full
 from hetpart.training.row_operators import NO_PADDING
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ class LookingUp(Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = self._tables.get(id(args[0])) if target in _LOOKUPS else None
-        if is_weight_norm_of_halves(target, args):
-            return weight_norm(*args, **kwargs)
         if name is None:
-            return super().call_function(target, *laid_in_rows(target, *_whole(target, args, kwargs)))
+            args, kwargs = laid_in_rows(target, *_whole(target, args, kwargs))
+            made = computed_in_full(target, args, kwargs)
+            return super().call_function(target, args, kwargs) if made is None else made
         look: Callable[..., Any] = self._bags if target in _BAGS else self._rows
         return look(name, *args, **kwargs)
 

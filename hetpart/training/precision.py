@@ -20,7 +20,7 @@ from hetpart.training.lookups import LookingUp
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch.fx import GraphModule
+    from torch.fx import GraphModule, Node
 
 LARGEST = float(torch.finfo(torch.float32).max)
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -37,6 +37,8 @@ l1_loss smooth_l1_loss huber_loss kl_div hinge_embedding_loss margin_ranking_los
 cosine_embedding_loss triplet_margin_loss multi_margin_loss multilabel_margin_loss cosine_similarity
 pairwise_distance exp expm1 log log10 log1p log2 pow rsqrt reciprocal sum prod cumsum cumprod norm
 linalg_vector_norm cdist dist pdist acos asin cosh sinh tan erfinv renorm
+fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn
+fft_hfft fft_ihfft stft istft
 """
 _MOVES = """
 view _unsafe_view reshape flatten unflatten permute transpose movedim t numpy_T expand expand_as slice select narrow
@@ -44,8 +46,9 @@ unsqueeze squeeze unbind split split_with_sizes chunk cat stack as_strided alias
 index index_select gather embedding embedding_bag _embedding_bag repeat tile roll flip
 """
 IN_HALF, IN_FULL, MOVES = frozenset(_HALF.split()), frozenset(_FULL.split()), frozenset(_MOVES.split())
-"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA; and those that only bring
-parts of it elsewhere, or add rows of it up: of parameters what they give is halves, too."""
+"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA, and Fourier transforms as
+it has them for the CPU; and those that only bring parts of it elsewhere, or add rows of it up: of parameters what they
+give is halves, too."""
 _PLAIN = frozenset({"lerp", "lerp_", "addcmul", "addcmul_", "addcdiv", "addcdiv_"})
 """Elementwise operators that take one type alone."""
 _PROMOTES = frozenset({"cat", "stack", "copy_"})
@@ -68,9 +71,49 @@ _EXPECTED = torch.ops.aten._assert_tensor_metadata.default
 
 
 _RECORDED_OR_NOT = torch.ops.higher_order.wrap_with_set_grad_enabled
+_CAST_OR_NOT = torch.ops.higher_order.wrap_with_autocast
+_CASTS = tuple(getattr(torch.ops.aten.to, name) for name in ("dtype", "dtype_layout", "device", "other"))
 
 
-class Casting(LookingUp):
+class Plain(LookingUp):
+    """Runs a graph whose operators compute in the types that they are given."""
+
+    def run_node(self, n: Node) -> Any:
+        if not _is_passed_on(n):
+            return super().run_node(n)
+        # The program takes what is cast for what it is cast from from here on, also where gradients go through it.
+        with torch.enable_grad():
+            return super().run_node(n)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is _EXPECTED:
+            return None
+        if target is _RECORDED_OR_NOT:
+            return self._region(*args)
+        if target is _CAST_OR_NOT:
+            return self._cast_region(*args)
+        return super().call_function(target, args, kwargs)
+
+    def _region(self, recorded: bool, module: GraphModule, *args: Any) -> Any:
+        """What the loss computes beneath ``torch.no_grad``, which is a graph of its own."""
+        with torch.set_grad_enabled(recorded):
+            return self._inner(module, args).run(*args)
+
+    def _cast_region(self, *args: Any) -> Any:
+        """What the loss computes within a ``torch.autocast`` of its own: where that is off, in the trace's types."""
+        _, _, enabled, _, module, *given = args
+        if enabled:
+            return self._inner(module, given).run(*given)
+        traced = (node.meta["val"] for node in module.graph.find_nodes(op="placeholder"))
+        return Plain(module, {}).run(*map(_as_traced, given, traced))
+
+    def _inner(self, module: GraphModule, given: Sequence[Any]) -> Plain:
+        """What runs a region that is ``given`` that."""
+        del given
+        return Plain(module, {})
+
+
+class Casting(Plain):
     """Runs a graph whose operators compute in half or in full precision, as the lists say."""
 
     def __init__(
@@ -86,11 +129,7 @@ class Casting(LookingUp):
         """Parameters, and parts of them, that are in full precision beneath ``torch.autocast``."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if target is _EXPECTED:
-            return None
-        if target is _RECORDED_OR_NOT:
-            return self._region(*args)
-        if not isinstance(target, OpOverload):
+        if target is _EXPECTED or not isinstance(target, OpOverload):
             return super().call_function(target, args, kwargs)
         name = target.name().partition("::")[2].partition(".")[0]
         given = [value for value in pytree.tree_leaves((args, kwargs)) if _is_cast(value)]
@@ -105,11 +144,8 @@ class Casting(LookingUp):
             self._halved.update({id(value): value for value in pytree.tree_leaves(made) if _is_cast(value)})
         return made
 
-    def _region(self, recorded: bool, module: GraphModule, *args: Any) -> Any:
-        """What the loss computes beneath ``torch.no_grad``, which is a graph of its own."""
-        inner = Casting(module, {}, self._half, [value for value in args if id(value) in self._halved])
-        with torch.set_grad_enabled(recorded):
-            return inner.run(*args)
+    def _inner(self, module: GraphModule, given: Sequence[Any]) -> Plain:
+        return Casting(module, {}, self._half, [value for value in given if id(value) in self._halved])
 
     def _in_full(self, target: OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What an operator of neither list is given: parameters in full precision, and types that are one."""
@@ -125,12 +161,23 @@ class Casting(LookingUp):
         return _all_cast(args, kwargs, args[0].dtype if target._schema.is_mutable else torch.float32)
 
 
+def _is_passed_on(node: Node) -> bool:
+    """Whether it is a cast to the type that the program had already, which gave the same tensor."""
+    if node.target not in _CASTS:
+        return False
+    return node.meta["val"].dtype == node.args[0].meta["val"].dtype  # pyright: ignore
+
+
 def _is_cast(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (*HALVES.values(), torch.float32)
 
 
 def _cast(value: torch.Tensor, wanted: torch.dtype) -> torch.Tensor:
     return value.to(wanted) if _is_cast(value) and value.dtype != wanted else value
+
+
+def _as_traced(value: Any, traced: Any) -> Any:
+    return _cast(value, traced.dtype) if _is_cast(value) and _is_cast(traced) else value
 
 
 def _all_cast(args: tuple[Any, ...], kwargs: dict[str, Any], wanted: torch.dtype) -> Any:

@@ -35,7 +35,8 @@ from hetpart.training.writer import LOSS_SCALE, PROGRESS, SEED, Writer
 if TYPE_CHECKING:
     from torch.fx import Node
 
-    from hetpart.training.capture import Gradients, Input
+    from hetpart.training.capture import Input
+    from hetpart.training.gradients import Gradients
     from hetpart.training.optimizers import Assignment
 
 PROGRESS_SHAPE = (4,)

@@ -23,7 +23,8 @@ from hetpart.training.updates import UPDATE_OP, Common, StateName
 if TYPE_CHECKING:
     from torch.fx import Node
 
-    from hetpart.training.capture import Gradients, Input
+    from hetpart.training.capture import Input
+    from hetpart.training.gradients import Gradients
     from hetpart.training.lookups import Lookup
     from hetpart.training.writer import Writer
 

@@ -44,6 +44,28 @@ class Layers(nn.Module):
         return self.layers(x).float().square().mean()
 
 
+def _off(p: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return functional.linear(x, p) + h.float().exp()
+
+
+def _cast_off(p: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        made = functional.layer_norm(h.float(), (5,)) * p
+    return made + x
+
+
+def _off_unrecorded(p: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        scale = h.float().square().mean()
+    return h * p / (1 + scale) + x
+
+
+def _on(p: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return functional.linear(h, p) + x
+
+
 CODES: dict[str, Callable[[], nn.Module]] = {
     "dot": lambda: Used(lambda p, h, x: torch.dot(p, x[0]) * h, 5),
     "lerp": lambda: Used(lambda p, h, x: torch.lerp(x, p.expand_as(x), 0.3) + h, 5),
@@ -60,6 +82,14 @@ CODES: dict[str, Callable[[], nn.Module]] = {
         ) + h,
         4, 5,
     ),
+    "fft of a layer": lambda: Used(lambda p, h, x: torch.fft.rfft(h + p).abs() + x.sum(), 5),
+    "sums of a bag": lambda: Used(
+        lambda p, h, x: functional.embedding_bag(PLACES.reshape(3, 1).repeat(1, 2), p, mode="sum") + h + x, 4, 5
+    ),
+    "a layer where autocast is off": lambda: Used(_off, 5, 5),
+    "casts where autocast is off": lambda: Used(_cast_off, 5),
+    "autocast off beneath no_grad": lambda: Used(_off_unrecorded, 5),
+    "autocast on": lambda: Used(_on, 5, 5),
     "weight_norm": lambda: Layers(parametrizations.weight_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),
     "spectral_norm": lambda: Layers(parametrizations.spectral_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),
     "orthogonal": lambda: Layers(parametrizations.orthogonal(nn.Linear(5, 5)), nn.Tanh(), nn.Linear(5, 3)),
@@ -117,3 +147,54 @@ def test_weights_of_a_length_are_trained_in_a_model_of_halves(half: torch.dtype)
         loss.backward()
         optimizer.step()
         assert step(x).item() == pytest.approx(loss.item(), rel=0.02)
+
+
+def test_sums_of_a_bag_are_trained_in_a_model_of_bfloat16() -> None:
+    torch.manual_seed(0)
+    model, ids = nn.EmbeddingBag(9, 16, mode="sum").to(torch.bfloat16), torch.arange(8).reshape(4, 2)
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.05)
+    step = hetpart.training.compile(
+        model, lambda net, ids: net(ids).float().square().mean(), optimizer=SGD(lr=0.05), example_batch=(ids,),
+        emulate=True, hardware="emulated",
+    )  # fmt: skip
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = eager(ids).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        assert step(ids).item() == pytest.approx(loss.item(), rel=0.02)
+
+
+class Looked(nn.Module):
+    """What it divides by is computed beneath ``no_grad``, of what the first layer gives; the last has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.still = nn.Linear(5, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.layer(x)
+        with torch.no_grad():
+            scale = 1 + made.float().abs().mean() + self.still(x).float().square().mean()
+        return (made / scale).float().square().mean()
+
+
+@pytest.mark.parametrize("precision", [None, "bf16", "fp16"])
+def test_layers_are_trained_that_no_grad_looks_at(precision: str | None) -> None:
+    torch.manual_seed(0)
+    model = Looked()
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
+    step = hetpart.training.compile(
+        model, lambda net, x: net(x), optimizer=SGD(lr=0.5), example_batch=(X,), precision=precision, emulate=True,
+        hardware="emulated",
+    )  # fmt: skip
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = eager(X)
+        loss.backward()
+        optimizer.step()
+        assert step(X).item() == pytest.approx(loss.item(), rel=0.02)
+    step.sync_to(model)
+    torch.testing.assert_close(dict(model.state_dict()), dict(eager.state_dict()), atol=5e-3, rtol=0.0)
