@@ -166,6 +166,7 @@ AROUND: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
 """What is planned where autocast is on around it."""
 
 
+@pytest.mark.usefixtures("needs_eager")
 @pytest.mark.parametrize("road", ["partition", "compile"])
 @pytest.mark.parametrize("name", AROUND)
 def test_a_plan_that_is_made_under_autocast_computes_so_wherever_it_runs(name: str, road: str) -> None:

@@ -111,6 +111,7 @@ class Cast(nn.Module):
             return rows, last, rows * 3 if rows.dtype == torch.bfloat16 else rows
 
 
+@pytest.mark.usefixtures("needs_eager")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("kind", [kind for kind in LAYERS if "float64" not in kind])
 def test_layers_compute_in_the_type_of_autocast(kind: str, dtype: torch.dtype) -> None:
