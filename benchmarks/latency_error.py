@@ -66,7 +66,8 @@ from hetpart.cost_model.calibrated import FOLDER_VARIABLE
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.measured import UNMEASURED, TimedKernel, measured_kernels
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import session_kernels
+from hetpart.cost_model.session.lane import lane_of
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.devices import HOST
 from hetpart.graph.ir import Graph
@@ -369,7 +370,7 @@ def _ranks(model: PartitionedModel, nodes: Sequence[Node], rounds: Sequence[Sequ
     fusions = find_fusions(graph)
     timed = measured_kernels(graph, host, fusions, likenesses(graph, fusions))
     if not timed:
-        lane = Lane(host.provider, host.threads)
+        lane = lane_of(host)
         kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
         timed = tuple(TimedKernel(kernel, UNMEASURED) for kernel in kernels)
     named = [one.kernel for one in timed]

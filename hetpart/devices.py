@@ -9,6 +9,8 @@ from hetpart.rates import KernelRates
 
 HOST, ACCELERATOR = 0, 1
 """Indices in ``Machine.devices``: graph inputs are made on the host and outputs are used there."""
+CHANNEL_BLOCK = 16
+"""Channels of images that the CPU provider computes together, where a processor is not known to compute fewer."""
 
 
 class Provider(StrEnum):
@@ -51,6 +53,8 @@ class Device:
     """Of the last cache, that a run may fill; 0 where nothing is known of it."""
     cache_bandwidth: float = 0.0
     """Bytes/s that all cores together read from it."""
+    channel_block: int = CHANNEL_BLOCK
+    """Channels of images that the CPU provider lays out and computes together."""
     sources: dict[str, str] = field(default_factory=dict[str, str])
     """Where each figure comes from."""
     rates: KernelRates | None = None

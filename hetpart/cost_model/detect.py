@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hetpart.devices import CHANNEL_BLOCK
+
 MIB = 2**20
+NARROW_BLOCK = 8
+"""Of processors of the same instructions without AVX-512: ``NchwcBlockSize`` in MLAS's ``platform.cpp``."""
 DRIVER_TIMEOUT_SECONDS = 10
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -29,6 +33,8 @@ class Processor:
     memory_bytes: int | None
     avx512: bool = False
     """Whether it computes on 512 bits at once, which doubles its rate of arithmetic."""
+    channel_block: int = CHANNEL_BLOCK
+    """Channels of images that ONNX Runtime lays out and computes together on it."""
     family: str = ""
     """Its maker and the maker's numbers of its kind, as ``AuthenticAMD family 26 model 2``.
 
@@ -57,12 +63,14 @@ def this_processor() -> Processor:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     siblings, cores = _field(cpuinfo, "siblings"), _field(cpuinfo, "cpu cores")
     per_core = int(siblings) // max(1, int(cores)) if siblings and cores else 1
+    flags = _field(cpuinfo, "flags").split()
     memory = re.search(r"MemTotal:\s+(\d+) kB", _read(MEMINFO))
     return Processor(
         name=_field(cpuinfo, "model name"),
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
-        avx512="avx512f" in _field(cpuinfo, "flags").split(),
+        avx512="avx512f" in flags,
+        channel_block=NARROW_BLOCK if "sse2" in flags and "avx512f" not in flags else CHANNEL_BLOCK,
         family=_family(cpuinfo),
     )
 

@@ -60,7 +60,7 @@ __all__ = ["free_memory_bytes", "is_specification", "load_machine", "profile_nam
 
 DEFAULT_ACCELERATOR = "l4"
 SPEED_FACTOR = "speed_factor"
-_SAME_FIGURES = ("cores", "cache_bytes")
+_SAME_FIGURES = ("cores", "cache_bytes", "channel_block")
 _SHARED_FIGURES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency")
 
 

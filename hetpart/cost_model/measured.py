@@ -29,7 +29,8 @@ from hetpart.cost_model.kernel_calls import (
 )  # fmt: skip
 from hetpart.cost_model.likeness import Likenesses
 from hetpart.cost_model.product_calls import BATCHED
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import session_kernels
+from hetpart.cost_model.session.lane import lane_of
 from hetpart.cost_model.session.reuse import Kernel, overwriting
 from hetpart.devices import Device, Provider
 from hetpart.graph.ir import Graph, Op
@@ -99,8 +100,7 @@ def measured_kernels(graph: Graph, device: Device, fusions: Fusions, alike: Like
     rates = device.rates
     if rates is None:
         return ()
-    lane = Lane(device.provider, device.threads)
-    kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane, frozenset(graph.outputs))
+    kernels = session_kernels(graph, range(len(graph.ops)), fusions, lane_of(device), frozenset(graph.outputs))
     in_place = {op for op, providers in enumerate(fusions.in_place) if device.provider in providers}
     known: dict[Hashable, Taken] = {}
     timed: list[TimedKernel] = []

@@ -31,7 +31,7 @@ def this_machines_processor(threads: int) -> tuple[Profile, str]:
     processor = this_processor()
     usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
     profile = matching_profile(f"{processor.name}, {processor.family}", Kind.CPU) or load_profile(usual)
-    own = _with_own_memory(_on_cores(profile, processor.cores), processor)
+    own = _as_detected(_on_cores(profile, processor.cores), processor)
     found = calibrated.load()
     own = own if found is None else _calibrated(own, found, threads)
     how = f"priced as {profile.name}" if found is None else _how_calibrated(profile.name, found, threads)
@@ -97,10 +97,11 @@ def _on_cores(profile: Profile, cores: int) -> Profile:
     return profile.with_figures(scaled, sources)
 
 
-def _with_own_memory(profile: Profile, processor: Processor) -> Profile:
+def _as_detected(profile: Profile, processor: Processor) -> Profile:
+    own = profile.with_figures({"channel_block": float(processor.channel_block)}, "flags of /proc/cpuinfo")
     if processor.memory_bytes is None:
-        return profile
-    return profile.with_figures({"memory_bytes": float(processor.memory_bytes)}, "MemTotal of /proc/meminfo")
+        return own
+    return own.with_figures({"memory_bytes": float(processor.memory_bytes)}, "MemTotal of /proc/meminfo")
 
 
 def matching_profile(name: str, kind: Kind) -> Profile | None:

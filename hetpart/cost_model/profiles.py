@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import cast
 
-from hetpart.devices import Device, Link, Provider
+from hetpart.devices import CHANNEL_BLOCK, Device, Link, Provider
 from hetpart.errors import InvalidOptionError
 from hetpart.graph.ir import DTYPE_BITS
 from hetpart.rates import KernelRates
@@ -44,6 +44,7 @@ _RATES = ("bandwidth", "random_bandwidth", "efficiency", "bandwidth_efficiency",
 _NEVER_ZERO = (
     "bandwidth", "bandwidth_back", "efficiency", "pageable_bandwidth", "pageable_bandwidth_back", "random_bandwidth",
 )  # fmt: skip
+_COUNTED = {"channel_block": "channels", "cores": "cores"}
 _SHARES = ("efficiency", "bandwidth_efficiency")
 REQUIRED: Mapping[Kind, tuple[str, ...]] = {
     Kind.ACCELERATOR: (*_COMMON, *_RATES),
@@ -54,8 +55,8 @@ REQUIRED: Mapping[Kind, tuple[str, ...]] = {
 BACK = "_back"
 """Ends the name of a link's figure on the way to the host, where that is another than on the way from it."""
 OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
-    Kind.ACCELERATOR: ("cache_bandwidth", "cache_bytes", "clock", "cores"),
-    Kind.CPU: ("cache_bandwidth", "cache_bytes", "clock"),
+    Kind.ACCELERATOR: ("cache_bandwidth", "cache_bytes", "channel_block", "clock", "cores"),
+    Kind.CPU: ("cache_bandwidth", "cache_bytes", "channel_block", "clock"),
     Kind.LINK: tuple(key + BACK for key in REQUIRED[Kind.LINK]),
 }
 """Figures a profile may have beside those. An accelerator has cores and a clock where it is emulated."""
@@ -106,8 +107,8 @@ def _fault(key: str, value: float) -> str:
         return "which is no number"
     if key in _SHARES and not 0 < value <= 1:
         return "and a share is above 0 and at most 1"
-    if key == "cores" and (value < 1 or value != int(value)):
-        return "and cores are counted from 1"
+    if key in _COUNTED and (value < 1 or value != int(value)):
+        return f"and {_COUNTED[key]} are counted from 1"
     return "" if dtype == key or dtype in DTYPE_BITS else f"and there is no type {dtype!r}"
 
 
@@ -253,6 +254,7 @@ def device_of(profile: Profile, name: str, threads: int = 0) -> Device:
         cores=max(1, int(figures.get("cores", 1))),
         cache_bytes=int(figures.get("cache_bytes", 0)),
         cache_bandwidth=figures.get("cache_bandwidth", 0.0),
+        channel_block=int(figures.get("channel_block", CHANNEL_BLOCK)),
         sources=dict(profile.sources),
         rates=profile.rates,
     )

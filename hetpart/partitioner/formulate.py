@@ -9,6 +9,7 @@ import numpy as np
 
 from hetpart.cost_model.memory import NO_SCRATCH, aligned, most_alive
 from hetpart.cost_model.session.bodies import kernel_scratch, session_lane
+from hetpart.cost_model.session.lane import lane_of
 from hetpart.cost_model.session.layout import RULES as BLOCKED
 from hetpart.cost_model.session.packing import held_bytes, inner_bytes
 from hetpart.devices import HOST
@@ -119,7 +120,7 @@ def _thrifty_lanes(graph: Graph, costs: Costs, limited: NDArray[np.bool_]) -> li
     """What runs sessions on the devices that have a budget."""
     told = replace(graph, ops=costs.graph.ops)
     devices = [device for device, has_budget in zip(costs.machine.devices, limited.tolist(), strict=True) if has_budget]
-    return [session_lane(told, device.provider, device.threads, thrifty=True) for device in devices]
+    return [session_lane(told, lane_of(device, thrifty=True)) for device in devices]
 
 
 def _beside_bytes(graph: Graph, costs: Costs, limited: NDArray[np.bool_], lanes: list[Lane]) -> NDArray[np.int64]:
@@ -133,8 +134,8 @@ def _scratch_bytes(told: Graph, costs: Costs, thrifty: NDArray[np.bool_]) -> NDA
     """(N,) What each op's kernel takes on every device at least; one that may compute in blocks takes nothing there."""
     rows: list[list[int]] = []
     devices = zip(costs.machine.devices, thrifty.tolist(), strict=True)
-    for provider, threads, spares in sorted({(device.provider, device.threads, own) for device, own in devices}):
-        scratch = kernel_scratch(told, provider, threads, thrifty=spares)
+    for lane in dict.fromkeys(lane_of(device, thrifty=own) for device, own in devices):
+        scratch = kernel_scratch(told, lane)
         rows.append(
             [0 if op.op_type in BLOCKED else most_alive(scratch.get(op.id, NO_SCRATCH).blocks) for op in told.ops]
         )

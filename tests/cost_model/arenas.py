@@ -20,9 +20,7 @@ from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
 from hetpart.runtime.sessions import SessionSettings, session_options
 from hetpart.runtime.thrifty import spared
-
-THREADS = 1
-"""Some kernels take room for each."""
+from tests.cost_model.this_processor import own_lane
 
 
 def profiled_nodes(
@@ -36,7 +34,7 @@ def profiled_nodes(
     """What the profile says of every node of three runs, inputs and outputs in memory of the caller."""
     plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = dict(zip([o.name for o in plain.get_outputs()], plain.run(None, dict(feeds)), strict=True))
-    options = session_options(SessionSettings(optimize=optimize, threads=THREADS), None)
+    options = session_options(SessionSettings(optimize=optimize, threads=1), None)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     with spared(options, Provider.CPU) if thrifty else nullcontext():
@@ -56,7 +54,7 @@ def predicted_peak(model: onnx.ModelProto | str | Path, *, thrifty: bool = False
     """Most bytes that the cost model says of the session of all of ``model``, which returns what ``model`` returns."""
     graph = hetpart.load(model, shape=shape)
     ends, fusions = frozenset(graph.outputs), find_fusions(graph)
-    lane = session_lane(graph, Provider.CPU, THREADS, thrifty=thrifty)
+    lane = session_lane(graph, own_lane(thrifty=thrifty))
     kernels = session_kernels(graph, [op.id for op in graph.ops], fusions, lane, ends)
     return session_memory(kernels, {*graph.inputs, *graph.outputs}, thrifty=thrifty).in_use
 

@@ -12,14 +12,14 @@ import onnxruntime
 import hetpart
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.kernel_types import kernel_type
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.reuse import Kernel
-from hetpart.devices import Provider
 from hetpart.graph.ir import Graph
 from hetpart.partitioned import PartitionedModel
 from hetpart.plan.cut_models import cut_models
 from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
+from tests.cost_model.this_processor import own_lane
 
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """What only gives a value another shape."""
@@ -40,7 +40,7 @@ def run_types(model: onnx.ModelProto, plan: hetpart.Plan, folder: Path) -> Count
 def session_of(graph: Graph) -> tuple[tuple[Kernel, ...], Fusions]:
     fusions = find_fusions(graph)
     every, ends = range(len(graph.ops)), frozenset(graph.outputs)
-    return session_kernels(graph, every, fusions, Lane(Provider.CPU, 1), ends), fusions
+    return session_kernels(graph, every, fusions, own_lane(), ends), fusions
 
 
 def priced_types(graph: Graph) -> Counter[str]:

@@ -104,10 +104,42 @@ def read_twice() -> Any:
     return model_of(nodes, {"x": image}, {"y": image}, {"w": np.ones((32, 32, 1, 1), np.float32)})
 
 
+def added_to(before: str, behind: str = "Relu", *, stem: bool = False) -> Any:
+    """A convolution of what ``before`` makes of what is given, or of another convolution, is added to just that."""
+    stems = [helper.make_node("Conv", ["x", "w"], ["b"])] if stem else []
+    nodes = [
+        *stems,
+        helper.make_node(before, ["b" if stem else "x"], ["a"], **POOLING.get(before, {})),
+        helper.make_node("Conv", ["a", "w"], ["c"]),
+        helper.make_node("Add", ["c", "a"], ["s"]),
+        helper.make_node(behind, ["s"], ["t"]),
+        helper.make_node("Conv", ["t", "w"], ["y"]),
+    ]
+    image = (1, 32, SIDE, SIDE)
+    return model_of(nodes, {"x": image}, {"y": image}, {"w": np.ones((32, 32, 1, 1), np.float32)})
+
+
+def read_beside(op_type: str) -> Any:
+    """What is plain is brought into blocks for a convolution, and read by ``op_type`` as well."""
+    nodes = [
+        helper.make_node("Softplus", ["x"], ["a"]),
+        helper.make_node("Conv", ["a", "w"], ["c"]),
+        helper.make_node(op_type, ["a"], ["e"]),
+        helper.make_node("Conv", ["e", "w"], ["d"]),
+        helper.make_node("Sub", ["c", "d"], ["y"]),
+    ]
+    image = (1, 32, SIDE, SIDE)
+    return model_of(nodes, {"x": image}, {"y": image}, {"w": np.ones((32, 32, 1, 1), np.float32)})
+
+
+POOLING: Mapping[str, Any] = {"AveragePool": {"kernel_shape": [1, 1]}}
 CASES: dict[str, Any] = {
     **{f"Conv of {channels} channels": convolved(channels, 32) for channels in (8, 15, 16, 17, 18, 20, 22, 33, 36)},
     **{f"Conv makes {made} channels": convolved(20, made) for made in (3, 17, 24)},
     **{f"Conv by channel of {channels}": convolved(channels, channels, channels) for channels in (6, 12, 17, 24)},
+    **{f"Conv of {channels} channels to as many": convolved(channels, channels) for channels in (8, 24, 40)},
+    **{f"Conv of groups of {channels}": convolved(4 * channels, 4 * channels, 4) for channels in (4, 8, 12, 24)},
+    **{f"nearest of {channels} channels": resized(NEAREST, channels=channels) for channels in (8, 24)},
     "Conv of a half": convolved(32, 32, 2), "Conv of a half, unaligned": convolved(40, 40, 2),
     "Conv makes two a channel": convolved(16, 32, 16),
     "nearest": resized(NEAREST), "nearest to a size": resized(NEAREST, None),
@@ -128,6 +160,11 @@ CASES: dict[str, Any] = {
     "GlobalMaxPool of what is given as it is": of_whole_images("GlobalMaxPool", "Identity"),
     "weights of what is given": excited(), "given in blocks and not": read_twice(),
     "added to what was enlarged": added(enlarged_first=True),
+    **{f"added to a plain {before}": added_to(before) for before in ("Relu", "Softplus", "Tanh")},
+    "added to a pool of what is given": added_to("AveragePool"),
+    **{f"added to a {before} of a convolution": added_to(before, "Tanh", stem=True)
+       for before in ("AveragePool", "Clip", "HardSigmoid", "LeakyRelu", "Relu", "Softplus")},
+    **{f"{op_type} beside a convolution": read_beside(op_type) for op_type in ("Erf", "Relu", "Sigmoid", "Softplus")},
     "added to what is enlarged later": added(enlarged_first=False),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from hetpart.cost_model.formulas import work_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import Table, flops, whole
 from hetpart.cost_model.session.bodies import kernel_scratch
+from hetpart.cost_model.session.lane import Lane
 from hetpart.cost_model.work import NO_WORK, Work
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, ValueKind
@@ -321,7 +322,9 @@ def test_no_shape_dtype_or_attribute_makes_a_formula_raise(key, inputs, outputs,
     graph = b.graph()
     work = _work(graph)
     for provider in Provider:
-        assert all(block.nbytes >= 0 for held in kernel_scratch(graph, provider, 2).values() for block in held.blocks)
+        assert all(
+            block.nbytes >= 0 for held in kernel_scratch(graph, Lane(provider, 2)).values() for block in held.blocks
+        )
     assert work.flops >= 0
     assert min(work.bytes_read, work.bytes_written, work.bytes_scattered, work.launches) >= 0
     assert isinstance(work.bytes_read + work.bytes_written + work.bytes_scattered, int)

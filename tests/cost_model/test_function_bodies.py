@@ -14,13 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 import hetpart
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.kernels import ONNX_RUNTIME
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.reuse import Kernel
-from hetpart.devices import Provider
 from hetpart.graph.from_onnx import import_onnx
 from hetpart.graph.ir import Graph
 from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
 from tests.cost_model.float_models import Sizes, feeds_of, model_of
+from tests.cost_model.this_processor import own_lane
 
 REACH = 0.05
 RUNS = 3
@@ -130,7 +130,7 @@ def test_the_memory_of_a_body_is_what_onnx_runtime_takes(name: str, tmp_path: Pa
 def test_the_kernels_of_a_body_are_those_that_onnx_runtime_runs(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     graph = hetpart.load(model)
-    lane, ends = Lane(Provider.CPU), frozenset(graph.outputs)
+    lane, ends = own_lane(), frozenset(graph.outputs)
     kernels = session_kernels(graph, range(len(graph.ops)), find_fusions(graph), lane, ends)
     events = profiled_nodes(in_place(model), feeds_of(model), tmp_path)
     theirs = Counter(event["args"]["op_name"] for event in events)

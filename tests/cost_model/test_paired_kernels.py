@@ -27,11 +27,11 @@ from benchmarks.paired_kernels import (
     typical_ticks,
 )
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.session.kernels import Lane, session_kernels
-from hetpart.devices import Provider
+from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.plan.cut_models import cut_models
 from hetpart.runtime.random_feeds import random_feeds
 from hetpart.runtime.sessions import SessionSettings, session_options
+from tests.cost_model.this_processor import own_lane
 
 TRANSFORMERS = ("bert-tiny", "gpt2-tiny", "vit-tiny", "whisper-tiny")
 RECOMMENDERS = ("dlrm-tiny", "wide-and-deep-tiny")
@@ -113,7 +113,7 @@ def pairing_of(path: Path | onnx.ModelProto, folder: Path, shape: dict[str, int]
     model = on_the_host(path, shape)
     graph = model.costs.graph
     every, ends = range(len(graph.ops)), frozenset(graph.outputs)
-    kernels = session_kernels(graph, every, find_fusions(graph), Lane(Provider.CPU, 1), ends)
+    kernels = session_kernels(graph, every, find_fusions(graph), own_lane(), ends)
     return paired(kernels, graph, nodes_of(model, folder))
 
 
@@ -152,7 +152,7 @@ def test_kernels_of_several_ops_are_among_them(zoo_model: Callable[[str], Path],
 
 def test_a_node_that_no_kernel_makes_is_a_stranger_and_lacks_in_the_share() -> None:
     known = hetpart.load(small_model("(float[4] x) => (float[4] y) { y = Exp (x) }"))
-    kernels = session_kernels(known, range(1), find_fusions(known), Lane(Provider.CPU), frozenset(known.outputs))
+    kernels = session_kernels(known, range(1), find_fusions(known), own_lane(), frozenset(known.outputs))
     nodes = (Node("own", "Exp", ("x",), ("y",), 3e-6, 3e-6), Node("other", "Exp", ("u",), ("v",), 1e-6, 1e-6))
     pairing = paired(kernels, known, nodes)
     assert pairing.strangers == nodes[1:]
@@ -161,7 +161,7 @@ def test_a_node_that_no_kernel_makes_is_a_stranger_and_lacks_in_the_share() -> N
 
 def test_what_the_profile_adds_is_the_least_that_a_view_takes() -> None:
     known = hetpart.load(small_model("(float[4,1] x) => (float[1,4] y) { s = Flatten <axis = 0> (x) y = Exp (s) }"))
-    kernels = session_kernels(known, range(2), find_fusions(known), Lane(Provider.CPU), frozenset(known.outputs))
+    kernels = session_kernels(known, range(2), find_fusions(known), own_lane(), frozenset(known.outputs))
     nodes = (Node("view", "Flatten", ("x",), ("s",), 5e-6, 5e-6), Node("work", "Exp", ("s",), ("y",), 9e-6, 9e-6))
     pairing = paired(kernels, known, nodes)
     assert pairing.noting == 5e-6

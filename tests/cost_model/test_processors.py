@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hetpart.cost_model import calibrated, detect
+from hetpart.cost_model import calibrated, detect, processors
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.machines import load_machine
 from tests.calibration.test_from_profile import made_up_calibration
@@ -56,3 +56,20 @@ def test_a_processors_family_is_its_makers_numbers(tmp_path, monkeypatch, lines,
     found = this_processor.__wrapped__()
     assert (found.name, found.family) == ("AMD EPYC", family)
     assert found.kind == f"AMD EPYC {family}".strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "block"),
+    [("flags\t\t: sse2 avx2 avx512f\n", 16), ("flags\t\t: sse2 avx2\n", 8), ("Features\t: fp asimd sve\n", 16)],
+)
+def test_images_have_blocks_of_as_many_channels_as_the_processors_vectors_hold(tmp_path, monkeypatch, line, block):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\n{line}")
+    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
+    processor = this_processor.__wrapped__()
+    assert processor.channel_block == block
+    monkeypatch.setattr(processors, "this_processor", lambda: processor)
+    machine = load_machine("emulated")
+    assert [device.channel_block for device in machine.devices] == [block, block]
+    assert machine.host.sources["channel_block"] == "flags of /proc/cpuinfo"
+    assert load_machine("l4+epyc").host.channel_block == 16

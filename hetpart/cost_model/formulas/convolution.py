@@ -6,7 +6,8 @@ from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, flops, serial_cycles, spread_cycles
-from hetpart.cost_model.session.layout import ALIGNED, BLOCK, IMAGE_RANK
+from hetpart.cost_model.session.layout import ALIGNED, IMAGE_RANK
+from hetpart.devices import CHANNEL_BLOCK
 
 COPIES = 2
 """Of each element of the columns, a panel at a time: ``MlasConvIm2Col`` of ``convolve.cpp`` writes it, and
@@ -38,10 +39,9 @@ def is_expanded(o: Operands) -> bool:
     made, inner, *window = filters
     if len(filters) != IMAGE_RANK:
         return groups > 1 or prod(window) > 1
-    in_blocks = (
-        made % ALIGNED == 0 if inner == 1 and made == groups else (inner % BLOCK, made // groups % BLOCK) == (0, 0)
-    )
-    return groups > 1 and not in_blocks
+    if inner == 1 and made == groups:
+        return groups > 1 and made % ALIGNED != 0
+    return groups > 1 and (inner % CHANNEL_BLOCK, made // groups % CHANNEL_BLOCK) != (0, 0)
 
 
 def column_elements(o: Operands) -> int:

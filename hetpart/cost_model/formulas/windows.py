@@ -10,7 +10,8 @@ from math import prod
 
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, serial_cycles, spread_cycles
-from hetpart.cost_model.session.layout import BLOCK, CHANNEL, IMAGE_RANK
+from hetpart.cost_model.session.layout import CHANNEL, IMAGE_RANK
+from hetpart.devices import CHANNEL_BLOCK
 
 DILATED_AVERAGES = 19
 """Opset from which ``AveragePool`` has dilations, and a kernel of plain loops: ``AveragePoolV19`` in ``pool.cc``."""
@@ -46,7 +47,7 @@ def is_blocked(o: Operands) -> bool:
     """Whether the pool ``o`` computes channels in blocks, as calibrations measure it."""
     source, shape = o.input(0), o.shape(0)
     images = source is not None and source.dtype == "float32" and len(shape) == IMAGE_RANK
-    return images and shape[CHANNEL] % BLOCK == 0 and o.output(1) is None
+    return images and shape[CHANNEL] % CHANNEL_BLOCK == 0 and o.output(1) is None
 
 
 def _cycles(o: Operands) -> float:

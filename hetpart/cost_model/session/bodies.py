@@ -31,25 +31,25 @@ BEFORE_STATES = 2
 """Inputs of a Loop before its states: how often, and whether at all. Of its body's outputs one: whether once more."""
 
 
-def session_lane(graph: Graph, provider: Provider, threads: int, *, thrifty: bool = False) -> Lane:
-    """What runs a session of ``graph``, its memory told."""
-    return Lane(provider, threads, kernel_scratch(graph, provider, threads, thrifty=thrifty), thrifty)
+def session_lane(graph: Graph, lane: Lane) -> Lane:
+    """``lane`` with what the kernels of ``graph`` take."""
+    return replace(lane, scratch=kernel_scratch(graph, lane))
 
 
-def kernel_scratch(graph: Graph, provider: Provider, threads: int, *, thrifty: bool = False) -> dict[int, Scratch]:
-    """What kernels of ``graph`` take while they run, by op; the others take nothing."""
+def kernel_scratch(graph: Graph, lane: Lane) -> dict[int, Scratch]:
+    """What kernels of ``graph`` take while ``lane`` runs them, by op; the others take nothing."""
     found: dict[int, Scratch] = {}
-    on_cpu = provider is Provider.CPU
+    on_cpu = lane.provider is Provider.CPU
     on_integers = _on_integers(graph) if on_cpu else frozenset[int]()
     wide = widened(graph.ops, graph, frozenset(graph.outputs)) if on_cpu else frozenset[int]()
     floats = as_floats(graph) if wide else graph
     for op in graph.ops:
         of = floats if op.id in wide else graph
         if op.bodies and op.op_type in BODIES and not op.domain:
-            runs = [_Body.of(body, op, graph, provider, threads, thrifty=thrifty) for body in op.bodies]
+            runs = [_Body.of(body, op, graph, lane) for body in op.bodies]
             found[op.id] = BODIES[op.op_type](Operands.of(op, graph), runs)
         elif op.id not in wide or half_body(op, graph) is None:
-            taken = scratch_of(op, of, provider, threads, quantized=op.id in on_integers)
+            taken = scratch_of(op, of, lane.provider, lane.threads, quantized=op.id in on_integers)
             found.update({op.id: taken} if taken is not NO_SCRATCH else {})
     return found
 
@@ -80,12 +80,12 @@ class _Body:
     steps: Sequence[Step]
 
     @classmethod
-    def of(cls, body: Graph, op: Op, graph: Graph, provider: Provider, threads: int, *, thrifty: bool) -> _Body:
+    def of(cls, body: Graph, op: Op, graph: Graph, lane: Lane) -> _Body:
         known = _with_constants(body, op, graph)
-        lane = session_lane(known, provider, threads, thrifty=thrifty)
         ends = frozenset(known.outputs)
-        kernels = session_kernels(known, range(len(known.ops)), find_fusions(known), lane, ends)
-        return cls(known.inputs, known.outputs, kernels, plan_buffers(kernels, {*known.inputs, *ends}, thrifty=thrifty))
+        kernels = session_kernels(known, range(len(known.ops)), find_fusions(known), session_lane(known, lane), ends)
+        steps = plan_buffers(kernels, {*known.inputs, *ends}, thrifty=lane.thrifty)
+        return cls(known.inputs, known.outputs, kernels, steps)
 
     def run(self, trace: Trace, *, own_outputs: bool = False) -> dict[int, int]:
         """One run written into ``trace``: the blocks of outputs, where the body takes them for itself.

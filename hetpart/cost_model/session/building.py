@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.flow import ChannelsLast, Flow
-from hetpart.cost_model.session.forms import blocked_made, last_made, plain_made, wide_made
-from hetpart.cost_model.session.inlined import WIDE_BLOCKS, BodyNumbers
+from hetpart.cost_model.session.forms import Forms, last_made, plain_made, wide_made
+from hetpart.cost_model.session.inlined import BodyNumbers
 from hetpart.cost_model.session.integers import convolves_bytes
 from hetpart.cost_model.session.lane import Lane
-from hetpart.cost_model.session.layout import WHOLE_IMAGES, blocked_form, reads_blocked
+from hetpart.cost_model.session.layout import WHOLE_IMAGES, is_image
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
@@ -23,7 +23,7 @@ from hetpart.cost_model.session.scratch.table import at_once
 from hetpart.cost_model.session.sequences import sequences_held
 from hetpart.cost_model.session.simplify import Simplified, simplified
 from hetpart.cost_model.session.transposes.orders import Order, written_order
-from hetpart.cost_model.session.widened import HALVES, as_floats, half_body, widened
+from hetpart.cost_model.session.widened import as_floats, half_body, widened
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
@@ -38,9 +38,8 @@ FORMULAS = frozenset({"Erf", "Sigmoid"})
 class Building:
     """Kernels as they come to be.
 
-    A value in blocks, or in float32 where the model has it in half precision, has the number ``-1 - id``: it lies
-    beside the plain one. The gate that a value is made by has that number lowered by as many as there are values, and
-    what is in blocks and in half precision in the model by twice as many.
+    Values go by the numbers of ``Forms``. The gate that a value is made by has that of its other form lowered by as
+    many as there are values.
     """
 
     graph: Graph
@@ -57,18 +56,18 @@ class Building:
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     index: list[int] = field(default_factory=list[int])
     """Of each kernel, ONNX Runtime's number: what its optimiser made comes behind what was there."""
-    there: set[int] = field(default_factory=set[int])
-    """Numbers of the values that exist."""
     inlined: int = 0
     """Values of bodies that have numbers."""
     groups: Sequence[tuple[Op, ...]] = ()
     """Ops that share a kernel, of all kernels."""
     waiting: dict[int, tuple[Op, ...]] = field(default_factory=dict[int, tuple[Op, ...]])
     """Transposes that put channels first, by what they make: no kernel runs them for those who read it in blocks."""
+    forms: Forms = field(init=False)
     flow: Flow = field(init=False)
     last: ChannelsLast = field(init=False)
 
     def __post_init__(self) -> None:
+        self.forms = Forms(self.graph, self.floats, self.simple, self.lane.blocks)
         self.flow = Flow(self.graph, self.simple, self._on_cpu)
         self.last = ChannelsLast(self.flow, self.groups)
 
@@ -86,7 +85,7 @@ class Building:
             self._add_body(members[-1], body)
         elif self._on_cpu and (convolves_bytes(members) or self.last.stays(members)):
             self._add_last(members)
-        elif self._turns(members, LAST) and self._is_blocked(members[-1].uses[0]):
+        elif self._turns(members, LAST) and self.forms.is_blocked(members[-1].uses[0]):
             self._bring_last(members[-1])
         elif self._on_cpu and self._turns(members, FIRST):
             self.waiting[members[-1].results[0]] = members
@@ -100,11 +99,11 @@ class Building:
         head = head_of(members)
         if head is None:
             (*reads,) = dict.fromkeys(self.flow.read(members))
-            images = all(blocked_form(self.floats.values[value]) for value in members[-1].results)  # else bytes
-            known = images and len(reads) == 1 and self._is_blocked(reads[0])
+            images = all(is_image(self.floats.values[value]) for value in members[-1].results)  # else bytes
+            known = images and len(reads) == 1 and self.forms.arrives_blocked(reads[0])
             return {*reads} if known and not FORMULAS.isdisjoint(op.op_type for op in members) else None
-        arrives = self._is_blocked_or_given if head.op_type in WHOLE_IMAGES else self._is_blocked
-        in_blocks = reads_blocked(head, self.floats if wide else self.graph, arrives)
+        arrives = self._is_blocked_or_given if head.op_type in WHOLE_IMAGES else self.forms.arrives_blocked
+        in_blocks = self.lane.blocks.read_by(head, self.floats if wide else self.graph, arrives)
         if in_blocks is None:
             return None
         others = (v for op in members[1:] if op.op_type in SUMS and op is not head for v in self.flow.into(op))
@@ -112,54 +111,46 @@ class Building:
 
     def need_plain(self, value: int) -> None:
         """Bring ``value`` into the form of the model where it is there in another alone."""
-        if value in self.there:
+        if value in self.forms.there:
             return
         if value in self.waiting:
             self._add_plain(self.waiting[value])
             return
-        if self._is_half(value) and self._is_blocked(value):
+        if self.forms.is_half(value) and self.forms.is_blocked(value):
             self._need_wide(value)
-        if -1 - value in self.there:
+        if -1 - value in self.forms.there:
             self._between(-1 - value, plain_made(self.graph.values[value]), value)
 
     def _need_wide(self, value: int) -> None:
         """In float32, where it is in half precision."""
-        if -1 - value not in self.there:
-            source = self._blocked(value) if self._is_blocked(value) else value
+        if -1 - value not in self.forms.there:
+            source = self.forms.in_blocks(value) if self.forms.is_blocked(value) else value
             self._between(source, wide_made(plain_made(self.graph.values[value])), value)
 
     def _need_blocked(self, value: int) -> None:
-        if not self._is_blocked(value):
-            if self._is_half(value):
+        if not self.forms.is_blocked(value):
+            if self.forms.is_half(value):
                 self._need_wide(value)
-            self._between(self._before_turn(value), self._made_blocked(value), value)
+            self._between(self._before_turn(value), self.forms.made_blocked(value), value)
+            self.forms.brought.add(value)
 
     def _before_turn(self, value: int) -> int:
         """What is brought into blocks for ``value``: what puts its channels first has not run if only that asks."""
-        if value not in self.waiting or value in self.there:
-            return self._number(value)
+        if value not in self.waiting or value in self.forms.there:
+            return self.forms.number(value)
         source = self.simple.value(self.waiting[value][-1].uses[0])
         self.need_plain(source)
         return source
 
     def _between(self, source: int, made: Made, value: int) -> None:
         """A kernel that brings ``value`` into another form; what it reads may be what the session was given."""
-        self.there.add(source)
+        self.forms.read(source)
         self._append(Kernel((source,), (made,)), 3 * len(self.graph.ops) + value)
-
-    def _blocked(self, value: int) -> int:
-        """The number of ``value`` in blocks."""
-        return -1 - value - (WIDE_BLOCKS * len(self.graph.values) if self._is_half(value) else 0)
-
-    def _made_blocked(self, value: int, over: tuple[int, ...] = ()) -> Made:
-        return replace(blocked_made(self.floats.values[value], over), value=self._blocked(value))
-
-    def _is_blocked(self, value: int) -> bool:
-        return self._blocked(self.simple.value(value)) in self.there
 
     def _is_blocked_or_given(self, value: int) -> bool:
         source = self.simple.value(value)
-        return self._is_blocked(source) or not (source in self.there or source in self.waiting)
+        is_made = source in self.waiting or (source in self.forms.there and source not in self.forms.given)
+        return self.forms.arrives_blocked(source) or not is_made
 
     def _add_plain(self, members: tuple[Op, ...]) -> None:
         reads = self.flow.read(members)
@@ -175,12 +166,12 @@ class Building:
     def _add_blocked(self, members: tuple[Op, ...], in_blocks: set[int]) -> None:
         reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
-            plain = self._need_wide if self._is_half(value) else self.need_plain
+            plain = self._need_wide if self.forms.is_half(value) else self.need_plain
             (self._need_blocked if value in in_blocks else plain)(value)
-        numbers = tuple((self._blocked if value in in_blocks else self._number)(value) for value in reads)
+        numbers = tuple((self.forms.in_blocks if value in in_blocks else self.forms.number)(value) for value in reads)
         last = members[-1]
         over = numbers[1:] if len(members) > 1 else numbers[:1] if last.op_type in IN_PLACE else ()
-        made = tuple(self._made_blocked(v, over) for v in last.results)
+        made = tuple(self.forms.made_blocked(v, over) for v in last.results)
         index = last.id + 2 * len(self.graph.ops)
         self._append(self._gated(Kernel(numbers, made, ops=self._ids(computing(members))), members, index), index)
 
@@ -190,7 +181,7 @@ class Building:
         if convolves_bytes(members):
             for value in dict.fromkeys(others):
                 self.need_plain(value)
-        if -1 - source not in self.there:
+        if -1 - source not in self.forms.there:
             turned = last_made(self.graph.values[source])
             self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
         made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
@@ -222,49 +213,37 @@ class Building:
         """Whether they are a Transpose of images, in this order."""
         op = members[-1]
         alone = len(members) == 1 and op.op_type == "Transpose" and not op.domain
-        return alone and written_order(op) == order and blocked_form(self.graph.values[op.uses[0]]) is not None
+        return alone and written_order(op) == order and is_image(self.graph.values[op.uses[0]])
 
     def _bring_last(self, op: Op) -> None:
         """What brings channels out of blocks puts them last at once."""
-        source = self._blocked(self.simple.value(op.uses[0]))
+        source = self.forms.in_blocks(self.simple.value(op.uses[0]))
         made = plain_made(self.graph.values[op.results[0]])
         self._append(Kernel((source,), (made,)), op.id + 2 * len(self.graph.ops))
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
         reads = self.flow.read(members)
         for value in dict.fromkeys(reads):
-            (self._need_wide if self._is_half(value) else self.need_plain)(value)
+            (self._need_wide if self.forms.is_half(value) else self.need_plain)(value)
         computed = computing(members)
         made, scratch = self._made_plain(members, computed), self._scratch(members)
         kernel = Kernel(
-            tuple(self._number(value) for value in reads),
-            tuple(self._widened(one) for one in made), scratch, self._ids(computed), views(computed, self.graph),
+            tuple(self.forms.number(value) for value in reads),
+            tuple(self.forms.made_wide(one) for one in made), scratch, self._ids(computed), views(computed, self.graph),
         )  # fmt: skip
         self._append(kernel, self._index(members))
 
     def _add_body(self, op: Op, body: Graph) -> None:
         """The kernels of the function that ``op`` is, which ONNX Runtime puts in its place before it casts."""
-        for value in filter(self._is_half, self.flow.into(op)):
+        for value in filter(self.forms.is_half, self.flow.into(op)):
             self._need_wide(value)
         inner, numbers = _of_body(body, self.lane), BodyNumbers(op, body, self.graph, self.simple, self.inlined)
-        inner.there.update(number for number in numbers.of_ends() if numbers.outer(number) in self.there)
+        inner.forms.there.update(number for number in numbers.of_ends() if numbers.outer(number) in self.forms.there)
         for each in inner.simple.ops:
             inner.add((each,))
         self.inlined += len(inner.kernels)
         for kernel in inner.kernels:
             self._append(numbers.renumbered(kernel, self._ids((op,))), len(self.graph.ops) + op.id)
-
-    def _is_half(self, value: int) -> bool:
-        return self.graph.values[value].dtype in HALVES
-
-    def _number(self, value: int) -> int:
-        """Of the form of a value that kernels in float32 read."""
-        return -1 - value if self._is_half(value) else value
-
-    def _widened(self, made: Made) -> Made:
-        view = None if made.view_of is None else self._number(made.view_of)
-        made = replace(made, view_of=view, over=tuple(map(self._number, made.over)))
-        return wide_made(made) if self._is_half(made.value) else made
 
     def _gated(self, kernel: Kernel, members: tuple[Op, ...], index: int) -> Kernel:
         """What is left of ``kernel`` when the gate is made that it takes, if it takes one."""
@@ -283,7 +262,7 @@ class Building:
     def _append(self, kernel: Kernel, index: int) -> None:
         self.kernels.append(kernel)
         self.index.append(index)
-        self.there.update(made.value for made in kernel.makes)
+        self.forms.there.update(made.value for made in kernel.makes)
 
 
 def _of_body(body: Graph, lane: Lane) -> Building:

@@ -68,7 +68,7 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
     graph, found_wide = cast_back(with_cast_weights(graph, simple.ops, wide), simple.ops, wide, returned)
     simple = simple.without(found_wide, graph, returned)
     floats = as_floats(graph) if wide else graph
-    groups = tuple(merged(floats, simple, fusions, lane.provider, returned))
+    groups = tuple(merged(floats, simple, fusions, lane, returned))
     session = Building(graph, simple, lane, wide, floats, vanished(whole, simple), anew, groups=groups)
     for members in groups:
         session.add(members)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 
+from hetpart.devices import CHANNEL_BLOCK
 from hetpart.graph.ir import DTYPE_BITS, Graph, Op, Value
 
-BLOCK = 16
-"""Channels computed together by processors with AVX-512; where they have AVX2 alone it is 8."""
 CHANNEL = 1
 IMAGE_RANK = 4
 ALIGNED = 4
@@ -25,78 +25,99 @@ WHOLE_IMAGES = ("GlobalAveragePool", "GlobalMaxPool")
 """Pools for which no image is reordered that a kernel makes; one that the session is given is."""
 
 
-def blocked_form(value: Value) -> tuple[int, ...] | None:
-    """Dimensions of ``value`` with its channels padded to blocks, and the bits of an element.
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Channels in blocks of ``channels``, as a processor computes them."""
 
-    ``None`` where it is no batch of images of known size.
-    """
-    if not value.is_static or value.dtype != "float32" or len(value.shape or ()) != IMAGE_RANK:
-        return None
-    batch, channels, *image = (size or 0 for size in value.shape or ())
-    return (batch, -(-channels // BLOCK) * BLOCK, *image, DTYPE_BITS[value.dtype])
+    channels: int = CHANNEL_BLOCK
+
+    def form(self, value: Value) -> tuple[int, ...] | None:
+        """Dimensions of ``value`` with its channels padded to blocks, and the bits of an element.
+
+        ``None`` where it is no batch of images of known size.
+        """
+        if not is_image(value):
+            return None
+        batch, channels, *image = (size or 0 for size in value.shape or ())
+        return (batch, -(-channels // self.channels) * self.channels, *image, DTYPE_BITS[value.dtype])
+
+    def nbytes(self, value: Value) -> int:
+        """Bytes of ``value`` with its channels padded."""
+        form = self.form(value)
+        assert form is not None
+        return prod(form) // 8
+
+    def hold(self, value: Value) -> bool:
+        """Whether they hold the channels of ``value`` without padding."""
+        form = self.form(value)
+        return form is not None and value.shape is not None and form[CHANNEL] == value.shape[CHANNEL]
+
+    def read_by(self, op: Op, graph: Graph, arrives: Callable[[int], bool]) -> tuple[int, ...] | None:
+        """The inputs that ``op`` reads in blocks, when its output is; ``None`` where it computes on plain values.
+
+        Args:
+            op: Of any type.
+            graph: What it is an op of.
+            arrives: Whether a value is made in blocks.
+        """
+        rules = _RULES_OF.get(op.domain)
+        rule = None if rules is None else rules.get(op.op_type)
+        made = [graph.values[v] for v in op.results[:1]]
+        if rule is None or not made or not is_image(made[0]):
+            return None
+        return rule(op, _Around(graph, arrives, self))
 
 
-def blocked_nbytes(value: Value) -> int:
-    """Bytes of ``value`` with its channels padded."""
-    form = blocked_form(value)
-    assert form is not None
-    return prod(form) // 8
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What an op is asked about in."""
+
+    graph: Graph
+    arrives: Callable[[int], bool]
+    blocks: Blocks
+
+    def fits(self, value: int) -> bool:
+        return self.blocks.hold(self.graph.values[value])
 
 
-def is_aligned(value: Value) -> bool:
-    """Whether blocks hold the channels of ``value`` without padding."""
-    form = blocked_form(value)
-    return form is not None and value.shape is not None and form[CHANNEL] == value.shape[CHANNEL]
+def is_image(value: Value) -> bool:
+    """Whether it is a batch of images of known size, in float32."""
+    return value.is_static and value.dtype == "float32" and len(value.shape or ()) == IMAGE_RANK
 
 
-def reads_blocked(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
-    """The inputs that ``op`` reads in blocks, when its output is in blocks; ``None`` where it computes on plain values.
-
-    Args:
-        op: Of any type.
-        graph: What it is an op of.
-        arrives_blocked: Whether a value is made in blocks.
-    """
-    rules = _RULES_OF.get(op.domain)
-    rule = None if rules is None else rules.get(op.op_type)
-    made = [graph.values[v] for v in op.results[:1]]
-    if rule is None or not made or blocked_form(made[0]) is None:
-        return None
-    return rule(op, graph, arrives_blocked)
-
-
-def _convolution(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
+def _convolution(op: Op, around: _Around) -> tuple[int, ...] | None:
     source, weight = op.inputs[0], op.inputs[1]
     assert source is not None
     assert weight is not None
-    filters, bias = graph.values[weight], op.inputs[2] if len(op.inputs) > 2 else None
-    if not filters.is_constant or not filters.is_static or (bias is not None and not graph.values[bias].is_constant):
+    values, bias = around.graph.values, op.inputs[2] if len(op.inputs) > 2 else None
+    filters, block = values[weight], around.blocks.channels
+    if not filters.is_constant or not filters.is_static or (bias is not None and not values[bias].is_constant):
         return None
     made, inner = ((filters.shape or ())[axis] or 0 for axis in (0, 1))
     groups = op.attributes.get("group", 1)
     assert isinstance(groups, int)
-    if groups == 1 and inner < BLOCK:
+    if groups == 1 and inner < block:
         return ()
     depthwise = inner == 1 and made == groups and made % ALIGNED == 0
-    whole = inner % BLOCK == 0 and made // groups % BLOCK == 0
+    whole = inner % block == 0 and made // groups % block == 0
     return (source,) if depthwise or whole or (groups == 1 and inner % ALIGNED == 0) else None
 
 
-def _pool(op: Op, graph: Graph, _: Callable[[int], bool]) -> tuple[int, ...] | None:
+def _pool(op: Op, around: _Around) -> tuple[int, ...] | None:
     source = op.inputs[0]
     assert source is not None
-    return (source,) if is_aligned(graph.values[source]) and len(op.results) == 1 else None
+    return (source,) if around.fits(source) and len(op.results) == 1 else None
 
 
-def _whole_image(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
-    return _pool(op, graph, arrives_blocked) if arrives_blocked(op.uses[0]) else None
+def _whole_image(op: Op, around: _Around) -> tuple[int, ...] | None:
+    return _pool(op, around) if around.arrives(op.uses[0]) else None
 
 
-def _upsample(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+def _upsample(op: Op, around: _Around) -> tuple[int, ...] | None:
     """Images that are in blocks are enlarged so, by whole numbers."""
     source = op.inputs[0]
     assert source is not None
-    enlarged = arrives_blocked(source) and _is_plain_enlargement(op) and _enlarges(op, graph)
+    enlarged = around.arrives(source) and _is_plain_enlargement(op) and _enlarges(op, around.graph)
     return (source,) if enlarged else None
 
 
@@ -118,28 +139,31 @@ def _enlarges(op: Op, graph: Graph) -> bool:
     return [*factors[:2]] == [1, 1] and all(factor >= 1 and factor == int(factor) for factor in factors)
 
 
-def _where_it_arrives(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+def _where_it_arrives(op: Op, around: _Around) -> tuple[int, ...] | None:
     """Elementwise ops keep the form that all their inputs have."""
-    shapes = {graph.values[v].shape for v in op.uses}
-    return op.uses if len(shapes) == 1 and all(arrives_blocked(v) for v in op.uses) else None
+    shapes = {around.graph.values[v].shape for v in op.uses}
+    return op.uses if len(shapes) == 1 and all(map(around.arrives, op.uses)) else None
 
 
-def _concat(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
-    whole = all(arrives_blocked(v) and is_aligned(graph.values[v]) for v in op.uses)
+def _concat(op: Op, around: _Around) -> tuple[int, ...] | None:
+    whole = all(around.arrives(v) and around.fits(v) for v in op.uses)
     return op.uses if whole and op.attributes.get("axis") == CHANNEL else None
 
 
-def _per_channel(op: Op, graph: Graph, arrives_blocked: Callable[[int], bool]) -> tuple[int, ...] | None:
+def _per_channel(op: Op, around: _Around) -> tuple[int, ...] | None:
     """A scale of each channel becomes a convolution of its own."""
-    flowing = tuple(v for v in op.uses if not graph.values[v].is_constant)
-    if len(flowing) != 1 or not arrives_blocked(flowing[0]):
-        return _where_it_arrives(op, graph, arrives_blocked)
-    shape = graph.values[flowing[0]].shape
-    scales = all(shape is not None and graph.values[v].numel == shape[CHANNEL] for v in op.uses if v not in flowing)
+    values = around.graph.values
+    flowing = tuple(v for v in op.uses if not values[v].is_constant)
+    if len(flowing) != 1 or not around.arrives(flowing[0]):
+        return _where_it_arrives(op, around)
+    shape = values[flowing[0]].shape
+    scales = all(shape is not None and values[v].numel == shape[CHANNEL] for v in op.uses if v not in flowing)
     return flowing if scales else None
 
 
-RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]] = {
+_Rule = Callable[[Op, _Around], tuple[int, ...] | None]
+
+RULES: Mapping[str, _Rule] = {
     "Conv": _convolution,
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     **dict.fromkeys(WHOLE_IMAGES, _whole_image),
@@ -148,7 +172,7 @@ RULES: Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...]
     **dict.fromkeys(("Resize", "Upsample"), _upsample),
     **dict.fromkeys(("BatchNormalization", "Mul"), _per_channel),
 }  # fmt: skip
-_RULES_OF: Mapping[str, Mapping[str, Callable[[Op, Graph, Callable[[int], bool]], tuple[int, ...] | None]]] = {
+_RULES_OF: Mapping[str, Mapping[str, _Rule]] = {
     "": RULES,
     "com.microsoft": dict.fromkeys(("Gelu", "QuickGelu"), _where_it_arrives),
 }

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hetpart.cost_model.epilogues import CONV_ACTIVATIONS
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
-from hetpart.cost_model.session.layout import reads_blocked
+from hetpart.cost_model.session.lane import Lane
+from hetpart.cost_model.session.layout import WHOLE_IMAGES
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, Value
@@ -25,11 +26,11 @@ CONVOLVED = frozenset({"BatchNormalization", "Conv", "Mul"})
 
 
 def merged(
-    graph: Graph, simple: Simplified, fusions: Fusions, provider: Provider, returned: frozenset[int]
+    graph: Graph, simple: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]
 ) -> Iterator[tuple[Op, ...]]:
     """Ops that share a kernel, in the order of the last of each; a convolution stands first among its own."""
-    wiring = _Wiring.of(graph, simple, returned)
-    root = _roots(wiring, fusions, provider)
+    wiring = _Wiring.of(graph, simple, returned, in_blocks=_made_in_blocks(graph, simple, fusions, lane))
+    root = _roots(wiring, fusions, lane.provider)
     members: dict[int, list[Op]] = {}
     for op in simple.ops:
         members.setdefault(root[op.id], []).append(op)
@@ -73,20 +74,51 @@ def _joins(op: Op, users: tuple[int, ...], wiring: _Wiring, fusions: Fusions, pr
     return user.op_type == "Identity" and not user.domain and len(op.results) == 1 and op.op_type not in PARTS
 
 
+def _made_in_blocks(graph: Graph, simple: Simplified, fusions: Fusions, lane: Lane) -> frozenset[int]:
+    """What kernels make in blocks; what is only brought into them for a reader lies beside as it was."""
+    if lane.provider is not Provider.CPU:
+        return frozenset()
+    made = {value for op in simple.ops for value in op.results}
+    found: set[int] = set()
+    for op in simple.ops:
+        given = op.op_type in WHOLE_IMAGES
+
+        def arrives(value: int, given: bool = given) -> bool:
+            source = simple.value(value)
+            return source in found or (given and source not in made)
+
+        if lane.blocks.read_by(op, graph, arrives) is not None or _is_epilogue(op, graph, simple, fusions, found):
+            found.update(op.results[:1])
+    return frozenset(found)
+
+
+def _is_epilogue(op: Op, graph: Graph, simple: Simplified, fusions: Fusions, in_blocks: set[int]) -> bool:
+    """Whether a convolution in blocks computes the activation ``op`` on the way out."""
+    source = simple.value(op.uses[0]) if op.op_type in ACTIVATIONS and op.uses else None
+    producer = None if source is None else graph.values[source].producer
+    return source in in_blocks and producer is not None and Provider.CPU in fusions.absorbed[producer]
+
+
 @dataclass(frozen=True, slots=True)
 class _Wiring:
     graph: Graph
     simple: Simplified
+    in_blocks: frozenset[int]
+    """Images whose channels kernels make in blocks."""
     consumers: Mapping[int, tuple[int, ...]]
     returned: frozenset[int]
 
     @classmethod
-    def of(cls, graph: Graph, simple: Simplified, returned: frozenset[int]) -> _Wiring:
+    def of(cls, graph: Graph, simple: Simplified, returned: frozenset[int], in_blocks: frozenset[int]) -> _Wiring:
         found: dict[int, list[int]] = {}
         for op in simple.ops:
             for value in dict.fromkeys(simple.value(v) for v in op.uses):
                 found.setdefault(value, []).append(op.id)
-        return cls(graph, simple, {value: tuple(ops) for value, ops in found.items()}, returned)
+        return cls(graph, simple, in_blocks, {value: tuple(ops) for value, ops in found.items()}, returned)
+
+    def is_blocked(self, op: Op) -> bool:
+        """Whether it makes an image with its channels in blocks."""
+        return not self.in_blocks.isdisjoint(op.results)
 
     def users(self, op: Op) -> tuple[int, ...]:
         """Every op that reads what ``op`` makes; none where it leaves the session."""
@@ -127,7 +159,7 @@ def _convolution(conv: Op, wiring: _Wiring, fusions: Fusions, provider: Provider
 def _takes_gate(conv: Op, user: Op, wiring: _Wiring, provider: Provider) -> bool:
     """Whether a convolution in blocks computes the gate and the product behind it, which stay in the session."""
     stays = gate_of(provider, user) is not None and wiring.returned.isdisjoint(user.results)
-    return stays and reads_blocked(conv, wiring.graph, lambda _: True) is not None
+    return stays and wiring.is_blocked(conv)
 
 
 def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -> bool:
@@ -142,7 +174,7 @@ def _adds(conv: Op, before: int, add: Op, wiring: _Wiring, provider: Provider) -
         return not waits and add.op_type == "Add" and after is not None and after.op_type == "Relu"
     if maker is None or (maker.id > before and maker.op_type in CONVOLVED):
         return False
-    return all(reads_blocked(op, wiring.graph, lambda _: True) is not None for op in (maker, conv))
+    return wiring.is_blocked(maker) and wiring.is_blocked(conv)
 
 
 def _residual(before: int, add: Op, wiring: _Wiring) -> Value | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.session.bodies import session_lane
-from hetpart.cost_model.session.kernels import Lane, session_kernels
+from hetpart.cost_model.session.kernels import session_kernels
+from hetpart.cost_model.session.lane import Lane, lane_of
 from hetpart.cost_model.session.memory import session_memory
 from hetpart.devices import Provider
 from hetpart.partitioner.assembly.alike import Alike
@@ -78,7 +79,7 @@ class Sessions:
         told = replace(graph, ops=costs.graph.ops)
         thrifty: list[bool] = (formulation.problem.budgets != NO_BUDGET).tolist()
         lanes = tuple(
-            session_lane(told, device.provider, device.threads, thrifty=limited)
+            session_lane(told, lane_of(device, thrifty=limited))
             for device, limited in zip(costs.machine.devices, thrifty, strict=True)
         )
         fusions = find_fusions(graph)
