@@ -27,6 +27,7 @@ _INT64 = frozenset({torch.int64})
 NO_KERNEL = frozenset({torch.bfloat16, torch.float64})
 """What the processor's recurrent kernels do not compute in."""
 MEAN_OF_BAGS = 1
+_PHASES = frozenset({aten.angle.default, aten.atan2.default})
 
 
 def always(node: Node) -> bool:
@@ -64,6 +65,11 @@ def dtypes_of(value: Any) -> Iterator[torch.dtype]:
     return (one.dtype for one in listed if isinstance(one, torch.Tensor))
 
 
+def takes_complex(node: Node) -> bool:
+    """Whether a tensor of complex numbers goes in."""
+    return any(tensor.is_complex() for tensor in _tensors_to(node))
+
+
 def widens(node: Node) -> bool:
     """Whether the result is of another type than the first argument."""
     first = node.args[0]
@@ -84,6 +90,11 @@ def _tensors_to(node: Node) -> Iterator[torch.Tensor]:
 def uses_beyond_first(node: Node) -> bool:
     """Whether any of several results but the first is used."""
     return any(user.args[1] for user in node.users if user.target is getitem)
+
+
+def finds_phases(node: Node) -> bool:
+    """Whether phases are found where it is called, of which the sign of an imaginary part that is 0 decides."""
+    return any(other.target in _PHASES for other in node.graph.nodes)
 
 
 def by_vector(node: Node) -> bool:

@@ -34,6 +34,7 @@ from hetpart.frontend.conditions import (
     either,
     empties,
     empty,
+    finds_phases,
     given,
     has,
     keeps_all,
@@ -50,6 +51,7 @@ from hetpart.frontend.conditions import (
     shrinks,
     single,
     steps_open,
+    takes_complex,
     uses_beyond_first,
     widens,
 )
@@ -136,7 +138,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
     aten._log_softmax.default: makes(DOUBLES),
     # NaN is no number that is less than 0.
     aten.heaviside.default: makes(FLOATS),
-    aten.angle.default: makes(FLOATS),
+    aten.angle.default: lambda node: makes(FLOATS)(node) and not takes_complex(node),
     # Whole numbers drawn between 0 and 1.
     **dict.fromkeys((aten.geometric.default, aten.geometric_.default), makes(INTEGERS)),
     # The largest number beside NaN.
@@ -192,6 +194,7 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.copysign.Scalar: always,
     # The quadrant is told by the signs of numbers, of which 0 has none and NaN neither.
     aten.atan2.default: always,
+    aten.angle.default: takes_complex,
     # Quotients through float32, which has 24 bits; powers, products and remainders through floating point.
     **dict.fromkeys(
         (
@@ -276,6 +279,16 @@ KEPT: Mapping[OpOverload, Concerned] = {
     aten.lstm.input: either(makes(NO_KERNEL), projects, empty),
     # No kernel of its own has float64.
     **dict.fromkeys((aten.prelu.default, aten._prelu_kernel.default), makes(DOUBLES)),
+    # What is added up is 0 but for roundings in a spectrum's imaginary parts that belong to no pair.
+    **dict.fromkeys(
+        (
+            aten._fft_r2c.default, aten.fft_fft.default, aten.fft_ifft.default, aten.fft_fft2.default,
+            aten.fft_ifft2.default, aten.fft_fftn.default, aten.fft_ifftn.default, aten.fft_rfft.default,
+            aten.fft_rfft2.default, aten.fft_rfftn.default, aten.fft_ihfft.default, aten.stft.default,
+            aten.stft.center,
+        ),
+        finds_phases,
+    ),
     # ONNX's schema says that as many numbers come back as went in, and a run refuses their place.
     aten._fft_c2r.default: lambda node: not isinstance(argument_of(node, "last_dim_size", 0), int),
     # Their parts check what they made, and a check returns nothing; or go other ways than the whole.

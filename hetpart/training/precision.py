@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from hetpart.errors import InvalidOptionError
+from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.training.lookups import LookingUp
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LARGEST = float(torch.finfo(torch.float32).max)
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """By the name that the option ``precision`` has for it."""
+IN_FLOAT32 = "compute it in float32: cast what it is given by .float(), or compile without precision"
 _HALF = """
 linear matmul mm bmm mv addmm baddbmm addbmm addmv einsum prelu scaled_dot_product_attention
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution
@@ -39,6 +40,16 @@ pairwise_distance exp expm1 log log10 log1p log2 pow rsqrt reciprocal sum prod c
 linalg_vector_norm cdist dist pdist acos asin cosh sinh tan erfinv renorm
 fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn
 fft_hfft fft_ihfft stft istft
+avg_pool3d ctc_loss quantile nanquantile polar complex view_as_complex pdist
+cholesky cholesky_inverse cholesky_solve inverse pinverse det logdet slogdet qr svd geqrf orgqr ormqr lu_solve
+triangular_solve matrix_exp
+linalg_cholesky linalg_cholesky_ex linalg_cond linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
+linalg_householder_product linalg_inv linalg_inv_ex linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq
+linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_matrix_norm linalg_matrix_rank
+linalg_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve linalg_solve_ex linalg_solve_triangular linalg_svd
+linalg_svdvals linalg_tensorinv linalg_tensorsolve
+special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_erfcx special_i0e special_i1 special_i1e
+special_log_ndtr special_ndtri special_zeta
 """
 _MOVES = """
 view _unsafe_view reshape flatten unflatten permute transpose movedim t numpy_T expand expand_as slice select narrow
@@ -46,9 +57,9 @@ unsqueeze squeeze unbind split split_with_sizes chunk cat stack as_strided alias
 index index_select gather embedding embedding_bag _embedding_bag repeat tile roll flip
 """
 IN_HALF, IN_FULL, MOVES = frozenset(_HALF.split()), frozenset(_FULL.split()), frozenset(_MOVES.split())
-"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA, and Fourier transforms as
-it has them for the CPU; and those that only bring parts of it elsewhere, or add rows of it up: of parameters what they
-give is halves, too."""
+"""Operators that compute so whatever they are given, as ``torch.autocast`` has them for CUDA, and in full precision as
+well what PyTorch has no kernels of halves for on the CPU; and those that only bring parts of it elsewhere, or add rows
+of it up: of parameters what they give is halves, too."""
 _PLAIN = frozenset({"lerp", "lerp_", "addcmul", "addcmul_", "addcdiv", "addcdiv_"})
 """Elementwise operators that take one type alone."""
 _PROMOTES = frozenset({"cat", "stack", "copy_"})
@@ -139,13 +150,24 @@ class Casting(Plain):
             args, kwargs = _all_cast(args, kwargs, wanted)
         elif not moves:
             args, kwargs = self._in_full(target, name, args, kwargs)
-        made = super().call_function(target, args, kwargs)
+        made = self._called(target, args, kwargs)
         if moves:
             self._halved.update({id(value): value for value in pytree.tree_leaves(made) if _is_cast(value)})
         return made
 
     def _inner(self, module: GraphModule, given: Sequence[Any]) -> Plain:
         return Casting(module, {}, self._half, [value for value in given if id(value) in self._halved])
+
+    def _called(self, target: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return super().call_function(target, args, kwargs)
+        except RuntimeError as error:
+            if all(value.dtype != self._half for value in pytree.tree_leaves((args, kwargs)) if _is_cast(value)):
+                raise
+            raise InvalidModelError(
+                f"the loss calls {target.name()} in half precision: {str(error).strip().splitlines()[0]}",
+                hint=IN_FLOAT32,
+            ) from error
 
     def _in_full(self, target: OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What an operator of neither list is given: parameters in full precision, and types that are one."""
@@ -165,7 +187,8 @@ def _is_passed_on(node: Node) -> bool:
     """Whether it is a cast to the type that the program had already, which gave the same tensor."""
     if node.target not in _CASTS:
         return False
-    return node.meta["val"].dtype == node.args[0].meta["val"].dtype  # pyright: ignore
+    made, given = node.meta.get("val"), getattr(node.args[0], "meta", {}).get("val")
+    return isinstance(made, torch.Tensor) and isinstance(given, torch.Tensor) and made.dtype == given.dtype
 
 
 def _is_cast(value: Any) -> bool:

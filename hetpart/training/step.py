@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -20,7 +21,7 @@ from hetpart.training.fed import counted, require_as_example, require_collected,
 from hetpart.training.kept import Kept, alike
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
-from hetpart.training.precision import scaling_of
+from hetpart.training.precision import IN_FLOAT32, scaling_of
 from hetpart.training.saved import write_step
 from hetpart.training.synced import LIKE, write_into
 from hetpart.training.writer import LOSS_SCALE, PROGRESS, SEED
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hetpart.training.checkpoint import Part
     from hetpart.training.kept import Contents, PlannedStep
 
+_NO_KERNEL = re.compile(r"not implemented for '(BFloat16|Half)'")
+"""What PyTorch says of an operator that has no kernel of a type."""
 _STOPPED = (
     "see what this batch holds, such as labels that are no class; updates that do not wait for it may have been made: "
     "go on from a checkpoint"
@@ -105,7 +108,8 @@ class Step:
         try:
             return self.session.run(self._wanted, feeds)
         except ExecutionError as error:
-            hint = _STOPPED if error.hint == CHECK_HINT else error.hint
+            stopped = IN_FLOAT32 if _NO_KERNEL.search(error.message) else _STOPPED
+            hint = stopped if error.hint == CHECK_HINT else error.hint
             raise type(error)(error.message, hint=hint) from error.__cause__
 
     @property

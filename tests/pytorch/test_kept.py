@@ -113,6 +113,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "unique of NaN": (torch.unique, (NAN[[0, 0]],)),
     "unique of booleans": (lambda x: (torch.unique(x), x.masked_select(x)), (WHOLE > 2,)),
     "angle of NaN": (torch.angle, (NAN,)),
+    "phases of spectra": (
+        lambda x: (
+            torch.fft.fft(x).angle(),
+            torch.fft.rfft(x).angle(),
+            torch.stft(x, 8, 4, window=torch.ones(8), center=False, return_complex=True).angle(),
+            torch.complex(x * 0, -x * 0).angle(),
+        ),
+        (-ROWS[:, :6].repeat(1, 2),),
+    ),
     "means of whole numbers": (
         lambda x: (
             x.mean(1, dtype=torch.float32),

@@ -18,7 +18,8 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 import hetpart.training
-from hetpart.training import SGD
+from hetpart.errors import ExecutionError, InvalidModelError
+from hetpart.training import SGD, precision
 
 X, PLACES = torch.linspace(-1, 1, 15).reshape(3, 5), torch.tensor([0, 2, 1])
 STEPS = 3
@@ -86,6 +87,14 @@ CODES: dict[str, Callable[[], nn.Module]] = {
     "sums of a bag": lambda: Used(
         lambda p, h, x: functional.embedding_bag(PLACES.reshape(3, 1).repeat(1, 2), p, mode="sum") + h + x, 4, 5
     ),
+    "avg_pool3d": lambda: Used(
+        lambda p, h, x: functional.avg_pool3d((h * p).reshape(1, 1, 3, 5, 1), (2, 2, 1)) + x[0, 0], 5
+    ),
+    "local_response_norm": lambda: Used(
+        lambda p, h, x: functional.local_response_norm((h * p).reshape(1, 3, 5, 1), 2).flatten() + x[0, 0], 5
+    ),
+    "quantile": lambda: Used(lambda p, h, x: h.quantile(0.3, dim=1) * p + x[0, 0], 3),
+    "singular values": lambda: Used(lambda p, h, x: torch.linalg.svdvals(h * p) + x[0, 0], 5),
     "a layer where autocast is off": lambda: Used(_off, 5, 5),
     "casts where autocast is off": lambda: Used(_cast_off, 5),
     "autocast off beneath no_grad": lambda: Used(_off_unrecorded, 5),
@@ -103,10 +112,7 @@ def test_losses_are_those_beneath_autocast(name: str) -> None:
     model = CODES[name]()
     eager = copy.deepcopy(model)
     optimizer = torch.optim.SGD(eager.parameters(), lr=0.05)
-    step = hetpart.training.compile(
-        model, lambda net, x: net(x), optimizer=SGD(lr=0.05), example_batch=(X,), precision="bf16", emulate=True,
-        hardware="emulated",
-    )  # fmt: skip
+    step = _compiled(model)
     for _ in range(STEPS):
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -116,7 +122,7 @@ def test_losses_are_those_beneath_autocast(name: str) -> None:
         assert step(X).item() == pytest.approx(loss.item(), rel=0.03)
 
 
-@pytest.mark.parametrize("name", ["weight_norm", "orthogonal", "fft", "index_add"])
+@pytest.mark.parametrize("name", ["weight_norm", "orthogonal", "fft", "index_add", "local_response_norm", "quantile"])
 def test_float16_runs_too(name: str) -> None:
     torch.manual_seed(0)
     model = CODES[name]()
@@ -198,3 +204,24 @@ def test_layers_are_trained_that_no_grad_looks_at(precision: str | None) -> None
         assert step(X).item() == pytest.approx(loss.item(), rel=0.02)
     step.sync_to(model)
     torch.testing.assert_close(dict(model.state_dict()), dict(eager.state_dict()), atol=5e-3, rtol=0.0)
+
+
+def test_an_operator_that_refuses_halves_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "IN_FULL", precision.IN_FULL - {"quantile"})
+    with pytest.raises(InvalidModelError, match="calls aten::quantile") as refused:
+        _compiled(CODES["quantile"]())
+    assert ".float()" in (refused.value.hint or "")
+
+
+def test_a_kernel_that_has_no_halves_says_how_to_do_without() -> None:
+    step = _compiled(Used(lambda p, h, x: torch.special.hermite_polynomial_h(h.detach(), 2) * p + x, 5))
+    with pytest.raises(ExecutionError, match="not implemented for 'BFloat16'") as stopped:
+        step(X)
+    assert ".float()" in (stopped.value.hint or "")
+
+
+def _compiled(model: nn.Module) -> hetpart.training.Step:
+    return hetpart.training.compile(
+        model, lambda net, x: net(x), optimizer=SGD(lr=0.05), example_batch=(X,), precision="bf16", emulate=True,
+        hardware="emulated",
+    )  # fmt: skip
