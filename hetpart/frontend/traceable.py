@@ -168,9 +168,18 @@ def _ctc_loss(mode: Any, func: Any, scores: Any, targets: Any, scored: Any, leng
     return scores.new_empty(batch), scores.new_empty(batch, scores.shape[0], 2 * longest + 1)
 
 
+def _ctc_slopes(mode: Any, func: Any, slope: Any, scores: Any, *_: Any, **__: Any) -> Any:
+    """Of the losses, by what they are of."""
+    del mode, func, slope
+    return torch.empty_like(scores)
+
+
 def know_forms() -> None:
     """Tell PyTorch's tracer the forms of what it has no rule for, or one that holds for the example's sizes alone."""
     for target in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
         if target not in op_implementations_dict:
             register_op_impl(target)(_ctc_loss)
+    for target in (aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor):
+        if target not in op_implementations_dict:
+            register_op_impl(target)(_ctc_slopes)
     know_layers()

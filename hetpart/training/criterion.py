@@ -16,6 +16,7 @@ from hetpart.training.averaged import averaged
 from hetpart.training.followed import NoHooks, require_followed
 from hetpart.training.held import Assigned, require_undrawn
 from hetpart.training.left import Left
+from hetpart.training.toggled import require_untoggled
 
 LossFunction = Callable[..., Tensor]
 _ONE = "hand in one module that has the model and what its loss needs, and a function that calls both"
@@ -35,7 +36,7 @@ class Loss(nn.Module):
         model, loss_fn = self.model, vars(self)["_loss_fn"]
         with (
             NoHooks(), unchanged(loss_fn), require_undrawn(model), self.left.watching(), self.assigned.by(model),
-            averaged(model),
+            averaged(model), require_untoggled(model),
         ):  # fmt: skip
             loss = loss_fn(model, *batch)
         require_followed(loss)

@@ -7,8 +7,9 @@ not do: it refuses batch normalisation, which changes a buffer inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -80,11 +82,23 @@ def gradients_of(
     require_lookups(loss.program, {part.node.name: part.name for part in inputs if part.name in tables})
     if scaled:
         inputs.append(Input(f"{OWN}{LOSS_SCALE}", InputKind.USER_INPUT, inputs[-1].node, torch.ones(())))
-    with traceable():
+    with traceable(), _known_forms():
         made, lookups = _joint(loss, inputs, tables, half)
     told = _told(made, inputs, lookups, tables)
     require_apart({part.name: part.content for part in loss.inputs}, {*told.updated, *told.written})
     return told
+
+
+@contextmanager
+def _known_forms() -> Generator[None]:
+    """Refuse in words an operator of whose results PyTorch's tracer knows no form."""
+    try:
+        yield
+    except UnsupportedOperatorException as error:
+        raise InvalidModelError(
+            f"the loss or its gradient calls {error}, and PyTorch cannot tell the form of what that makes in a trace",
+            hint="compute that part by other operators; of one of your own, torch.library.register_fake tells it",
+        ) from error
 
 
 def _joint(

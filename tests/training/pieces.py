@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 ROWS, CLASSES = 6, 5
+LETTERS = torch.tensor([[1, 2, 3], [4, 1, 0]])
 SOME = torch.tensor([0, 4, -100, 2, -100, 3])
 """Labels, two of which say nothing."""
 
@@ -125,5 +126,12 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     "orthogonal, turned": lambda: _turned(lambda x: torch.linalg.qr(x).Q),
     "eigenvalues, turned": lambda: _turned(lambda x: torch.linalg.eigvalsh(x + x.mT)),
     "exponential of a matrix, turned": lambda: _turned(lambda x: torch.linalg.matrix_exp(0.2 * x)),
+    "ctc": lambda: Piece(
+        _drawn(9, 2, 5),
+        lambda held: functional.ctc_loss(held.log_softmax(-1), LETTERS, torch.tensor([9, 7]), torch.tensor([3, 2])),
+    ),
+    "phases of a spectrum": lambda: _on(
+        lambda x: torch.fft.rfft(x.detach()).angle() * torch.fft.fft(x).angle()[:, :4], 4, 6
+    ),
     "constants": lambda: _on(lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.arange(3), 4, 3),
 }  # fmt: skip

@@ -285,3 +285,32 @@ def test_what_an_op_of_a_step_refuses_is_told_in_terms_of_the_batch() -> None:
 def test_a_content_that_is_none() -> None:
     with pytest.raises(InvalidFeedError, match="has no 'step'"):
         placed().load_state_dict({})
+
+
+def _frozen_meanwhile(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    model.requires_grad_(requires_grad=False)
+    loss = nn.functional.cross_entropy(model(x), labels)
+    model.requires_grad_(requires_grad=True)
+    return loss
+
+
+def _frozen_by_name(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    cast("Any", model).bias.requires_grad = False
+    return classified(model, x, labels)
+
+
+@pytest.mark.parametrize(("loss_fn", "name"), [(_frozen_meanwhile, "weight"), (_frozen_by_name, "bias")])
+def test_parameters_are_not_frozen_while_the_loss_is_computed(loss_fn: Any, name: str) -> None:
+    """A trace does not follow it: what was to stay as it is would be trained."""
+    model = nn.Linear(6, 3)
+    with pytest.raises(InvalidModelError, match=f"the loss sets requires_grad of '{name}' to False"):
+        captured(model=model, loss_fn=loss_fn)
+    assert cast("Any", torch.Tensor).requires_grad.__get__(model.weight) is True
+
+
+def test_flags_that_stay_as_they_are_may_be_set() -> None:
+    def loss(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+        model.requires_grad_(requires_grad=True)
+        return classified(model, x.detach().requires_grad_(), labels)
+
+    assert captured(loss_fn=loss)

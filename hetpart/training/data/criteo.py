@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -57,6 +57,10 @@ class Criteo:
 
     def __post_init__(self) -> None:
         require_count("batch_size", self.batch_size)
+        if not isinstance(cast("object", self.cardinalities), Iterable):
+            raise InvalidOptionError(
+                f"cardinalities cannot be {self.cardinalities!r}", hint=f"give {CATEGORIES} whole numbers"
+            )
         for rows in self.cardinalities:
             if not hasattr(rows, "__index__"):
                 raise InvalidOptionError(f"a cardinality cannot be {rows!r}", hint="it is a whole number from 2 on")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 Item = TypeVar("Item")
 
@@ -19,18 +21,19 @@ class _Last:
     error: BaseException | None
 
 
-def prefetch(batches: Iterable[Item], ahead: int = 2) -> Iterator[Item]:
+def prefetch(batches: Iterable[Item], ahead: int = 2, kept: Callable[[Item], Item] | None = None) -> Iterator[Item]:
     """The same batches in the same order, up to ``ahead`` of them made before they are asked for.
 
-    An error of ``batches`` is raised where its batch would have come. Closing the iterator ends the thread; with
-    ``ahead`` 0 there is none.
+    The next ones are made while one is used: each has to lie in memory of its own, or ``kept`` is to copy it. An error
+    of ``batches`` is raised where its batch would have come. Closing the iterator ends the thread; with ``ahead`` 0
+    there is none.
     """
     if ahead < 1:
         yield from batches
         return
     queue: Queue[Item | _Last] = Queue(ahead)
     stop = Event()
-    thread = Thread(target=_fill, args=(batches, queue, stop), name="hetpart-prefetch", daemon=True)
+    thread = Thread(target=_fill, args=(batches, queue, stop, kept), name="hetpart-prefetch", daemon=True)
     thread.start()
     try:
         while not isinstance(item := queue.get(), _Last):
@@ -45,11 +48,13 @@ def prefetch(batches: Iterable[Item], ahead: int = 2) -> Iterator[Item]:
         thread.join()
 
 
-def _fill(batches: Iterable[Item], queue: Queue[Item | _Last], stop: Event) -> None:
+def _fill(
+    batches: Iterable[Item], queue: Queue[Item | _Last], stop: Event, kept: Callable[[Item], Item] | None
+) -> None:
     error: BaseException | None = None
     try:
         for batch in batches:
-            if not _put(batch, queue, stop):
+            if not _put(batch if kept is None else kept(batch), queue, stop):
                 return
     except BaseException as raised:  # noqa: BLE001 - raised again in the consumer's thread
         error = raised
@@ -62,3 +67,12 @@ def _put(item: Item | _Last, queue: Queue[Item | _Last], stop: Event) -> bool:
             queue.put(item, timeout=0.1)
             return True
     return False
+
+
+def copied(batch: Any) -> Any:
+    """``batch`` with the tensors and arrays in it in memory of their own: a loader may fill its own again."""
+    if type(batch) in (tuple, list):
+        return type(batch)(map(copied, batch))
+    if isinstance(batch, np.ndarray):
+        return np.array(batch)
+    return batch.detach().clone() if hasattr(batch, "detach") and hasattr(batch, "clone") else batch

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.data.prefetch import prefetch
+from hetpart.training.data.prefetch import copied, prefetch
 from hetpart.training.fitting.events import Callback, Ended, Evaluated, Event, StopTraining, Trained
 from hetpart.training.fitting.metrics import Metric, array_of
 from hetpart.training.fitting.progress import Bar
@@ -137,9 +137,9 @@ def fit(  # noqa: PLR0913 - the options of a training
     """Call ``step`` with every batch of ``loader``, ``epochs`` times over, and return the losses and metrics.
 
     ``step(*batch)`` returns the loss. A batch is a tuple or list of parts, or one part. ``ahead`` batches are made
-    ready by a thread meanwhile. A callback that raises ``StopTraining`` ends it; metrics are taken then, too.
-    ``progress`` draws a bar on standard error where that is a terminal. Steps are counted
-    on from ``step.calls``, or ``step.steps``, where it has one.
+    ready by a thread meanwhile, and copied, but for those of a ``DataLoader``, which has memory of its own for each. A
+    callback that raises ``StopTraining`` ends it; metrics are taken then, too. ``progress`` draws a bar on standard
+    error where that is a terminal. Steps are counted on from ``step.calls``, or ``step.steps``, where it has one.
 
     Raises:
         InvalidOptionError: ``epochs`` or ``ahead`` is no number of them, a callback, the evaluation or the loader is
@@ -168,7 +168,8 @@ def fit(  # noqa: PLR0913 - the options of a training
 
 def _epoch(run: _Run, number: int, loader: Iterable[Any], ahead: int) -> None:
     before = run.count
-    with closing(cast("Any", prefetch(loader, ahead))) as batches:
+    kept = None if type(loader).__module__.startswith("torch.utils.data") else copied
+    with closing(cast("Any", prefetch(loader, ahead, kept))) as batches:
         run.epoch(number, batches)
     if run.count == before:
         raise InvalidOptionError(f"the loader gave no batch in epoch {number}", hint=_why_none(number, loader))

@@ -52,6 +52,11 @@ def accuracy(scores: Any, labels: Any, threshold: float = 0.5) -> float:
     if scores.ndim == labels.ndim + 1 and scores.shape[-1] == 1:
         scores = scores[..., 0]
     told = scores.argmax(axis=-1) if scores.ndim > labels.ndim else (scores > threshold).astype(labels.dtype)
+    if scores.ndim == labels.ndim and labels.size and not np.isin(labels, (0, 1)).all():
+        raise InvalidFeedError(
+            f"accuracy of one score a sample and labels such as {labels[~np.isin(labels, (0, 1))].flat[0]}",
+            hint="labels of two classes are 0 and 1; of more classes a sample has a score for each",
+        )
     if told.shape != labels.shape:
         raise InvalidFeedError(
             f"accuracy of scores {list(scores.shape)} and labels {list(labels.shape)}",

@@ -150,6 +150,8 @@ def test_a_last_line_may_be_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_tables_of_no_rows_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="cardinalities cannot be None"):
+        Criteo("file", 2, cast("Any", None))
     with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
         Criteo(Path("file"), 1, (1,) * 26)
     with pytest.raises(InvalidOptionError, match=r"a cardinality cannot be 10\.5"):

@@ -5,7 +5,8 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,24 @@ def test_every_batch_is_a_step_in_order(ahead: int) -> None:
     assert history.losses == pytest.approx([1.0 / n for n in range(1, 7)])
     assert recorder.events == [*history.steps, Ended(6)]
     assert [(event.step, event.epoch) for event in history.steps] == [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2)]
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_loader_may_fill_the_same_memory_again(ahead: int, kind: Callable[..., Any]) -> None:
+    tensor, array = torch.zeros(2), np.zeros(2)
+
+    def batches() -> Iterator[Any]:
+        for number in range(6):
+            tensor.fill_(number)
+            array.fill(number)
+            yield kind((tensor, array))
+
+    def step(*batch: Any) -> float:
+        time.sleep(0.01)
+        return float(batch[0].sum() + batch[1].sum())
+
+    assert fit(step, batches(), ahead=ahead, progress=False).losses == [4.0 * number for number in range(6)]
 
 
 def test_steps_are_counted_on() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hetpart.errors import InvalidFeedError
 from hetpart.training.fitting import Evaluation, accuracy, auc, fit
 
 
@@ -31,3 +32,9 @@ def test_scores_and_labels_are_tensors_lists_or_arrays(kind: Callable[[list[floa
     assert auc(scores, labels) == 0.75
     assert accuracy(scores, labels) == 0.5
     assert accuracy(torch.tensor([0.9, 0.1], requires_grad=True), torch.tensor([1, 0])) == 1.0
+
+
+def test_labels_of_two_classes_are_0_and_1() -> None:
+    with pytest.raises(InvalidFeedError, match="labels such as -1"):
+        accuracy(np.array([0.1, 0.9]), np.array([-1, 1]))
+    assert accuracy(np.eye(3), np.array([0, 1, 1])) == pytest.approx(2 / 3)
