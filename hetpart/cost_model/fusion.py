@@ -176,7 +176,8 @@ class _Found:
             if maker is None or maker in members:
                 break
             between.append(maker)
-            value = next(v for v in graph.ops[maker].uses if not graph.values[v].is_constant)
+            flowing = (v for v in graph.ops[maker].uses if not graph.values[v].is_constant)
+            value = next(flowing, graph.ops[maker].uses[0])
         return between if graph.values[value].producer in members else ()
 
     def _join(self, first: int, second: int) -> None:

@@ -41,7 +41,7 @@ def split_permutation(transpose: Op, split: Op, wiring: Wiring) -> tuple[int, ..
     None where it puts axes together.
     """
     whole, parts = (wiring.graph.values[op.results[0]].shape for op in (transpose, split))
-    runs = _runs(whole, parts)
+    runs = runs_apart(whole, parts)
     if len(runs) != len(permutation(transpose, wiring)):
         return ()
     axes, first = permutation(transpose, wiring), dict[int, int]()
@@ -50,7 +50,7 @@ def split_permutation(transpose: Op, split: Op, wiring: Wiring) -> tuple[int, ..
     return tuple([first[axis] + part for axis, count in enumerate(runs) for part in range(count)])
 
 
-def _runs(whole: Shape | None, parts: Shape | None) -> tuple[int, ...]:
+def runs_apart(whole: Shape | None, parts: Shape | None) -> tuple[int, ...]:
     """How many axes of ``parts`` each axis of ``whole`` is taken apart into; none where it is not so."""
     left, found = [*(parts or ())], list[int]()
     for size in whole or ():

@@ -106,6 +106,31 @@ MODELS: dict[str, Any] = {
         [turn("a", "t", SWAP), node("Sqrt", ["t"], ["u"]), turn("u", "b1", SWAP), node("MatMul", ["t", "w"], ["b2"])],
         {"x": BATCH}, {"y1": BATCH, "y2": (8, 128, 64)}, {"w": np.ones((256, 64), np.float32)},
     ),
+    "before axes are taken apart": model(
+        [turn("a", "t", SWAP), node("Reshape", ["t", "shape"], ["b"])],
+        {"x": BATCH}, {"y": (8, 128, 16, 16)}, {"shape": whole(8, 128, 16, 16)},
+    ),
+    "before batches are taken apart": model(
+        [turn("a", "t", [2, 0, 1]), node("Reshape", ["t", "shape"], ["b"])],
+        {"x": BATCH}, {"y": (128, 2, 4, 1, 256)}, {"shape": whole(128, 2, 4, 1, 256)},
+    ),
+    "before axes are taken apart that are turned back": model(
+        [turn("a", "t", SWAP), node("Reshape", ["t", "shape"], ["u"]), turn("u", "b", LAST)],
+        {"x": BATCH}, {"y": (8, 16, 16, 128)}, {"shape": whole(8, 128, 16, 16)},
+    ),
+    "before an axis of one behind all": model(
+        [turn("a", "t", SWAP), node("Reshape", ["t", "shape"], ["b"])],
+        {"x": BATCH}, {"y": (8, 128, 256, 1)}, {"shape": whole(8, 128, 256, 1)},
+    ),
+    "before axes are joined": model(
+        [turn("a", "t", FIRST), node("Reshape", ["t", "shape"], ["b"])],
+        {"x": (4, 64, 96, 16)}, {"y": (4, 16, 64 * 96)}, {"shape": whole(4, 16, 64 * 96)},
+    ),
+    "before axes are taken apart, and read by others": model(
+        [turn("a", "t", SWAP), node("Reshape", ["t", "shape"], ["b1"]), node("MatMul", ["t", "w"], ["b2"])],
+        {"x": BATCH}, {"y1": (8, 128, 16, 16), "y2": (8, 128, 64)},
+        {"shape": whole(8, 128, 16, 16), "w": np.ones((256, 64), np.float32)},
+    ),
     "in a row": model(
         [
             turn("a", "t", SWAP), node("Sqrt", ["t"], ["u"]), node("Exp", ["u"], ["v"]), node("Neg", ["v"], ["w"]),
@@ -152,6 +177,7 @@ def convolving(channels: int, *nodes: onnx.NodeProto, behind: bool = True) -> An
     window = {"kernel_shape": [3, 3], "pads": [1] * 4}
     image = (1, channels, 64, 64)
     weights: Weights = {"w": np.ones((channels, channels, 3, 3), np.float32), "g": np.ones(channels, np.float32)}
+    weights |= {"flat": whole(1, 64 * 64, channels), "shape": whole(*image)}
     last = node("Conv", ["b", "w"], ["y"], name="last", **window) if behind else node("Erf", ["b"], ["y"], name="last")
     for number, each in enumerate(nodes):
         each.name = each.name or f"{each.op_type} {number}"
@@ -166,6 +192,10 @@ IMAGES: dict[str, Any] = {
     ),
     "put first before a convolution": convolving(
         32, turn("a", "t", LAST), node("LayerNormalization", ["t", "g", "g"], ["n"], axis=-1), turn("n", "b", FIRST)
+    ),
+    "put first before a convolution as one axis": convolving(
+        32, turn("a", "t", LAST), node("LayerNormalization", ["t", "g", "g"], ["n"], axis=-1),
+        node("Reshape", ["n", "flat"], ["f"]), turn("f", "u", SWAP), node("Reshape", ["u", "shape"], ["b"]),
     ),
     "read in both orders": convolving(
         32, turn("a", "t", LAST), node("LayerNormalization", ["t", "g", "g"], ["n"], axis=-1),

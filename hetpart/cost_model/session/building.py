@@ -182,6 +182,7 @@ class Building:
             for value in dict.fromkeys(others):
                 self.need_plain(value)
         if -1 - source not in self.forms.there:
+            self.forms.read(source)
             turned = last_made(self.graph.values[source])
             self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
         made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)

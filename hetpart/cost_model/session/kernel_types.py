@@ -34,7 +34,7 @@ def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
         return _between(kernel, graph)
     members = [graph.ops[op] for op in kernel.ops]
     types = {op.op_type for op in members}
-    if len(members) > 1 and any(types == {part} for part in PARTS):
+    if len(members) > 1 and types <= PARTS:
         return "Split"
     in_blocks = any(_is_blocked(made.value, graph) for made in kernel.makes)
     last = members[-1]

@@ -47,12 +47,12 @@ def session_kernels(
     moved = pushed(graph, whole, returned)
     if moved is None:
         built = _built(graph, whole, fusions, lane, returned)
-        return in_order(built.kernels, built.index)
+        return in_order(built.kernels, built.index, len(graph.ops))
     told, own = Told(graph, moved), moved.graph
     fusions = find_fusions(own)
     whole = _whole(own, range(len(own.ops)), fusions, returned)
     built = _built(own, whole, fusions, _with_scratch(lane, told), returned)
-    return tuple(map(told.kernel, in_order(built.kernels, told.indices(built.index))))
+    return tuple(map(told.kernel, in_order(built.kernels, told.indices(built.index), told.above)))
 
 
 def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:

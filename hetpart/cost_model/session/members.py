@@ -21,7 +21,7 @@ def computing(members: tuple[Op, ...]) -> tuple[Op, ...]:
 
 def ends(members: tuple[Op, ...]) -> tuple[Op, ...]:
     """The ops whose results a kernel writes: the last, but all parts that a Split takes."""
-    return members if {op.op_type for op in members} in ({part} for part in PARTS) else members[-1:]
+    return members if all(op.op_type in PARTS for op in members) else members[-1:]
 
 
 def views(computing: tuple[Op, ...], graph: Graph) -> int:
@@ -30,8 +30,9 @@ def views(computing: tuple[Op, ...], graph: Graph) -> int:
     if _is_biased(computing) and made.shape is not None and len(made.shape) != MATRIX:
         return len(("before", "behind"))
     first = graph.values[computing[0].uses[0]].shape if computing[0].uses else None
-    squeezed = len(ends(computing)) > 1 and first is not None and len(first) != len(made.shape or ())
-    return len(computing) if squeezed else 0
+    if len(ends(computing)) == 1 or first is None:
+        return 0
+    return sum(len(graph.values[op.results[0]].shape or ()) != len(first) for op in computing)
 
 
 def adds_before_gelu(members: tuple[Op, ...]) -> bool:

@@ -192,12 +192,12 @@ def _whole_parts(wiring: _Wiring, fusions: Fusions, provider: Provider) -> Itera
 
     Where each part is quantized behind, each is a kernel of integers.
     """
-    taken: dict[tuple[int, str, int], list[Op]] = {}
+    taken: dict[tuple[int, int], list[Op]] = {}
     for op in wiring.simple.ops:
         axis = None if provider in fusions.absorbed[op.id] else _taken_axis(op, wiring)
         if axis is not None:
-            taken.setdefault((wiring.flowing(op)[0], op.op_type, axis), []).append(op)
-    for (value, _, axis), parts in taken.items():
+            taken.setdefault((wiring.flowing(op)[0], axis), []).append(op)
+    for (value, axis), parts in taken.items():
         if _is_one_of_several(value, wiring.graph) or _is_dequantized(value, wiring.graph):
             continue
         sizes = [_taken_size(op, axis, wiring) for op in parts]

@@ -6,21 +6,90 @@ from collections.abc import Sequence
 
 from hetpart.cost_model.session.reuse import Kernel
 
+FUSED, LAID_OUT, BETWEEN = 1, 2, 3
+"""By how many times the count of ops the number is raised of a kernel of several ops, of one that computes on channels
+in blocks or last, and of what brings a value into another form."""
+MOST_FORMS = 3
+"""Of one value: as it is, in float32, and on another layout."""
 
-def in_order(kernels: Sequence[Kernel], index: Sequence[int]) -> tuple[Kernel, ...]:
-    """Kernels as ONNX Runtime's depth-first walk from the outputs visits them: what has the highest number first."""
+
+def in_order(kernels: Sequence[Kernel], index: Sequence[int], count: int) -> tuple[Kernel, ...]:
+    """Kernels as ONNX Runtime's depth-first walk from the outputs visits them: what has the highest number first.
+
+    The nodes that its optimiser makes have numbers behind all others, in the order of that walk of the nodes that were
+    there before: those of several ops first, then those that compute on other layouts.
+
+    Args:
+        kernels: In any order.
+        index: Their numbers: of one op its id, of others the last one's, raised by what they are.
+        count: Of ops, by which numbers are raised.
+    """
+    sources = _sources(kernels)
+    forms = [number // count for number in index]
+    laid_out = [form == LAID_OUT for form in forms]
+    fused = [form == FUSED or (laid and len(k.ops) > 1) for form, laid, k in zip(forms, laid_out, kernels, strict=True)]
+    numbers = [index[_with_own_number(position, forms, sources)] % count for position in range(len(kernels))]
+    for anew in (fused, laid_out):
+        if any(anew):
+            numbers = _renumbered(numbers, anew, sources)
+    if any(form >= BETWEEN for form in forms):
+        numbers = _with_between(numbers, index, count, sources)
+    return tuple([kernels[position] for position in _walk(numbers, sources)])
+
+
+def _sources(kernels: Sequence[Kernel]) -> list[set[int]]:
+    """Per kernel: positions of those that make what it reads."""
     producer = {made.value: position for position, kernel in enumerate(kernels) for made in kernel.makes}
-    before = [{producer[v] for v in kernel.reads if v in producer} for kernel in kernels]
-    inner = {position for sources in before for position in sources}
-    stack = [(p, False) for p in sorted(range(len(kernels)), key=lambda p: index[p]) if p not in inner]
+    return [{producer[value] for value in kernel.reads if value in producer} for kernel in kernels]
+
+
+def _with_own_number(position: int, forms: Sequence[int], sources: Sequence[set[int]]) -> int:
+    """The kernel itself, or before what brings a value into another form the one that makes it."""
+    for _ in range(MOST_FORMS):
+        if forms[position] < BETWEEN or not sources[position]:
+            break
+        position = min(sources[position])
+    return position
+
+
+def _renumbered(numbers: Sequence[int], anew: Sequence[bool], sources: Sequence[set[int]]) -> list[int]:
+    """``numbers`` with even ones behind all others for the nodes ``anew``, in the order of the walk."""
+    first, found = max(numbers) + 1 & ~1, list(numbers)
+    for turn, position in enumerate(_walk(numbers, sources), 1):
+        if anew[position]:
+            found[position] = first + 2 * turn
+    return found
+
+
+def _with_between(numbers: Sequence[int], index: Sequence[int], count: int, sources: Sequence[set[int]]) -> list[int]:
+    """``numbers`` with those of nodes that bring values into other forms.
+
+    They are made behind all others, but where an op that computes on another layout is the first to ask for one: right
+    behind that.
+    """
+    behind, found = max(numbers) + 1, list(numbers)
+    asked: dict[int, int] = {}
+    for position, before in enumerate(sources):
+        if index[position] // count == LAID_OUT:
+            asked.update((maker, min(numbers[position] + 1, asked.get(maker, behind))) for maker in before)
+    for position, number in enumerate(index):
+        if number // count >= BETWEEN:
+            found[position] = asked.get(position, behind + number)
+    return found
+
+
+def _walk(numbers: Sequence[int], sources: Sequence[set[int]]) -> list[int]:
+    """Positions in the order of the walk."""
+    inner = {position for before in sources for position in before}
+    stack = [(p, False) for p in sorted(range(len(sources)), key=lambda p: numbers[p]) if p not in inner]
     seen: set[int] = set()
-    order: list[Kernel] = []
+    order: list[int] = []
     while stack:
         position, leaving = stack.pop()
         if leaving:
-            order.append(kernels[position])
+            order.append(position)
         elif position not in seen:
             seen.add(position)
             stack.append((position, True))
-            stack += [(p, False) for p in sorted(before[position], key=lambda p: index[p]) if p not in seen]
-    return tuple(order)
+            stack += [(p, False) for p in sorted(sources[position], key=lambda p: numbers[p]) if p not in seen]
+    return order

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -74,5 +74,5 @@ def copied(batch: Any) -> Any:
     if type(batch) in (tuple, list):
         return type(batch)(map(copied, batch))
     if isinstance(batch, np.ndarray):
-        return np.array(batch)
+        return np.array(cast("object", batch))
     return batch.detach().clone() if hasattr(batch, "detach") and hasattr(batch, "clone") else batch

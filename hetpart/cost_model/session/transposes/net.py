@@ -59,7 +59,12 @@ class Net:
     def add(self, op_type: str, source: int, made: int, **attributes: Order) -> int:
         """Put in an op of one input; its key."""
         version = next(iter(self.ops.values())).version
-        op = Op(-1, op_type, "", op_type, version, (source,), (made,), (), attributes, "", usage=AS_USUAL)
+        return self.insert(
+            Op(-1, op_type, "", op_type, version, (source,), (made,), (), attributes, "", usage=AS_USUAL)
+        )
+
+    def insert(self, op: Op) -> int:
+        """Put in ``op``; its key."""
         self._next += 1
         self.set(self._next - 1, op)
         return self._next - 1

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.session.transposes.net import Net, is_weight
-from hetpart.cost_model.session.transposes.orders import Order, squeezed, unsqueezed
+from hetpart.cost_model.session.transposes.orders import Order, inverse, squeezed, unsqueezed
+from hetpart.cost_model.turning import MATRIX, runs_apart
 from hetpart.graph.ir import Op
 
 Axes = tuple[int, ...]
@@ -36,6 +37,8 @@ class Passage:
     """Whether all inputs are turned, or the first alone."""
     turns: bool = True
     """Whether what it makes is turned."""
+    pays: bool = False
+    """Whether a Transpose is pushed behind it whatever that costs."""
 
     def inputs(self, op: Op) -> Sequence[int]:
         """Positions that are turned together."""
@@ -196,8 +199,31 @@ def _told(op: Op, _: Order, __: Net) -> Passed:
     return Passed(op, ())
 
 
+def _split(op: Op, order: Order, net: Net) -> Passed | None:
+    """A Reshape that takes axes apart, and does no more, is pushed through; one that joins some keeps what is before.
+
+    Where batches were made one axis before the Transpose, the patterns of ``turning`` make one of all that is so.
+    """
+    before, after = (net.values[value].shape for value in (op.uses[0], op.results[0]))
+    runs = () if len(after or ()) <= len(before or ()) else runs_apart(before, after)
+    if not runs or _has_joined_batches(op, net):
+        return None
+    first = [sum(runs[:axis]) for axis in range(len(runs))]
+    places = [first[axis] + part for axis in inverse(order) for part in range(runs[axis])]
+    return Passed(op, inverse(tuple(places)))
+
+
+def _has_joined_batches(split: Op, net: Net) -> bool:
+    transpose = net.maker(split.uses[0])
+    flat = None if transpose is None else net.maker(net.ops[transpose].uses[0])
+    if flat is None or net.ops[flat].op_type != "Reshape":
+        return False
+    apart, joined = (net.values[value].shape or () for value in (net.ops[flat].uses[0], net.ops[flat].results[0]))
+    return apart[-MATRIX:] == joined[-MATRIX:]
+
+
 def _never(_: Op, __: Order, ___: Net) -> None:
-    """A Reshape keeps what is before it, but counts as one that might let it through."""
+    """One Transpose joins another by itself."""
 
 
 _ELEMENTWISE = (
@@ -224,7 +250,7 @@ PASSAGES: Mapping[str, Passage] = {
     "Concat": Passage(_along_axis(0), every_input=True),
     "Gather": Passage(_taken),
     "Pad": Passage(_padded),
-    "Reshape": Passage(_never, turns=False),
+    "Reshape": Passage(_split, turns=False, pays=True),
     "Shape": Passage(_told, turns=False),
     "Slice": Passage(_sliced),
     "Split": Passage(_along_axis(0)),
@@ -233,4 +259,4 @@ PASSAGES: Mapping[str, Passage] = {
     "Transpose": Passage(_never),
     "Unsqueeze": Passage(_unsqueezed),
 }
-"""By type, of ``ai.onnx``. One Transpose joins another by itself; its row only says that it may be reached."""
+"""By type, of ``ai.onnx``. The row of a Transpose only says that it may be reached."""

@@ -14,6 +14,7 @@ from hetpart.cost_model.session.simplify import Simplified
 from hetpart.cost_model.session.transposes.net import Net, is_weight
 from hetpart.cost_model.session.transposes.orders import Order, composed, inverse, written_order
 from hetpart.cost_model.session.transposes.passages import PASSAGES, Passage, passage_of
+from hetpart.cost_model.session.transposes.unshared import shares_any, unshare
 from hetpart.graph.ir import Graph, Op
 
 MOST_ROUNDS = 10
@@ -38,15 +39,24 @@ def pushed(graph: Graph, simple: Simplified, returned: frozenset[int]) -> Pushed
         simple: The ops that are left of the session.
         returned: Values that leave it.
     """
-    if not _is_likely(simple):
+    shared, turned = shares_any(simple), _is_likely(simple)
+    if not (shared or turned):
         return None
     net = Net(graph, simple, returned)
-    if not _round(net):
+    changed = shared and unshare(net)
+    if turned:
+        changed |= _round(net) and _further_rounds(net)
+    if not changed:
         return None
+    return Pushed(*net.graph(graph.name, graph))
+
+
+def _further_rounds(net: Net) -> bool:
+    """After a first one that pushed some."""
     for _ in range(MOST_ROUNDS - 1):
         if not _round(net):
             break
-    return Pushed(*net.graph(graph.name, graph))
+    return True
 
 
 def _is_likely(simple: Simplified) -> bool:
@@ -91,6 +101,8 @@ def _may_push(net: Net, key: int, towards: AbstractSet[int]) -> bool:
     passage = passage_of(op)
     if _is_transpose(op) or passage is None:
         return _is_transpose(op) and bool(turns)
+    if passage.pays:
+        return any(p in passage.inputs(op) and passage.rule(op, order, net) is not None for p, order in turns)
     return any(p in passage.inputs(op) and _pays(net, op, passage, order, towards) for p, order in turns)
 
 
@@ -134,6 +146,8 @@ def _pushes(net: Net, key: int, position: int, order: Order, towards: AbstractSe
 
 
 def _pays(net: Net, op: Op, passage: Passage, order: Order, towards: AbstractSet[int]) -> bool:
+    if passage.pays:
+        return True
     cost = sum(_cost(net, op.inputs[place], order) for place in passage.inputs(op))
     if cost < 0 and passage.turns and towards.isdisjoint(op.results):
         cost += max(map(net.rank, op.results))

@@ -28,10 +28,14 @@ class Told:
         places = (place for place in range(len(self.pushed.keys)) if not self.is_changed(place))
         return {place: scratch[key] for place in places if (key := self.pushed.keys[place]) in scratch}
 
+    @property
+    def above(self) -> int:
+        """By how much the numbers of kernels are raised."""
+        return 1 + max(*self.pushed.keys, len(self.graph.ops))
+
     def indices(self, numbers: Sequence[int]) -> list[int]:
         """ONNX Runtime's numbers of kernels: ops that were put in come behind those of the model."""
-        count, keys = len(self.pushed.graph.ops), self.pushed.keys
-        above = 1 + max(*keys, len(self.graph.ops))
+        count, keys, above = len(self.pushed.graph.ops), self.pushed.keys, self.above
         behind = [min(number // count, len(FORMS)) for number in numbers]
         places = [number - form * count for number, form in zip(numbers, behind, strict=True)]
         return [
