@@ -9,6 +9,8 @@ from hetpart.graph.ir import Graph, Op
 
 RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike", "Dropout"})
 """The same op on the same input makes another value."""
+APART = RANDOM | {"DequantizeLinear"}
+"""Ops of which none stands for another: of dequantizers each reader has its own."""
 SHAPED = frozenset({"Expand", "Reshape", "Squeeze", "Unsqueeze"})
 """What they make is told by its shape: constants that say the same are often stored more than once."""
 
@@ -127,7 +129,7 @@ class _Twins:
 
 
 def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
-    if op.op_type in RANDOM or op.bodies or not op.uses:
+    if op.op_type in APART or op.bodies or not op.uses:
         return op.id
     inputs = tuple([None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs])
     if _is_told_by_shape(op, graph):
