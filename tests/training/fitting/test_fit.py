@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportMissingTypeStubs=false, reportArgumentType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 import csv
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -200,25 +201,17 @@ def test_callbacks_serve_one_training_after_another(tmp_path: Path) -> None:
     assert losses == [("1", 1.0), ("2", 2.0), ("3", 3.0), ("1", 4.0)]
 
 
-def test_curves_go_to_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    class SummaryWriter:
-        def __init__(self, folder: str) -> None:
-            self.told: list[object] = [folder]
-            writers.append(self)
-
-        def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-            self.told.append((tag, scalar_value, global_step))
-
-        def close(self) -> None:
-            self.told.append("closed")
-
-    writers: list[SummaryWriter] = []
-    module = type(sys)("torch.utils.tensorboard")
-    module.SummaryWriter = SummaryWriter  # pyright: ignore[reportAttributeAccessIssue]
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    history = fit(Step(), [1], callbacks=[TensorBoard(Path("runs"))], progress=False)
-    [event] = history.steps
-    assert writers[0].told == ["runs", ("train/loss", 1.0, 1), ("train/seconds", event.seconds, 1), "closed"]
+def test_curves_are_those_that_tensorboard_reads(tmp_path: Path) -> None:
+    evaluation = Evaluation([0, 1], lambda n: ([n], [0.5]), {"mean": lambda scores, _: scores.mean()}, every=2)
+    history = fit(Step(), [1, 2, 3], evaluation=evaluation, callbacks=[TensorBoard(tmp_path)], progress=False)
+    read = EventAccumulator(str(tmp_path)).Reload()
+    assert [(one.step, one.value) for one in read.Scalars("train/loss")] == [
+        (event.step, pytest.approx(event.loss)) for event in history.steps
+    ]
+    assert [one.value for one in read.Scalars("train/seconds")] == pytest.approx([e.seconds for e in history.steps])
+    (curve,) = set(read.Tags()["scalars"]) - {"train/loss", "train/seconds"}
+    assert curve.endswith("mean")
+    assert [(one.step, one.value) for one in read.Scalars(curve)] == [(2, 0.5), (3, 0.5)]
 
 
 def test_tensorboard_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
