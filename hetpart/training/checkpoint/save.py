@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
@@ -73,6 +74,8 @@ def save(  # noqa: PLR0913 - what is written, and where among others
                 _commit(building, home, _next(home.parent) if order is None else order)
                 _sweep(home, part, keep_max)
     except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            building.rmdir()  # unless other parts are there
         raise HetpartError(f"{home} cannot be written: {error}", hint="free or choose another disk") from error
     return home
 

@@ -267,7 +267,7 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(tmp_path: Pa
     with room_for(1000), pytest.raises(HetpartError, match=r"step-00000002 cannot be written: .*too large"):
         save(tmp_path, 2, tensors() | {"more": torch.zeros(1000)})
     assert load(tmp_path).step == 1
-    assert not list(tmp_path.rglob("*.temporary"))
+    assert not [*tmp_path.rglob("*.temporary"), *tmp_path.rglob("*.incomplete")]
     save(tmp_path, 2, tensors())
     assert load(tmp_path).step == 2
 
