@@ -10,9 +10,9 @@ from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.flow import ChannelsLast, Flow
 from hetpart.cost_model.session.forms import Forms, last_made, plain_made, wide_made
 from hetpart.cost_model.session.inlined import BodyNumbers
-from hetpart.cost_model.session.integers import convolves_bytes
+from hetpart.cost_model.session.integers import BYTES, convolves_bytes, turning
 from hetpart.cost_model.session.lane import Lane
-from hetpart.cost_model.session.layout import WHOLE_IMAGES, is_image
+from hetpart.cost_model.session.layout import IMAGE_RANK, WHOLE_IMAGES, is_image
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
@@ -136,9 +136,9 @@ class Building:
 
     def _before_turn(self, value: int) -> int:
         """What is brought into blocks for ``value``: what puts its channels first has not run if only that asks."""
-        if value not in self.waiting or value in self.forms.there:
+        if not self._waits(value):
             return self.forms.number(value)
-        source = self.simple.value(self.waiting[value][-1].uses[0])
+        source = self.flow.read(self.waiting[value])[0]
         self.need_plain(source)
         return source
 
@@ -181,7 +181,8 @@ class Building:
         if convolves_bytes(members):
             for value in dict.fromkeys(others):
                 self.need_plain(value)
-        if -1 - source not in self.forms.there:
+        number = self._before_turn(source) if self._waits(source) else -1 - source
+        if number not in self.forms.there:
             self.forms.read(source)
             turned = last_made(self.graph.values[source])
             self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
@@ -189,7 +190,7 @@ class Building:
         self.last.values.update((source, *members[-1].results))
         scratch = self._scratch(members)
         beside = others if convolves_bytes(members) else [-1 - value for value in others]
-        kernel = Kernel((-1 - source, *beside), made, scratch, self._ids(computing(members)))
+        kernel = Kernel((number, *beside), made, scratch, self._ids(computing(members)))
         self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
 
     def _made_plain(self, members: tuple[Op, ...], computed: tuple[Op, ...]) -> tuple[Made, ...]:
@@ -210,11 +211,17 @@ class Building:
     def _index(self, members: tuple[Op, ...]) -> int:
         return node_number(members, len(self.graph.ops), self.remade)
 
+    def _waits(self, value: int) -> bool:
+        """Whether it is put first, and nobody has asked for that."""
+        return value in self.waiting and value not in self.forms.there
+
     def _turns(self, members: tuple[Op, ...], order: Order) -> bool:
-        """Whether they are a Transpose of images, in this order."""
-        op = members[-1]
-        alone = len(members) == 1 and op.op_type == "Transpose" and not op.domain
-        return alone and written_order(op) == order and is_image(self.graph.values[op.uses[0]])
+        """Whether they are a Transpose of images, or of bytes between quantizers, in this order."""
+        op = turning(members)
+        if op is None or written_order(op) != order:
+            return False
+        image = self.graph.values[op.uses[0]]
+        return is_image(image) or (image.dtype in BYTES and len(image.shape or ()) == IMAGE_RANK)
 
     def _bring_last(self, op: Op) -> None:
         """What brings channels out of blocks puts them last at once."""

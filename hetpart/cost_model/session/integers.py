@@ -26,6 +26,12 @@ def convolves_bytes(members: tuple[Op, ...]) -> bool:
     return on_integers or (last.op_type == "QLinearConv" and not last.domain)
 
 
+def turning(members: tuple[Op, ...]) -> Op | None:
+    """The Transpose that they are, alone or between quantizers."""
+    found = [op for op in members if op.op_type not in QUANTIZERS]
+    return found[0] if len(found) == 1 and found[0].op_type == "Transpose" and not found[0].domain else None
+
+
 def is_of_any_order(members: tuple[Op, ...], graph: Graph) -> bool:
     """Whether the kernel computes on bytes, with channels last where its images lie so."""
     last = members[-1]

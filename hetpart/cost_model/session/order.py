@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hetpart.cost_model.session.reuse import Kernel
@@ -24,11 +25,17 @@ def in_order(kernels: Sequence[Kernel], index: Sequence[int], count: int) -> tup
         index: Their numbers: of one op its id, of others the last one's, raised by what they are.
         count: Of ops, by which numbers are raised.
     """
-    sources = _sources(kernels)
+    sources, times = _sources(kernels), Counter(index)
     forms = [number // count for number in index]
     laid_out = [form == LAID_OUT for form in forms]
-    fused = [form == FUSED or (laid and len(k.ops) > 1) for form, laid, k in zip(forms, laid_out, kernels, strict=True)]
-    numbers = [index[_with_own_number(position, forms, sources)] % count for position in range(len(kernels))]
+    # The kernels of a body have one number: its nodes are put in, in their order, before others are made anew.
+    put_in = [form == FUSED and times[number] > 1 for form, number in zip(forms, index, strict=True)]
+    fused = [
+        (form == FUSED and not inside) or (form == LAID_OUT and len(kernel.ops) > 1)
+        for form, inside, kernel in zip(forms, put_in, kernels, strict=True)
+    ]
+    own = [_with_own_number(position, forms, sources) for position in range(len(kernels))]
+    numbers = [index[position] % count + put_in[position] * count for position in own]
     for anew in (fused, laid_out):
         if any(anew):
             numbers = _renumbered(numbers, anew, sources)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from hetpart.cost_model.foldings import OPERANDS, VIEWS
+from hetpart.cost_model.quantized import OF_ANY_WIDTH
+from hetpart.cost_model.session.integers import QUANTIZERS
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.graph.ir import Op
 
 INTO_WEIGHTS = frozenset({"Add", "BatchNormalization", "Mul"})
 """What becomes part of a convolution's weights, and leaves it the node that it was."""
+MOVING = OF_ANY_WIDTH - {"Split"} | {"MaxPool", "Resize"}
+"""What stays the node that it was without the quantizers around it: ``DropQDQ`` of the optimiser takes them away."""
 
 
 def node_number(members: Sequence[Op], ops: int, anew: Container[int]) -> int:
@@ -21,6 +25,9 @@ def node_number(members: Sequence[Op], ops: int, anew: Container[int]) -> int:
         anew: ``remade``.
     """
     first, last = members[0], members[-1].id
+    left = [op for op in members if op.op_type not in QUANTIZERS]
+    if len(members) > 1 and len(left) == 1 and left[0].op_type in MOVING and not left[0].domain:
+        return left[0].id
     if first.op_type == "Conv" and not first.domain and INTO_WEIGHTS.issuperset(op.op_type for op in members[1:]):
         return first.id
     return last + ops * (len(members) > 1 or last in anew)
