@@ -10,7 +10,7 @@ from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.session.lane import Lane
 from hetpart.cost_model.session.layout import WHOLE_IMAGES
-from hetpart.cost_model.session.simplify import Simplified
+from hetpart.cost_model.session.simplify import Simplified, is_dequantized
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, Value
 
@@ -198,7 +198,7 @@ def _whole_parts(wiring: _Wiring, fusions: Fusions, provider: Provider) -> Itera
         if axis is not None:
             taken.setdefault((wiring.flowing(op)[0], axis), []).append(op)
     for (value, axis), parts in taken.items():
-        if _is_one_of_several(value, wiring.graph) or _is_dequantized(value, wiring.graph):
+        if _is_one_of_several(value, wiring.graph) or is_dequantized(value, wiring.graph):
             continue
         sizes = [_taken_size(op, axis, wiring) for op in parts]
         if len(parts) > 1 and sum(sizes) == (wiring.graph.values[value].shape or ())[axis]:
@@ -209,12 +209,6 @@ def _is_one_of_several(value: int, graph: Graph) -> bool:
     """Whether the op that makes ``value`` makes others: ONNX Runtime takes none of them apart."""
     producer = graph.values[value].producer
     return producer is not None and len(graph.ops[producer].results) > 1
-
-
-def _is_dequantized(value: int, graph: Graph) -> bool:
-    """Whether ONNX Runtime dequantizes it for each of its readers, which so have nothing in common."""
-    producer = graph.values[value].producer
-    return producer is not None and graph.ops[producer].op_type == "DequantizeLinear"
 
 
 def _taken_axis(op: Op, wiring: _Wiring) -> int | None:

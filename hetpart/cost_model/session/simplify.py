@@ -10,7 +10,7 @@ from hetpart.graph.ir import Graph, Op
 RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike", "Dropout"})
 """The same op on the same input makes another value."""
 APART = RANDOM | {"DequantizeLinear"}
-"""Ops of which none stands for another: of dequantizers each reader has its own."""
+"""Ops of which none stands for another: of dequantizers each reader has its own, so that it does nothing twice."""
 SHAPED = frozenset({"Expand", "Reshape", "Squeeze", "Unsqueeze"})
 """What they make is told by its shape: constants that say the same are often stored more than once."""
 
@@ -129,13 +129,19 @@ class _Twins:
 
 
 def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
-    if op.op_type in APART or op.bodies or not op.uses:
+    if op.op_type in APART or op.bodies or not op.uses or any(is_dequantized(v, graph) for v in op.uses):
         return op.id
     inputs = tuple([None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs])
     if _is_told_by_shape(op, graph):
         return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
     present = tuple([v is not None for v in op.outputs])
     return (op.domain, op.op_type, inputs, present, tuple(sorted([(k, repr(v)) for k, v in op.attributes.items()])))
+
+
+def is_dequantized(value: int, graph: Graph) -> bool:
+    """Whether a dequantizer makes it, of which each reader has one of its own."""
+    producer = graph.values[value].producer
+    return producer is not None and graph.ops[producer].op_type == "DequantizeLinear"
 
 
 def _equal(value: int, graph: Graph) -> Hashable:
