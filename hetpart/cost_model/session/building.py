@@ -89,6 +89,9 @@ class Building:
             self._bring_last(members[-1])
         elif self._on_cpu and self._turns(members, FIRST):
             self.waiting[members[-1].results[0]] = members
+            self.last.values.add(members[-1].results[0])
+        elif self._turns(members, LAST) and self._lies_last(members):
+            self._keep_last(members)
         elif in_blocks is not None:
             self._add_blocked(members, in_blocks)
         else:
@@ -181,17 +184,35 @@ class Building:
         if convolves_bytes(members):
             for value in dict.fromkeys(others):
                 self.need_plain(value)
-        number = self._before_turn(source) if self._waits(source) else -1 - source
-        if number not in self.forms.there:
-            self.forms.read(source)
-            turned = last_made(self.graph.values[source])
-            self._append(Kernel((source,), (turned,)), 3 * len(self.graph.ops) + source)
+        number = self._need_last(source)
         made = tuple(last_made(self.graph.values[value]) for value in members[-1].results)
         self.last.values.update((source, *members[-1].results))
         scratch = self._scratch(members)
-        beside = others if convolves_bytes(members) else [-1 - value for value in others]
+        beside = others if convolves_bytes(members) else [self._need_last(value) for value in others]
         kernel = Kernel((number, *beside), made, scratch, self._ids(computing(members)))
         self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
+
+    def _need_last(self, value: int) -> int:
+        """The number of ``value`` with channels last: what was put first before is read as it was before that."""
+        if value in self.waiting:
+            source = self.flow.read(self.waiting[value])[0]
+            self.need_plain(source)
+            return source
+        if -1 - value not in self.forms.there:
+            self.forms.read(value)
+            self._append(Kernel((value,), (last_made(self.graph.values[value]),)), 3 * len(self.graph.ops) + value)
+        return -1 - value
+
+    def _lies_last(self, members: tuple[Op, ...]) -> bool:
+        """Whether what they turn is there with channels last, and made so."""
+        source = self.flow.read(members)[0]
+        return source in self.last.values and source not in self.waiting and -1 - source in self.forms.there
+
+    def _keep_last(self, members: tuple[Op, ...]) -> None:
+        """What puts channels last that are so already does nothing."""
+        (made,) = members[-1].results
+        self.forms.same[made] = -1 - self.flow.read(members)[0]
+        self.forms.there.add(made)
 
     def _made_plain(self, members: tuple[Op, ...], computed: tuple[Op, ...]) -> tuple[Made, ...]:
         """What the kernel that computes ``computed`` of them makes."""
@@ -268,7 +289,7 @@ class Building:
         return (*before, *(op.id for op in members))
 
     def _append(self, kernel: Kernel, index: int) -> None:
-        self.kernels.append(kernel)
+        self.kernels.append(self.forms.as_it_lies(kernel))
         self.index.append(index)
         self.forms.there.update(made.value for made in kernel.makes)
 

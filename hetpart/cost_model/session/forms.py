@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS
 from hetpart.cost_model.session.layout import Blocks
-from hetpart.cost_model.session.reuse import Made
+from hetpart.cost_model.session.reuse import Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.cost_model.session.widened import HALVES
 from hetpart.graph.ir import DTYPE_BITS, Graph, Value
@@ -51,6 +51,8 @@ class Forms:
     """What the session was given and has brought into another form."""
     brought: set[int] = field(default_factory=set[int])
     """What lies in blocks only because a reader wanted it so: other readers find it as it was."""
+    same: dict[int, int] = field(default_factory=dict[int, int])
+    """The number of what stands for a value, where that is as it lies."""
 
     def is_half(self, value: int) -> bool:
         return self.graph.values[value].dtype in HALVES
@@ -81,6 +83,20 @@ class Forms:
         view = None if made.view_of is None else self.number(made.view_of)
         made = replace(made, view_of=view, over=tuple(map(self.number, made.over)))
         return wide_made(made) if self.is_half(made.value) else made
+
+    def as_it_lies(self, kernel: Kernel) -> Kernel:
+        """``kernel`` reading what stands for what it reads."""
+        if self.same.keys().isdisjoint(kernel.reads):
+            return kernel
+
+        def lying(value: int) -> int:
+            return self.same.get(value, value)
+
+        makes = [
+            replace(one, view_of=None if one.view_of is None else lying(one.view_of), over=tuple(map(lying, one.over)))
+            for one in kernel.makes
+        ]
+        return replace(kernel, reads=tuple(map(lying, kernel.reads)), makes=tuple(makes))
 
     def read(self, value: int) -> None:
         """A kernel reads ``value``; what does not exist the session was given."""
