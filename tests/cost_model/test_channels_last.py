@@ -62,7 +62,47 @@ def convolved_between_quantizers(kernel: int, activation: str = "", image: type 
     return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 64, 56, 56)}, weights)
 
 
+def turned(*, quantized: bool = False, beside: str = "") -> Any:
+    """Images with channels last that are put first for a convolution of bytes, and last again behind it."""
+
+    def between(source: str, made: str, perm: list[int]) -> list[Any]:
+        if not quantized:
+            return [helper.make_node("Transpose", [source], [made], perm=perm)]
+        return [
+            helper.make_node("DequantizeLinear", [source, "s", "z"], [f"{source} d"]),
+            helper.make_node("Transpose", [f"{source} d"], [f"{source} t"], perm=perm),
+            helper.make_node("QuantizeLinear", [f"{source} t", "s", "z"], [made]),
+        ]
+
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        *between("q", "f", [0, 3, 1, 2]),
+        helper.make_node("QLinearConv", ["f", *"szw", "s", "wz", *"sz"], ["c"], pads=[1] * 4),
+        *between("c", "l", [0, 2, 3, 1]),
+        helper.make_node("DequantizeLinear", ["l", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    outputs: dict[str, Sizes] = {"y": (1, 56, 56, 32)}
+    if beside:
+        nodes += [
+            helper.make_node("DequantizeLinear", [beside, "s", "z"], ["o"]),
+            helper.make_node("Erf", ["o"], ["v"]),
+        ]
+        outputs["v"] = (1, 32, 56, 56)
+    weights: Weights = {"w": np.ones((32, 32, 3, 3), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}
+    return model_of(nodes, {"x": (1, 56, 56, 32)}, outputs, weights)
+
+
+TURNED: dict[str, Any] = {
+    "channels last around a convolution": turned(),
+    "channels last around a convolution, between quantizers": turned(quantized=True),
+    "channels last before a convolution, and read first": turned(beside="f"),
+    "channels last behind a convolution, and read first": turned(beside="c"),
+}
 CASES: dict[str, Any] = {
+    **TURNED,
     "QLinearConv": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 3, 3), pads=[1] * 4),
     "QLinearConv of single pixels": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 32, 1, 1)),
     "QLinearConv in groups": convolved((1, 32, 56, 56), (1, 64, 56, 56), (64, 16, 3, 3), pads=[1] * 4, group=2),
@@ -99,6 +139,6 @@ def test_what_a_convolution_of_bytes_takes_is_what_onnx_runtime_takes(name: str,
     assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
 
 
-@pytest.mark.parametrize("name", ["QLinearConv", "QLinearConv of signed pixels", "two QLinearConv"])
+@pytest.mark.parametrize("name", ["QLinearConv", "QLinearConv of signed pixels", "two QLinearConv", *TURNED])
 def test_what_puts_channels_last_is_a_transpose(name: str, tmp_path: Path) -> None:
     assert_kernels_run(CASES[name], name, tmp_path)

@@ -85,13 +85,13 @@ class Building:
             self._add_body(members[-1], body)
         elif self._on_cpu and (convolves_bytes(members) or self.last.stays(members)):
             self._add_last(members)
+        elif self._turns(members, LAST) and self._lies_last(members):
+            self._keep_last(members)
         elif self._turns(members, LAST) and self.forms.is_blocked(members[-1].uses[0]):
             self._bring_last(members[-1])
         elif self._on_cpu and self._turns(members, FIRST):
             self.waiting[members[-1].results[0]] = members
             self.last.values.add(members[-1].results[0])
-        elif self._turns(members, LAST) and self._lies_last(members):
-            self._keep_last(members)
         elif in_blocks is not None:
             self._add_blocked(members, in_blocks)
         else:
