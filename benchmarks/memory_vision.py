@@ -46,9 +46,18 @@ COLUMNS = {
     "predicted MiB": figure("predicted", "{:.2f}", MIB),
     "measured MiB": figure("measured", "{:.2f}", MIB),
 }
-_STAGES = {"hidden_sizes": [64, 128, 256, 512], "depths": [1, 2, 2, 1]}
-_NECK = {"backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [48, 96, 192, 192], "fusion_hidden_size": 64}
-_BLOCKS = {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 384}
+_STAGES: Mapping[str, Any] = {"hidden_sizes": [64, 128, 256, 512], "depths": [1, 2, 2, 1]}
+_NECK: Mapping[str, Any] = {
+    "backbone_out_indices": [0, 1, 2, 3],
+    "neck_hidden_sizes": [48, 96, 192, 192],
+    "fusion_hidden_size": 64,
+}
+_BLOCKS: Mapping[str, Any] = {
+    "hidden_size": 192,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 384,
+}
 
 
 def _of(kind: str, head: str, **config: Any) -> Callable[[], torch.nn.Module]:
