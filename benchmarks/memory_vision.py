@@ -99,7 +99,9 @@ def exported(name: str, folder: Path) -> Path:
     path = folder / f"{name}.onnx"
     torch.manual_seed(0)
     image = torch.randn(1, 3, SIDE, SIDE)
-    torch.onnx.export(MODELS[name](), (image,), str(path), dynamo=True, optimize=False, external_data=False)
+    torch.onnx.export(
+        MODELS[name](), (image,), str(path), dynamo=True, optimize=False, external_data=False, verbose=False
+    )
     return path
 
 
