@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from hetpart.cost_model.foldings import operands_of_products
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.building import Building
 from hetpart.cost_model.session.lane import Lane
-from hetpart.cost_model.session.merge import merged
+from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.order import in_order
 from hetpart.cost_model.session.remade import remade
 from hetpart.cost_model.session.reuse import Kernel
@@ -30,6 +31,9 @@ from hetpart.graph.ir import Graph
 
 __all__ = ["Lane", "session_kernels"]
 
+BIASED = frozenset({"Add", "Gemm", "MatMul", "Transpose"})
+"""What a product with a bias is written with."""
+
 
 def session_kernels(
     graph: Graph, ops: Sequence[int], fusions: Fusions, lane: Lane, returned: frozenset[int]
@@ -47,12 +51,14 @@ def session_kernels(
     moved = pushed(graph, whole, returned)
     if moved is None:
         built = _built(graph, whole, fusions, lane, returned)
-        return in_order(built.kernels, built.index, len(graph.ops))
+        return in_order(built.kernels, built.index, len(graph.ops), partial(_is_early, graph))
     told, own = Told(graph, moved), moved.graph
     fusions = find_fusions(own)
     whole = _whole(own, range(len(own.ops)), fusions, returned)
     built = _built(own, whole, fusions, _with_scratch(lane, told), returned)
-    return tuple(map(told.kernel, in_order(built.kernels, told.indices(built.index), told.above)))
+    return tuple(
+        map(told.kernel, in_order(built.kernels, told.indices(built.index), told.above, partial(_is_early, own)))
+    )
 
 
 def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, returned: frozenset[int]) -> Building:
@@ -81,6 +87,12 @@ def _whole(graph: Graph, ops: Sequence[int], fusions: Fusions, returned: frozens
     """What is left of ``ops``, which may be all of the graph that ``fusions`` speak of."""
     everything = len(ops) == len(graph.ops) and returned == frozenset(graph.outputs)
     return fusions.simple if everything else simplified(graph, ops, returned)
+
+
+def _is_early(graph: Graph, kernel: Kernel) -> bool:
+    """Whether the optimiser makes it at its first level: a product with a bias, a Split; the others at its second."""
+    types = {graph.ops[op].op_type for op in kernel.ops}
+    return types <= PARTS or ("Add" in types and types <= BIASED)
 
 
 def _with_scratch(lane: Lane, told: Told) -> Lane:

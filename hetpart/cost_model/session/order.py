@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hetpart.cost_model.session.reuse import Kernel
 
@@ -14,7 +14,9 @@ MOST_FORMS = 3
 """Of one value: as it is, in float32, and on another layout."""
 
 
-def in_order(kernels: Sequence[Kernel], index: Sequence[int], count: int) -> tuple[Kernel, ...]:
+def in_order(
+    kernels: Sequence[Kernel], index: Sequence[int], count: int, is_early: Callable[[Kernel], bool]
+) -> tuple[Kernel, ...]:
     """Kernels as ONNX Runtime's depth-first walk from the outputs visits them: what has the highest number first.
 
     The nodes that its optimiser makes have numbers behind all others, in the order of that walk of the nodes that were
@@ -24,6 +26,7 @@ def in_order(kernels: Sequence[Kernel], index: Sequence[int], count: int) -> tup
         kernels: In any order.
         index: Their numbers: of one op its id, of others the last one's, raised by what they are.
         count: Of ops, by which numbers are raised.
+        is_early: Whether a kernel of several ops is one of those that are made first.
     """
     sources, times = _sources(kernels), Counter(index)
     forms = [number // count for number in index]
@@ -36,7 +39,9 @@ def in_order(kernels: Sequence[Kernel], index: Sequence[int], count: int) -> tup
     ]
     own = [_with_own_number(position, forms, sources) for position in range(len(kernels))]
     numbers = [index[position] % count + put_in[position] * count for position in own]
-    for anew in (fused, laid_out):
+    early = [anew and is_early(kernel) for anew, kernel in zip(fused, kernels, strict=True)]
+    late = [anew and not soon for anew, soon in zip(fused, early, strict=True)]
+    for anew in (early, late, laid_out):
         if any(anew):
             numbers = _renumbered(numbers, anew, sources)
     if any(form >= BETWEEN for form in forms):
