@@ -99,7 +99,7 @@ def eager(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[float]
     return found
 
 
-@pytest.mark.parametrize("share", [1.0, 0.9, 0.8])
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.82])
 def test_gradients_are_handed_over_in_pieces_where_all_do_not_fit(tmp_path: Path, share: float) -> None:
     """Six layers and their updates, all on the accelerator, hold no more than is planned and give eager's losses."""
     torch.manual_seed(0)
