@@ -66,7 +66,27 @@ def quantized_residual() -> Any:
     return model_of(nodes, {"x": IMAGE}, {"y": IMAGE}, weights)
 
 
+def made_at_two_levels() -> Any:
+    """A product of a matrix that is transposed is made anew behind products with biases, wherever they stand."""
+    nodes = [
+        node("Erf", ["x"], ["a"]),
+        node("Tanh", ["a"], ["b"]),
+        node("MatMul", ["b", "w"], ["c"]),
+        node("Add", ["c", "bias"], ["z"]),
+        node("Exp", ["a"], ["e"]),
+        node("MatMul", ["e", "w"], ["f"]),
+        node("Add", ["f", "bias"], ["u"]),
+        node("Transpose", ["a"], ["t"], perm=[1, 0]),
+        node("MatMul", ["t", "v"], ["y"]),
+    ]
+    weights: Weights = {
+        "v": np.ones((16, 8), np.float32), "w": np.ones((32, 8), np.float32), "bias": np.ones(8, np.float32)
+    }  # fmt: skip
+    return model_of(nodes, {"x": (16, 32)}, {"y": (32, 8), "z": (16, 8), "u": (16, 8)}, weights)
+
+
 MODELS: dict[str, Any] = {
+    "products of two levels": made_at_two_levels(),
     "branches of images": merged_images(),
     "a row and the rest": halved(),
     "a residual in integers": quantized_residual(),
