@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Batches made ready by a thread of their own while the step before them runs."""
 
 from __future__ import annotations
@@ -71,8 +72,12 @@ def _put(item: Item | _Last, queue: Queue[Item | _Last], stop: Event) -> bool:
 
 def copied(batch: Any) -> Any:
     """``batch`` with the tensors and arrays in it in memory of their own: a loader may fill its own again."""
-    if type(batch) in (tuple, list):
-        return type(batch)(map(copied, batch))
+    kind: Any = type(batch)
+    if issubclass(kind, dict):
+        return {name: copied(part) for name, part in batch.items()}
+    if issubclass(kind, tuple | list):
+        parts = [copied(part) for part in batch]
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
     if isinstance(batch, np.ndarray):
         return np.array(cast("object", batch))
     return batch.detach().clone() if hasattr(batch, "detach") and hasattr(batch, "clone") else batch

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -62,6 +62,11 @@ class Step:
         return torch.tensor(1.0 / self.steps)
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
 LOADER = [(1, 2), [3, 4], 5]
 
 
@@ -76,7 +81,7 @@ def test_every_batch_is_a_step_in_order(ahead: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
-@pytest.mark.parametrize("kind", [tuple, list])
+@pytest.mark.parametrize("kind", [tuple, list, lambda parts: Pair(*parts), lambda parts: (dict(enumerate(parts)),)])
 def test_a_loader_may_fill_the_same_memory_again(ahead: int, kind: Callable[..., Any]) -> None:
     tensor, array = torch.zeros(2), np.zeros(2)
 
@@ -88,7 +93,8 @@ def test_a_loader_may_fill_the_same_memory_again(ahead: int, kind: Callable[...,
 
     def step(*batch: Any) -> float:
         time.sleep(0.01)
-        return float(batch[0].sum() + batch[1].sum())
+        first, second = batch[0].values() if isinstance(batch[0], dict) else batch
+        return float(first.sum() + second.sum())
 
     assert fit(step, batches(), ahead=ahead, progress=False).losses == [4.0 * number for number in range(6)]
 
