@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING
 
 import torch
 
-from hetpart.training.operators import full
+from hetpart.training.operators import NUMBER
 from hetpart.training.updates import StateName
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from hetpart.training.capture import Input
+    from hetpart.training.rules import Rules
     from hetpart.training.writer import Writer
 
 COLLECTED = "optimizer/collected/"
@@ -42,25 +42,18 @@ def collected_part(writer: Writer, name: str, part: Node, parts: int, progress: 
 
 
 def square_norm(writer: Writer, name: str, gradient: Node) -> Node:
-    """Of a gradient as it is handed over, [1], in full precision."""
-    content = writer.fake((1,), full(gradient.meta["val"].dtype))
-    return writer.call(torch.ops.hetpart.square_norm.default, (gradient,), content, name)
+    """Of a gradient as it is handed over, [1]."""
+    return writer.call(torch.ops.hetpart.square_norm.default, (gradient,), writer.fake((1,), NUMBER), name)
 
 
 def norm_of(writer: Writer, squares: Sequence[Node]) -> Node:
     """Of all gradients together, as their losses' factors leave them."""
-    dtype = reduce(torch.promote_types, (square.meta["val"].dtype for square in squares))
-    alike = [square if square.meta["val"].dtype == dtype else _cast(writer, square, dtype) for square in squares]
-    listed = writer.call(_aten.cat.default, (alike,), writer.fake((len(squares),), dtype))
-    total = writer.call(_aten.sum.default, (listed,), writer.fake((), dtype))
-    return writer.call(_aten.sqrt.default, (total,), writer.fake((), dtype))
+    listed = writer.call(_aten.cat.default, ([*squares],), writer.fake((len(squares),), NUMBER))
+    total = writer.call(_aten.sum.default, (listed,), writer.fake((), NUMBER))
+    return writer.call(_aten.sqrt.default, (total,), writer.fake((), NUMBER))
 
 
-def _cast(writer: Writer, square: Node, dtype: torch.dtype) -> Node:
-    return writer.call(_aten._to_copy.default, (square,), writer.fake((1,), dtype), dtype=dtype)
-
-
-def scale_of(writer: Writer, norm: Node, progress: Node, most: float | None) -> Node:
-    """What multiplies every gradient so that their norm is ``most`` at most: not finite where that is not."""
-    arguments = (norm, progress, inf if most is None else most)
-    return writer.call(torch.ops.hetpart.clipped.default, arguments, writer.fake((1,), norm.meta["val"].dtype))
+def scale_of(writer: Writer, norm: Node, progress: Node, rules: Rules) -> Node:
+    """What multiplies every gradient so that their norm is what ``rules`` say at most."""
+    arguments = (norm, progress, inf if rules.clip_norm is None else rules.clip_norm, rules.scaled)
+    return writer.call(torch.ops.hetpart.clipped.default, arguments, writer.fake((1,), NUMBER))

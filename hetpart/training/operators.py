@@ -5,7 +5,7 @@ An update is ``hetpart::adamw(parameter, gradient, exp_avg, exp_avg_sq, progress
 new content of the parameter and of its state, and ``hetpart::adamw_``, which writes it where the old one lies.
 ``progress`` is float64: the number of the update, from 1, the factor of a schedule, that of the gradient, 0 where
 gradients are collected and nothing is updated, and the number of the part of the batch, from 0. ``scale``, of one
-element, multiplies the gradient too; where it is not finite, as after an overflow in half precision, nothing is
+element, multiplies the gradient too; where it is infinite, as after an overflow in half precision, nothing is
 updated. ``hetpart::adamw_half`` takes a gradient in half precision, and has one more state: the parameter rounded,
 which is what a step reads.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 NAMESPACE = "hetpart"
 DENSE = ("SGD", "Momentum", "Adam", "AdamW", "Adagrad", "FTRL")
 HALF = "half"
+LEFT_OUT = inf
+"""The scale of an update that is not to be made; no norm is clipped by it."""
+NUMBER = torch.float64
+"""What norms and scales are in."""
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _WORD = 2**64
 
@@ -80,12 +84,12 @@ def told(progress: torch.Tensor, scale: torch.Tensor | None) -> Said | None:
         InvalidFeedError: there is no such update.
     """
     number, rate, factor, *_ = progress.tolist()
-    factor *= 1.0 if scale is None else float(scale)
-    if not factor or not isfinite(factor):
+    clipped = 1.0 if scale is None else float(scale)
+    if not factor or clipped == LEFT_OUT:
         return None
     if number < 1:
         raise InvalidFeedError(f"an update cannot be number {number:g}", hint="updates are counted from 1 in progress")
-    return Said(int(number), rate, factor)
+    return Said(int(number), rate, factor * clipped)
 
 
 def _in_place(names: tuple[str, ...]) -> Callable[..., None]:
@@ -167,27 +171,33 @@ def _like(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
-def full(dtype: torch.dtype) -> torch.dtype:
-    """What norms of gradients of that type are in."""
-    return torch.promote_types(dtype, torch.float32)
+def one_number(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+    """What a norm or a scale is in, [1]: the square of a float is none that float32 holds, from 1.8e19 on."""
+    return tensor.new_empty(1, dtype=NUMBER)
 
 
-def _one(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
-    return tensor.new_empty(1, dtype=full(tensor.dtype))
+def square_of(gradient: torch.Tensor) -> torch.Tensor:
+    """The square of a norm, []: finite where the gradient is one of floats or halves and is finite itself.
+
+    In full precision of what half precision holds: within a session of ONNX Runtime a half may be a float yet.
+    """
+    norm = torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))
+    return (norm if norm.isfinite() else torch.linalg.vector_norm(gradient, dtype=NUMBER)).to(NUMBER).square()
 
 
 def _square_norm(gradient: torch.Tensor) -> torch.Tensor:
-    """In full precision of what half precision holds: within a session of ONNX Runtime a half may be a float yet."""
-    return torch.linalg.vector_norm(gradient, dtype=full(gradient.dtype)).square().reshape(1)
+    return square_of(gradient).reshape(1)
 
 
-def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float) -> torch.Tensor:
-    """What multiplies gradients of one ``norm`` so that it is ``most`` at most; where it is not finite, neither is it.
+def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float, leaving: bool) -> torch.Tensor:  # noqa: FBT001
+    """What multiplies gradients of one ``norm`` so that it is ``most`` at most; ``progress`` says what does beside.
 
-    As ``torch.nn.utils.clip_grad_norm_`` does; ``progress`` says what multiplies them beside.
+    As ``torch.nn.utils.clip_grad_norm_`` does: an infinite norm makes finite gradients 0, and one that is no number makes
+    all so. With ``leaving`` such updates are not to be made.
     """
     found = float(norm) * float(progress[2])
-    return norm.new_tensor([min(1.0, most / (found + 1e-6)) if isfinite(found) else float("nan")])
+    ratio = most / (found + 1e-6)
+    return norm.new_tensor([LEFT_OUT if leaving and not isfinite(found) else 1.0 if ratio > 1.0 else ratio])
 
 
 def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
@@ -214,10 +224,10 @@ def _register() -> None:
     _define_collecting("collect_part", _collect_part)
     _LIBRARY.define("square_norm(Tensor gradient) -> Tensor")
     _LIBRARY.impl("square_norm", _square_norm, "CompositeExplicitAutograd")
-    _LIBRARY.impl("square_norm", _one, "Meta")
-    _LIBRARY.define("clipped(Tensor norm, Tensor progress, float most) -> Tensor")
+    _LIBRARY.impl("square_norm", one_number, "Meta")
+    _LIBRARY.define("clipped(Tensor norm, Tensor progress, float most, bool leaving) -> Tensor")
     _LIBRARY.impl("clipped", _clipped, "CompositeExplicitAutograd")
-    _LIBRARY.impl("clipped", _one, "Meta")
+    _LIBRARY.impl("clipped", one_number, "Meta")
     _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
     _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
     _LIBRARY.impl("keep", _kept, "Meta")

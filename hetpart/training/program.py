@@ -85,7 +85,7 @@ def step_program(gradients: Gradients, assigned: Mapping[str, Assignment], rules
         states += sums.values()
         slopes = {name: content for name, (_, content) in sums.items()}
     norms = [_norm(writer, tables, gradients, slopes)] if rules.needs_norm else []
-    common = Common(progress, *(scale_of(writer, norm, progress, rules.clip_norm) for norm in norms))
+    common = Common(progress, *(scale_of(writer, norm, progress, rules) for norm in norms))
     for part in gradients.of(InputKind.PARAMETER):
         writer.rename(part.node, part.name)
         optimizer: Any = assigned[part.name].optimizer

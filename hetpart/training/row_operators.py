@@ -25,7 +25,7 @@ from hetpart.errors import InvalidFeedError
 from hetpart.training import optimizers
 from hetpart.training.embedding import Bags, Unique, gradient_blocks, lookup, lookup_bags
 from hetpart.training.given_ids import require_rows, with_rows, with_rows_like
-from hetpart.training.operators import NAMESPACE, full, record_of, told
+from hetpart.training.operators import NAMESPACE, one_number, record_of, square_of, told
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload
@@ -241,18 +241,16 @@ def _described(count: int) -> Callable[..., Any]:
 def _square_norm(*given: Any) -> Tensor:
     """Of the gradient of a table, whose rows are sums: [1]."""
     gradients, bounds, weights, ids, order = given
-    dtype = full(gradients[0].dtype)
     lookups = [_Lookup.of(*parts) for parts in zip(gradients, bounds, weights, strict=True)]
     if sum(lookup.ids for lookup in lookups) != ids.numel():  # parts of the first batch are yet to come
-        return gradients[0].new_zeros(1, dtype=dtype)
+        return torch.zeros_like(one_number(gradients[0]))
     blocks = Touched.of(gradients, bounds, weights).blocks(ids, order)
-    squares = [torch.linalg.vector_norm(slopes, dtype=dtype).square() for _, slopes in blocks]
-    return torch.stack([gradients[0].new_zeros((), dtype=dtype), *squares]).sum().reshape(1)
+    return sum((square_of(slopes) for _, slopes in blocks), torch.zeros_like(one_number(gradients[0])))
 
 
 def _one_number(gradients: list[Tensor], *rest: Any) -> Tensor:
     del rest
-    return gradients[0].new_empty(1, dtype=full(gradients[0].dtype))
+    return one_number(gradients[0])
 
 
 def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any] | None = None) -> None:

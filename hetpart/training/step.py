@@ -87,7 +87,7 @@ class Step:
     def __call__(self, *batch: Any, **named: Any) -> torch.Tensor:
         """Make one update, or its part of one; returns the loss of ``batch``, of the parameters before it.
 
-        Where gradients are not finite the update is left out.
+        Where the loss is scaled an update whose gradients are not finite is left out.
 
         Raises:
             InvalidFeedError: the batch has not the shapes and types of the example.
@@ -157,7 +157,7 @@ class Step:
     def _count(self, norms: list[float]) -> None:
         """That an update was made, or left out."""
         self.norm = norms[0] if norms else None
-        overflowed = self.norm is not None and not isfinite(self.norm)
+        overflowed = self._scaling is not None and not all(map(isfinite, norms))
         self.steps += not overflowed
         if self._scaling is not None:
             self._scaling.tell(overflowed=overflowed)

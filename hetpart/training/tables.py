@@ -14,7 +14,7 @@ import torch
 from hetpart.errors import InvalidOptionError
 from hetpart.training.embedding import beside, file_of, mapped
 from hetpart.training.norms import collected_part
-from hetpart.training.operators import full, record_text
+from hetpart.training.operators import NUMBER, record_text
 from hetpart.training.optimizers import Assignment, RowOptimizer
 from hetpart.training.optimizers.groups import Target
 from hetpart.training.row_operators import row_update_of
@@ -158,7 +158,7 @@ class Tables:
 
     def square_norm(self, name: str) -> Node:
         """Of the gradient of a table, [1]."""
-        content = self._writer.fake((1,), full(self._lookups[name][0].leaf.meta["val"].dtype))
+        content = self._writer.fake((1,), NUMBER)
         return self._writer.call(torch.ops.hetpart.rows_square_norm.default, self._touched(name), content, name)
 
     def _touched(self, name: str) -> tuple[Any, ...]:

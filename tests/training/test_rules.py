@@ -70,6 +70,53 @@ def test_clipping_is_pytorchs(most: float) -> None:
         assert step.norm == pytest.approx(norm.item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("optimizer", [SGD(lr=RATE), AdamW(lr=RATE)])
+def test_clipping_alone_leaves_no_update_out(optimizer: Any) -> None:
+    """A norm that is no number makes all gradients so, as PyTorch's does; nothing is skipped in silence."""
+    task = mlp()
+    eager = copy.deepcopy(task.model)
+    theirs = getattr(torch.optim, type(optimizer).__name__)(eager.parameters(), lr=RATE)
+    made = capture(task.model, task.loss, optimizer=optimizer, example_batch=task.batches[0], rules=Rules(clip_norm=1.0))
+    step = place(made, running=EMULATED, hardware="emulated", placement="random:1")
+    for number in range(4):
+        x, labels = task.batches[number]
+        x = torch.where(torch.arange(len(x))[:, None] == 0, torch.inf, x) if number == 1 else x
+        theirs.zero_grad()
+        loss = task.loss(eager, x, labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(eager.parameters(), 1.0)
+        theirs.step()
+        assert step(x, labels).item() == pytest.approx(loss.item(), rel=1e-5, nan_ok=True)
+        assert step.steps == number + 1
+    assert all(tensor.isnan().all() for tensor in eager.state_dict().values())
+    assert all(step.state_dict()["tensors"][name].isnan().all() for name in eager.state_dict())
+
+
+@pytest.mark.parametrize("number", [3e15, 3e20, 3e38])
+@pytest.mark.parametrize("precision", [None, "bf16"])
+def test_gradients_overflow_by_their_elements_not_by_their_norm(number: float, precision: str | None) -> None:
+    """The square of a finite float is none that float32 holds, from 1.8e19 on."""
+
+    def summed(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).sum()
+
+    batch, model = (torch.tensor([[number, -number]]),), nn.Linear(2, 1, bias=False)
+    eager, scaler = copy.deepcopy(model), torch.amp.GradScaler("cpu")
+    optimizer = torch.optim.AdamW(eager.parameters(), lr=RATE)
+    rules = Rules(precision, LossScale())
+    made = capture(model, summed, optimizer=AdamW(lr=RATE), example_batch=batch, rules=rules)
+    step = place(made, running=EMULATED, hardware="emulated", placement="random:1")
+    for _ in range(6):
+        optimizer.zero_grad()
+        scaler.scale(summed(eager, *batch)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        step(*batch)
+        assert step.loss_scale == scaler.get_scale()
+    torch.testing.assert_close(step.state_dict()["tensors"]["weight"], eager.weight.detach())
+    assert step.steps == (0 if number == 3e38 else 6)
+
+
 def test_more_parts_than_make_an_update_are_not_taken_over() -> None:
     """Those that are fewer are: the sum goes on, and the mean is of as many as the step says."""
     task, three = mlp(), placed(Rules(accumulate=3))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -41,7 +42,7 @@ class Moment:
         if gradient.dtype == torch.float64:
             gradient.mul_(self.scale)
             return None
-        return torch.tensor(1.0 / self.scale, device=gradient.device)
+        return torch.tensor(1.0 / self.scale if self.scale else inf, device=gradient.device)
 
 
 class Elementwise(ABC):
