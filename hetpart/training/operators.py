@@ -189,15 +189,17 @@ def _square_norm(gradient: torch.Tensor) -> torch.Tensor:
     return square_of(gradient).reshape(1)
 
 
-def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float, leaving: bool) -> torch.Tensor:  # noqa: FBT001
+def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float, leaving: bool) -> torch.Tensor:
     """What multiplies gradients of one ``norm`` so that it is ``most`` at most; ``progress`` says what does beside.
 
-    As ``torch.nn.utils.clip_grad_norm_`` does: an infinite norm makes finite gradients 0, and one that is no number makes
-    all so. With ``leaving`` such updates are not to be made.
+    As ``torch.nn.utils.clip_grad_norm_`` does: an infinite norm makes finite gradients 0, and one that is no number
+    makes all so. With ``leaving`` such updates are not to be made.
     """
     found = float(norm) * float(progress[2])
     ratio = most / (found + 1e-6)
-    return norm.new_tensor([LEFT_OUT if leaving and not isfinite(found) else 1.0 if ratio > 1.0 else ratio])
+    return norm.new_tensor(
+        [LEFT_OUT if leaving and not isfinite(found) else min(ratio, 1.0)]
+    )  # in this order NaN stays
 
 
 def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:

@@ -76,7 +76,9 @@ def test_clipping_alone_leaves_no_update_out(optimizer: Any) -> None:
     task = mlp()
     eager = copy.deepcopy(task.model)
     theirs = getattr(torch.optim, type(optimizer).__name__)(eager.parameters(), lr=RATE)
-    made = capture(task.model, task.loss, optimizer=optimizer, example_batch=task.batches[0], rules=Rules(clip_norm=1.0))
+    made = capture(
+        task.model, task.loss, optimizer=optimizer, example_batch=task.batches[0], rules=Rules(clip_norm=1.0)
+    )
     step = place(made, running=EMULATED, hardware="emulated", placement="random:1")
     for number in range(4):
         x, labels = task.batches[number]

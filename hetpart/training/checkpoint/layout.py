@@ -1,7 +1,8 @@
 """Where checkpoints lie in a folder, and which of them are whole.
 
 ``step-00000050/part-00001-of-00002.safetensors``: a checkpoint is whole when all its parts are there, and gets its
-name only then. Until then it is ``step-00000050.incomplete``; one about to be replaced is ``step-00000050.replaced``.
+name only then. Until then it is ``step-00000050.incomplete``; one about to be replaced is ``step-00000050.replaced``,
+and one about to be deleted is ``step-00000050.removed``, which is none any more.
 ``step-00000050/order`` says the how manyth it is of those that were written to the folder.
 """
 
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from hetpart.errors import InvalidOptionError
 
-INCOMPLETE, REPLACED = ".incomplete", ".replaced"
+INCOMPLETE, REPLACED, REMOVED = ".incomplete", ".replaced", ".removed"
 ORDER = "order"
 _FOLDER = re.compile(r"step-(\d{8,})(\.replaced)?")
+_PASSING = re.compile(r"step-(\d{8,})(?:\.replaced)?\.(?:incomplete|replaced|removed)")
 _PART = re.compile(r"part-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -86,10 +88,16 @@ def stored(folder: Path) -> list[Stored]:
     return sorted(found.values(), key=lambda one: one.written)
 
 
+def passing(folder: Path) -> dict[Path, int]:
+    """What lies in ``folder`` beside whole checkpoints, each with its step: being written, replaced or removed."""
+    matches = ((_PASSING.fullmatch(home.name), home) for home in folder.glob("step-*.*"))
+    return {home: int(match[1]) for match, home in matches if match and home.is_dir()}
+
+
 def partial(folder: Path, step: int | None = None) -> list[str]:
     """What is there of checkpoints in ``folder`` that are not whole, of ``step`` or of any."""
     homes = sorted(folder.glob("step-*" if step is None else f"{step_folder(folder, step).name}*"))
-    found = [(home.name, parts_in(home)) for home in homes if home.is_dir()]
+    found = [(home.name, parts_in(home)) for home in homes if home.is_dir() and home.suffix != REMOVED]
     return [f"{name} has {_parts_told(parts)}" for name, parts in found if not is_whole(parts)]
 
 

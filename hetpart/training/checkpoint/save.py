@@ -21,10 +21,12 @@ from hetpart.training.checkpoint.given import require_storable, stamp_from, step
 from hetpart.training.checkpoint.layout import (
     INCOMPLETE,
     ORDER,
+    REMOVED,
     REPLACED,
     Part,
     is_whole,
     parts_in,
+    passing,
     step_folder,
     stored,
 )
@@ -34,6 +36,9 @@ JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | 
 METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
 """Keys of the header of a part: what the caller stored, and which names share another's tensor."""
 WHOLE = Part()
+_READ_AND_WRITE = 0o666
+"""What of a folder's mode is a file's: whoever reads one may read the other, where safetensors has its owner alone."""
+_ONE_BY_ONE = "save it again; a folder is one run's, whose processes write a part of each checkpoint"
 
 
 def save(  # noqa: PLR0913 - what is written, and where among others
@@ -50,13 +55,14 @@ def save(  # noqa: PLR0913 - what is written, and where among others
 
     Tensors on a GPU are copied to the host; those in mapped files are written from there. Names that share one tensor
     store it once. Parts may come from several processes; ``metadata`` is the same in all of them, and tells the parts
-    of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go. ``order``
-    is that of the checkpoint which this is another form of; without one it is the last.
+    of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go, and what
+    killed saves left of earlier steps does anyway: each process writes one after the other. ``order`` is that of the
+    checkpoint which this is another form of; without one it is the last.
 
     Raises:
         InvalidOptionError: ``keep_max`` is no count from 1, ``step`` no number from 0 on, a tensor none that has
             content in one piece, ``metadata`` no JSON, or ``folder`` no path.
-        HetpartError: the disk refuses; what was whole before still is.
+        HetpartError: the disk refuses, or another process took the part away; what was whole before still is.
     """
     if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
         raise InvalidOptionError(
@@ -70,13 +76,15 @@ def save(  # noqa: PLR0913 - what is written, and where among others
         building.mkdir(parents=True, exist_ok=True)
         _write_part(building / part.file_name, tensors, stamp)
         with locked(home.parent):
-            if _is_complete(building, part, stamp):
+            if _is_complete(building, home, part, stamp):
                 _commit(building, home, _next(home.parent) if order is None else order)
-                _sweep(home, part, keep_max)
+                if order is None:  # another form of a checkpoint is made beside those who write others
+                    _sweep(home.parent, step_number(step), part, keep_max)
     except (OSError, SafetensorError) as error:
+        hint = "free or choose another disk" if building.is_dir() else _ONE_BY_ONE
         with suppress(OSError):
             building.rmdir()  # unless other parts are there
-        raise HetpartError(f"{home} cannot be written: {error}", hint="free or choose another disk") from error
+        raise HetpartError(f"{home} cannot be written: {error}", hint=hint) from error
     return home
 
 
@@ -86,6 +94,7 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor], stamp: str) -> None:
     temporary = path.with_suffix(".temporary")
     try:
         save_file(apart({name: tensor.detach().contiguous() for name, tensor in distinct.items()}), temporary, header)
+        temporary.chmod(path.parent.stat().st_mode & _READ_AND_WRITE)
         sync(temporary)
     except (OSError, SafetensorError):
         if temporary.is_file():
@@ -116,9 +125,11 @@ def apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def _is_complete(building: Path, part: Part, stamp: str) -> bool:
+def _is_complete(building: Path, home: Path, part: Part, stamp: str) -> bool:
     """Whether all parts of this save are there; what a killed one left goes."""
-    if not building.exists():
+    if not (building / part.file_name).exists():
+        if not (home / part.file_name).exists() or stamp_of(home / part.file_name) != stamp:
+            raise FileNotFoundError(f"another process removed {part.file_name} from {building.name}")
         return False  # the process of another part was faster
     for other, file in parts_in(building).items():
         if other.count != part.count or stamp_of(file) != stamp:
@@ -132,8 +143,9 @@ def _next(folder: Path) -> int:
 
 def _commit(building: Path, home: Path, order: int) -> None:
     """Give a whole checkpoint its name."""
-    for leftover in building.glob("*.temporary"):
-        leftover.unlink()
+    for leftover in {*building.iterdir()} - {*parts_in(building).values()}:
+        if leftover.is_file():  # of a writer that was killed; safetensors has names of its own for them
+            leftover.unlink()
     (building / ORDER).write_text(f"{order}\n")
     sync(building / ORDER)
     replaced = home.with_name(home.name + REPLACED)
@@ -151,9 +163,19 @@ def stamp_of(file: Path) -> str:
     return header.get(METADATA, "")
 
 
-def _sweep(home: Path, part: Part, keep_max: int | None) -> None:
-    """Remove the checkpoints that are too many, and what a killed writer left where there is one writer alone."""
-    for old in stored(home.parent)[: -keep_max if keep_max else 0]:
-        shutil.rmtree(old.folder)
-    for leftover in home.parent.glob(f"step-*{INCOMPLETE}") if part.count == 1 else ():
-        shutil.rmtree(leftover)
+def _sweep(parent: Path, step: int, part: Part, keep_max: int | None) -> None:
+    """Remove the checkpoints that are too many, and what killed writers left: of any step where there is one alone."""
+    for folder, other in passing(parent).items():
+        if _is_left(folder, alone=part.count == 1 or other < step):
+            shutil.rmtree(folder)
+    for old in stored(parent)[: -keep_max if keep_max else 0]:
+        removed = old.folder.with_name(f"{old.folder.name}{REMOVED}")  # by a kill half of it would stay for ever
+        rename(old.folder, removed)
+        shutil.rmtree(removed)
+
+
+def _is_left(folder: Path, *, alone: bool) -> bool:
+    """Whether nobody reads ``folder`` any more, nor writes to it if nobody else is there."""
+    if folder.suffix == REPLACED:
+        return folder.with_suffix("").is_dir()
+    return alone or folder.suffix == REMOVED

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +197,76 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "step-00000003.incomplete" / "part-00001-of-00001.temporary").write_bytes(b"half")
     save(tmp_path, 4, {"a": torch.ones(1)})
     assert names(tmp_path) == ["step-00000004"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_half_a_file_of_a_killed_writer_is_no_part_of_a_checkpoint(tmp_path: Path, count: int) -> None:
+    """safetensors writes to a name of its own first, and leaves that when it is killed."""
+    parts = [Part(index + 1, count) for index in range(count)]
+    (tmp_path / "step-00000004.incomplete").mkdir()
+    (tmp_path / "step-00000004.incomplete" / ".tmp1qW9zx").write_bytes(b"half")
+    (tmp_path / "step-00000003.incomplete").mkdir()
+    (tmp_path / "step-00000005.incomplete").mkdir()  # another process of several may be ahead
+    for part in parts:
+        save(tmp_path, 4, {f"{part.index}": torch.ones(1)}, part=part)
+    assert names(tmp_path) == ["step-00000004", *(["step-00000005.incomplete"] if count > 1 else [])]
+    assert names(tmp_path / "step-00000004") == ["order", *(part.file_name for part in parts)]
+
+
+def test_a_kill_while_an_old_checkpoint_is_removed_leaves_nothing_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(step: int) -> None:
+        for part in (Part(1, 2), Part(2, 2)):
+            save(tmp_path, step, {f"{part.index}": torch.ones(1)}, part=part, keep_max=2)
+
+    def half_removed(folder: Path, **_: Any) -> None:
+        if folder.exists():
+            next(folder.iterdir()).unlink()
+            raise KeyboardInterrupt
+
+    both(1)
+    both(2)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", half_removed)
+        with pytest.raises(KeyboardInterrupt):
+            both(3)
+    assert load(tmp_path).step == 3
+    assert len(names(tmp_path)) == 3
+    both(4)
+    assert names(tmp_path) == ["step-00000003", "step-00000004"]
+    (tmp_path / "step-00000003.replaced").mkdir()  # a kill after the new one got its name
+    both(5)
+    assert names(tmp_path) == ["step-00000004", "step-00000005"]
+
+
+def test_a_merge_leaves_alone_what_others_write(tmp_path: Path) -> None:
+    for part in (Part(1, 2), Part(2, 2)):
+        save(tmp_path, 1, {f"{part.index}": torch.ones(1)}, part=part)
+    save(tmp_path, 2, {"1": torch.ones(1)}, part=Part(1, 2))
+    merge(tmp_path, 1)
+    save(tmp_path, 2, {"2": torch.ones(1)}, part=Part(2, 2))
+    assert load(tmp_path).step == 2
+
+
+def test_a_part_that_another_process_took_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that saves whole checkpoints to the same folder does; nothing returns as if the part were there."""
+
+    @contextmanager
+    def later(folder: Path) -> Generator[None]:
+        shutil.rmtree(folder / "step-00000002.incomplete")
+        yield
+
+    monkeypatch.setattr(sys.modules[save.__module__], "locked", later)
+    with pytest.raises(HetpartError, match="another process removed part-00001-of-00002") as refused:
+        save(tmp_path, 2, {"1": torch.ones(1)}, part=Part(1, 2))
+    assert "save it again" in refused.value.hint
+    assert names(tmp_path) == []
+
+
+def test_who_may_read_the_folder_may_read_its_files(tmp_path: Path) -> None:
+    home = save(tmp_path, 1, {"a": torch.ones(1)})
+    assert {file.stat().st_mode & 0o777 for file in home.iterdir()} == {home.stat().st_mode & 0o666}
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage that is no safetensors file at all"])

@@ -11,12 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
 
-from hetpart.training.checkpoint import load
+from hetpart.training.checkpoint import Part, load, save
 
 WRITERS = """
 import os, sys, torch
-from hetpart.training.checkpoint import Part, save
+from hetpart.training.checkpoint import Part, load, save
 torch.set_num_threads(1)
 
 def tell(line):
@@ -103,3 +104,9 @@ def test_a_kill_at_any_moment_leaves_the_last_good_checkpoint(
         done = checkpoint.metadata["step"]
     assert done
     assert torn  # some kills came in the middle of a save
+    for step in range(3):
+        for part in (Part(index + 1, parts) for index in range(parts)):
+            save(tmp_path, step, {f"{part.index}": torch.ones(1)}, part=part, keep_max=2)
+    files = ["order", *(Part(index + 1, parts).file_name for index in range(parts))]
+    left = {home.name: sorted(file.name for file in home.iterdir()) for home in tmp_path.glob("step-*")}
+    assert left == {"step-00000001": files, "step-00000002": files}  # and nothing of all that was killed
