@@ -205,7 +205,8 @@ def _require_scalar(loss: Any) -> None:
         what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise InvalidModelError(
             f"loss_fn returns {what}{'' if getattr(loss, 'grad_fn', None) else ' that depends on no parameter'}",
-            hint="it takes the model and the batch, and returns one number that depends on parameters",
+            hint="it takes the model and the batch, and returns one number that depends on parameters; behind "
+            "torch.utils.checkpoint with use_reentrant=True nothing does: say use_reentrant=False",
         )
 
 

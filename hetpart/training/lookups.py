@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _aten, _own = torch.ops.aten, torch.ops.hetpart
 _BAGS = (_aten.embedding_bag.padding_idx, _aten.embedding_bag.default, _aten._embedding_bag.default)
 _LOOKUPS = frozenset({_aten.embedding.default, *_BAGS})
+_CAPPING = (_aten.embedding_renorm.default, _aten.embedding_renorm_.default)
+_WHOLE = "give it an optimizer of whole parameters, such as SGD, Adagrad or AdamW"
+_UNCAPPED = "leave max_norm out: no step writes to a parameter but to update it"
 _SUM, _MEAN = 0, 1
 """Modes of bags, as PyTorch numbers them."""
 _SPARSE, _SPARSE_OF_BAGS = 4, 5
@@ -71,14 +74,22 @@ def require_lookups(program: ExportedProgram, tables: Mapping[str, str]) -> None
             if why is not None:
                 raise InvalidModelError(
                     f"{tables[node.name]!r} is updated by rows, and {user.name} {why}",
-                    hint="give it an optimizer of whole parameters, such as SGD, Adagrad or AdamW",
+                    hint=_UNCAPPED if _is_capped(node) else _WHOLE,
                 )
+
+
+def _is_capped(table: Node) -> bool:
+    """Whether rows of ``table`` are written to as they are looked up, for their ``max_norm``."""
+    readers = [reader for user in table.users for reader in (user, *user.users)]
+    return any(reader.target in _CAPPING for reader in readers)
 
 
 def _refusal(table: Node, user: Node) -> str | None:
     """Why ``user`` is no lookup in ``table``."""
+    if _is_capped(table):
+        return "is of a lookup with max_norm, which writes to its rows"
     if user.target not in _LOOKUPS or user.args[0] is not table or table in user.args[1:]:
-        return f"reads it otherwise than to look up rows ({user.target}), as a tied output layer or max_norm does"
+        return f"reads it otherwise than to look up rows ({user.target}), as a tied output layer does"
     is_bag = user.target in _BAGS
     given: dict[Any, Any] = {**dict(enumerate(user.args)), **user.kwargs}
     if given.get("scale_grad_by_freq", given.get(3, False)):

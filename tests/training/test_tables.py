@@ -294,11 +294,12 @@ class Tied(nn.Module):
         ("tied", "reads it otherwise .*linear.* tied output layer"),
         ("scaled", "scales gradients by how often"),
         ("largest", "takes the largest of its rows"),
-        ("capped", "reads it otherwise .* max_norm"),
+        ("capped", "is of a lookup with max_norm"),
     ],
 )
 def test_what_has_no_gradient_of_rows_is_refused(kind: str, why: str) -> None:
     rules = Groups(AdamW(0.1), (Group(("table.*", "largest.*"), SparseSGD(0.1)),))
     ids = BATCHES[0][0]
-    with pytest.raises(InvalidModelError, match=rf"'\w+\.weight' is updated by rows, and \w+ {why}"):
+    with pytest.raises(InvalidModelError, match=rf"'\w+\.weight' is updated by rows, and \w+ {why}") as refused:
         capture(Tied(kind), nn.Module.__call__, optimizer=rules, example_batch=(ids,))
+    assert ("optimizer of whole parameters" in refused.value.hint) is (kind != "capped")  # which is refused as well

@@ -48,7 +48,8 @@ def assigned(optimizer: Any) -> Any:
     ("optimizer", "why"),
     [
         (torch.optim.SGD([torch.ones(1)], 0.1), r"optimizer cannot be a torch\.optim\.sgd\.SGD"),
-        (None, r"optimizer cannot be a builtins\.NoneType"),
+        (None, "optimizer cannot be None"),
+        (torch.optim.SGD, r"optimizer cannot be the class torch\.optim\.sgd\.SGD"),
         ([SGD(0.1)], r"optimizer cannot be a builtins\.list"),
         (AdamW, "optimizer cannot be the class AdamW"),
         (Groups(SGD(0.1), (Group("*.bias", cast("Any", AdamW)),)), "optimizer cannot be the class AdamW"),

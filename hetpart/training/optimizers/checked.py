@@ -34,13 +34,13 @@ def require_optimizer(given: Any) -> None:
     if type(given) in KINDS:
         return
     names = ", ".join(kind.__name__ for kind in KINDS)
-    if isinstance(given, type) and given in KINDS:
-        name = given.__name__
-        raise InvalidOptionError(f"optimizer cannot be the class {name}", hint=f"make one of it: {name}(lr=1e-3)")
-    raise InvalidOptionError(
-        f"optimizer cannot be a {type(given).__module__}.{type(given).__qualname__}",
-        hint=f"it is one of hetpart.training's, {names}, or Groups of them",
-    )
+    hint = f"it is one of hetpart.training's, {names}, or Groups of them"
+    if isinstance(given, type):
+        name = given.__name__ if given in KINDS else f"{given.__module__}.{given.__qualname__}"
+        own = f"make one of it: {name}(lr=1e-3)" if given in KINDS else hint
+        raise InvalidOptionError(f"optimizer cannot be the class {name}", hint=own)
+    what = "None" if given is None else f"a {type(given).__module__}.{type(given).__qualname__}"
+    raise InvalidOptionError(f"optimizer cannot be {what}", hint=hint)
 
 
 def checked(optimizer: Any) -> Any:

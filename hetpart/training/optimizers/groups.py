@@ -89,7 +89,8 @@ def assign(optimizer: AnyOptimizer | Groups, parameters: Mapping[str, Tensor]) -
         if index not in used:
             raise InvalidOptionError(
                 f"group {index} ({group.match!r}) holds none of the {len(parameters)} parameters",
-                hint=f"the first group that matches takes a parameter; they are named {_some(list(parameters))}",
+                hint="the first group that matches takes a parameter; one that is shared has the first of its names: "
+                f"{_some(list(parameters))}",
             )
     return chosen
 
