@@ -232,8 +232,7 @@ class GraphBuilder:
         """Numbers and strings; those of nodes that are alike are read once."""
         found = self._options.get(listed.kind)
         if found is None:
-            plain = (a for a in listed.node.attribute if a.type in _PLAIN_ATTRIBUTES)
-            found = {attribute.name: _PLAIN_ATTRIBUTES[attribute.type](attribute) for attribute in plain}
+            found = plain_attributes(listed.node.attribute)
             if listed.kind:
                 self._options[listed.kind] = found
         return found
@@ -254,6 +253,12 @@ class GraphBuilder:
             opset=self.opsets.get("", 1),
             dimensions={},
         )
+
+
+def plain_attributes(given: Iterable[onnx.AttributeProto]) -> dict[str, Attribute]:
+    """Those that are numbers and strings, by name."""
+    plain = (attribute for attribute in given if attribute.type in _PLAIN_ATTRIBUTES)
+    return {attribute.name: _PLAIN_ATTRIBUTES[attribute.type](attribute) for attribute in plain}
 
 
 def _chosen(listed: ListedNode, bodies: Sequence[Graph]) -> list[list[Value]]:

@@ -66,6 +66,20 @@ def quantized_residual() -> Any:
     return model_of(nodes, {"x": IMAGE}, {"y": IMAGE}, weights)
 
 
+def cast_twice(*written: str) -> Any:
+    """Of two Casts one leaves to its default what the other has, and is made for both unless that writes it first."""
+    nodes = [
+        node("Less", ["x", "x"], ["m"]),
+        node("Cast", ["m"], ["c"], to=1),
+        node("Mul", ["x", "c"], ["a"]),
+        node("Erf", ["a"], ["b"]),
+        node("Cast", ["m"], ["d"]),
+        node("Mul", ["b", "d"], ["y"]),
+    ]
+    nodes[4].attribute.extend(helper.make_attribute(name, 1) for name in written)
+    return model_of(nodes, {"x": (64, 32)}, {"y": (64, 32)}, {})
+
+
 def made_at_two_levels() -> Any:
     """A product of a matrix that is transposed is made anew behind products with biases, wherever they stand."""
     nodes = [
@@ -86,6 +100,8 @@ def made_at_two_levels() -> Any:
 
 
 MODELS: dict[str, Any] = {
+    "a cast written twice": cast_twice("to", "saturate"),
+    "a cast written twice, in another order": cast_twice("saturate", "to"),
     "products of two levels": made_at_two_levels(),
     "branches of images": merged_images(),
     "a row and the rest": halved(),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import onnx
+
+from hetpart.graph.build import plain_attributes
 from hetpart.graph.ir import Graph, Op
 
 RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike", "Dropout"})
@@ -135,7 +139,22 @@ def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
     if _is_told_by_shape(op, graph):
         return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
     present = tuple([v is not None for v in op.outputs])
-    return (op.domain, op.op_type, inputs, present, tuple(sorted([(k, repr(v)) for k, v in op.attributes.items()])))
+    return (op.domain, op.op_type, inputs, present, _said(op))
+
+
+def _said(op: Op) -> Hashable:
+    """Its attributes as ONNX Runtime compares them: in the order that they are written in, what is left out behind."""
+    left_out = _usual(op.op_type, op.version, op.domain).items()
+    written = [(name, repr(value)) for name, value in op.attributes.items()]
+    return (*written, *[(name, text) for name, text in left_out if name not in op.attributes])
+
+
+@cache
+def _usual(op_type: str, version: int, domain: str) -> Mapping[str, str]:
+    """What attributes are that nobody writes, as ``repr`` has them, by name."""
+    known = onnx.defs.has(op_type, version, domain)
+    named = onnx.defs.get_schema(op_type, version, domain).attributes.values() if known else ()
+    return {name: repr(value) for name, value in sorted(plain_attributes(one.default_value for one in named).items())}
 
 
 def is_dequantized(value: int, graph: Graph) -> bool:
