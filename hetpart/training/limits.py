@@ -37,12 +37,19 @@ class Limits:
             InvalidOptionError: it is no number, or beyond the limits.
         """
         is_number = type(value) is not bool and isinstance(value, Real)
-        if not is_number or not isfinite(value) or not self._holds(float(value)):
+        if not is_number or not _is_finite(value) or not self._holds(float(value)):
             raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is {self}")
         return float(value)
 
     def _holds(self, value: float) -> bool:
         return (value > self.least if self.above else value >= self.least) and value < self.below
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer that no float holds
+        return False
 
 
 FROM_0, ABOVE_0 = Limits(), Limits(above=True)

@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from hetpart.errors import InvalidModelError, InvalidOptionError
+from hetpart.errors import ExecutionError, InvalidModelError, InvalidOptionError
 from hetpart.training.lookups import LookingUp
 
 if TYPE_CHECKING:
@@ -237,8 +237,18 @@ class Scaling:
         return made
 
     def of_part(self, parts: int) -> float:
-        """What multiplies the loss of one of so many parts of a batch, as ``scale(loss / parts)`` does."""
-        return float(torch.tensor(self.scale / parts, dtype=torch.float32))
+        """What multiplies the loss of one of so many parts of a batch, as ``scale(loss / parts)`` does.
+
+        Raises:
+            ExecutionError: nothing is left of it, as after an overflow in each of many updates.
+        """
+        found = float(torch.tensor(self.scale / parts, dtype=torch.float32))
+        if not found:
+            raise ExecutionError(
+                f"the scale of the loss came down to {self.scale:g}, which float32 has as 0: every update overflowed",
+                hint="the loss or a gradient is not finite, whatever its scale: look at the batch and the rate",
+            )
+        return found
 
     def tell(self, *, overflowed: bool) -> None:
         """That a step's gradients were or were not all finite."""

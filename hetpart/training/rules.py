@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from hetpart.errors import InvalidOptionError
 from hetpart.training.limits import ABOVE_0, Limits, require_count
-from hetpart.training.precision import LossScale, half_named
+from hetpart.training.precision import LARGEST, LossScale, half_named
 
-if TYPE_CHECKING:
-    import torch
-
+SCALE = Limits(float(torch.finfo(torch.float32).tiny), below=LARGEST)
 GROWTH, BACKOFF = Limits(1.0, above=True), Limits(0.0, above=True, below=1.0)
 """Of a scale that changes, as ``torch.amp.GradScaler`` has them."""
 
@@ -33,7 +33,7 @@ class Rules:
             ABOVE_0.number("clip_norm", self.clip_norm)
         scale = self.loss_scale
         if scale is not None:
-            ABOVE_0.number("loss_scale", scale.initial if isinstance(scale, LossScale) else scale)
+            SCALE.number("loss_scale", scale.initial if isinstance(scale, LossScale) else scale)
         if isinstance(scale, LossScale):
             GROWTH.number("growth of a loss_scale", scale.growth)
             BACKOFF.number("backoff of a loss_scale", scale.backoff)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.errors import ExecutionError, InvalidFeedError, InvalidOptionError
 from hetpart.training import SGD, AdamW
 from hetpart.training.capture import LossFunction
 from hetpart.training.compiled import CapturedStep, Running, capture, place
@@ -246,6 +246,17 @@ def test_the_scale_of_a_loss_follows_pytorchs_rule(initial: float) -> None:
         theirs.update()
         ours.tell(overflowed=overflowed)
         assert ours.scale == theirs.get_scale()
+
+
+def test_a_loss_that_overflows_in_every_update_ends_in_words() -> None:
+    """Once they have brought the scale from 2^16 below the least that float32 has, 2^-149."""
+    scaling = Scaling(LossScale())
+    for _ in range(16 + 149):
+        scaling.tell(overflowed=True)
+    assert scaling.of_part(1) == 2.0**-149
+    scaling.tell(overflowed=True)
+    with pytest.raises(ExecutionError, match=r"came down to 7\.00649e-46, which float32 has as 0"):
+        scaling.of_part(1)
 
 
 def test_an_update_that_overflows_changes_nothing() -> None:

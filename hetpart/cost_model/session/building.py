@@ -16,6 +16,7 @@ from hetpart.cost_model.session.layout import IMAGE_RANK, WHOLE_IMAGES, is_image
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
+from hetpart.cost_model.session.order import BETWEEN, IN_MODEL
 from hetpart.cost_model.session.remade import node_number
 from hetpart.cost_model.session.reuse import Kernel, Made
 from hetpart.cost_model.session.scratch import scratch_of
@@ -23,7 +24,7 @@ from hetpart.cost_model.session.scratch.table import at_once
 from hetpart.cost_model.session.sequences import sequences_held
 from hetpart.cost_model.session.simplify import Simplified, simplified
 from hetpart.cost_model.session.transposes.orders import Order, written_order
-from hetpart.cost_model.session.widened import as_floats, half_body, widened
+from hetpart.cost_model.session.widened import WIDENED_IN_MODEL, as_floats, half_body, widened
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
@@ -122,13 +123,13 @@ class Building:
         if self.forms.is_half(value) and self.forms.is_blocked(value):
             self._need_wide(value)
         if -1 - value in self.forms.there:
-            self._between(-1 - value, plain_made(self.graph.values[value]), value)
+            self._cast(-1 - value, plain_made(self.graph.values[value]), value)
 
     def _need_wide(self, value: int) -> None:
         """In float32, where it is in half precision."""
         if -1 - value not in self.forms.there:
             source = self.forms.in_blocks(value) if self.forms.is_blocked(value) else value
-            self._between(source, wide_made(plain_made(self.graph.values[value])), value)
+            self._cast(source, wide_made(plain_made(self.graph.values[value])), value)
 
     def _need_blocked(self, value: int) -> None:
         if not self.forms.is_blocked(value):
@@ -145,10 +146,13 @@ class Building:
         self.need_plain(source)
         return source
 
-    def _between(self, source: int, made: Made, value: int) -> None:
+    def _cast(self, source: int, made: Made, value: int) -> None:
+        self._between(source, made, value, IN_MODEL if self.graph.values[value].dtype == WIDENED_IN_MODEL else None)
+
+    def _between(self, source: int, made: Made, value: int, number: int | None = None) -> None:
         """A kernel that brings ``value`` into another form; what it reads may be what the session was given."""
         self.forms.read(source)
-        self._append(Kernel((source,), (made,)), 3 * len(self.graph.ops) + value)
+        self._append(Kernel((source,), (made,)), BETWEEN * len(self.graph.ops) + value if number is None else number)
 
     def _is_blocked_or_given(self, value: int) -> bool:
         source = self.simple.value(value)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LOOKED_AT: Mapping[str, int] = dict.fromkeys(("Concat", "Einsum", "Max", "Mean", "Min", "Split", "Sum"), 1)
 """Inputs and outputs of ops with any number of one or the other by which ONNX Runtime tells what stands among what."""
 HALVES, SINGLE = frozenset({"float16", "bfloat16"}), "float32"
+WIDENED_IN_MODEL = "bfloat16"
+"""What hetpart has casts for written into a model; ONNX Runtime puts them in for float16 alone."""
 
 
 def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozenset[int]:
@@ -139,7 +141,8 @@ def cast_back(
     given = tuple(ops)
     casts = {op.id: op for op in given if op.op_type == "Cast" and not op.domain and _is_half(op.uses[0], graph)}
     casts = {number: op for number, op in casts.items() if number not in wide}
-    made = {v for op in given if op.id in wide for v in op.results if _is_half(v, graph)} - returned
+    halves = HALVES - {WIDENED_IN_MODEL}  # what is cast by nodes of the model ONNX Runtime leaves so
+    made = {v for op in given if op.id in wide for v in op.results if graph.values[v].dtype in halves} - returned
     made -= {v for op in given if op.id not in wide and op.id not in casts for v in op.uses}
     kept = made & {op.uses[0] for op in casts.values()}
     if not kept:
@@ -167,7 +170,7 @@ def widened_names(graph: Graph, model: onnx.ModelProto) -> frozenset[str]:
     found: set[str] = set()
     for node in model.graph.node:
         named = [values[name] for name in (*node.input, *node.output) if name in values]
-        if any(value.dtype == "bfloat16" for value in named):
+        if any(value.dtype == WIDENED_IN_MODEL for value in named):
             op = ops.get(node.name) or _of_weights(node, values, graph)
             found |= {node.name} if lacks_half(op, graph) else set()
     return frozenset(found)

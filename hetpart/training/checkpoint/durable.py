@@ -25,6 +25,32 @@ def rename(old: Path, new: Path) -> None:
 
 
 @contextmanager
+def held(folder: Path) -> Generator[None]:
+    """While a process writes to ``folder``, others know that by ``is_held``."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process writes to ``folder``, or has removed it; one that died does not."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextmanager
 def locked(folder: Path) -> Generator[None]:
     """One process at a time changes names in ``folder``. The system lets go of the lock of a process that dies."""
     with (folder / ".lock").open("w") as file:

@@ -1,8 +1,9 @@
 """Where checkpoints lie in a folder, and which of them are whole.
 
 ``step-00000050/part-00001-of-00002.safetensors``: a checkpoint is whole when all its parts are there, and gets its
-name only then. Until then it is ``step-00000050.incomplete``; one about to be replaced is ``step-00000050.replaced``,
-and one about to be deleted is ``step-00000050.removed``, which is none any more.
+name only then. Until then it is ``step-00000050.incomplete``, or ``step-00000050.merged.incomplete`` where it is
+another form of one; one about to be replaced is ``step-00000050.replaced``, and one about to be deleted is
+``step-00000050.removed``, which is none any more.
 ``step-00000050/order`` says the how manyth it is of those that were written to the folder.
 """
 
@@ -16,9 +17,10 @@ from pathlib import Path
 from hetpart.errors import InvalidOptionError
 
 INCOMPLETE, REPLACED, REMOVED = ".incomplete", ".replaced", ".removed"
+MERGED = f".merged{INCOMPLETE}"
 ORDER = "order"
 _FOLDER = re.compile(r"step-(\d{8,})(\.replaced)?")
-_PASSING = re.compile(r"step-(\d{8,})(?:\.replaced)?\.(?:incomplete|replaced|removed)")
+_PASSING = re.compile(r"step-(\d{8,})(?:\.merged|\.replaced)?\.(?:incomplete|replaced|removed)")
 _PART = re.compile(r"part-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -67,7 +69,11 @@ def step_folder(folder: Path, step: int) -> Path:
 
 def parts_in(folder: Path) -> dict[Part, Path]:
     """The parts that lie in one checkpoint's folder."""
-    matches = ((_PART.fullmatch(file.name), file) for file in sorted(folder.iterdir()))
+    try:
+        files = sorted(folder.iterdir())
+    except FileNotFoundError:  # another process has removed it since
+        return {}
+    matches = ((_PART.fullmatch(file.name), file) for file in files)
     return {Part(int(match[1]), int(match[2])): file for match, file in matches if match}
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -49,7 +49,7 @@ class Checkpoint:
             raise InvalidCheckpointError(
                 f"the checkpoint of step {self.step} has no tensor {name!r}", hint=f"it has {self.names[:8]}"
             )
-        with safe_open(self.files[own], "pt") as opened:
+        with _opened(self.files[own]) as opened:
             return opened.get_tensor(own)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ class Checkpoint:
         """
         self._require_names(tensors)
         with ExitStack() as stack:
-            opened = {file: stack.enter_context(safe_open(file, "pt")) for file in set(self.files.values())}
+            opened = {file: stack.enter_context(_opened(file)) for file in set(self.files.values())}
             own = {name: self.aliases.get(name, name) for name in tensors}
             found = {name: opened[self.files[own[name]]].get_tensor(own[name]) for name in tensors}  # mapped, not read
             for name, tensor in tensors.items():
@@ -93,6 +93,21 @@ def _require_same(name: str, found: Tensor, tensor: Tensor) -> None:
             f"{name}: {found.dtype} {list(found.shape)} in the checkpoint, {tensor.dtype} {list(tensor.shape)} here",
             hint=_SAME,
         )
+
+
+@contextmanager
+def _opened(file: Path) -> Generator[Any]:
+    """``file``, from which tensors are mapped.
+
+    Raises:
+        InvalidCheckpointError: it cannot be read.
+    """
+    try:
+        with safe_open(file, "pt") as opened:
+            yield opened
+    except (OSError, SafetensorError, RuntimeError, ValueError, TypeError) as error:
+        hint = "load an earlier step" if file.exists() else "load again: a newer one has replaced it"
+        raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint=hint) from error
 
 
 def load(folder: str | PathLike[str], step: int | None = None) -> Checkpoint:
@@ -131,14 +146,11 @@ def _open(one: Stored) -> Checkpoint:
     aliases: dict[str, str] = {}
     stamps: dict[str, Path] = {}
     for file in one.files:
-        try:
-            with safe_open(file, "pt") as opened:
-                files |= dict.fromkeys(opened.keys(), file)
-                header = opened.metadata() or {}
+        with _opened(file) as opened:
+            files |= dict.fromkeys(opened.keys(), file)
+            header = opened.metadata() or {}
             aliases |= dict(json.loads(header.get(ALIASES, "{}")))
             stamps.setdefault(header.get(METADATA, "{}"), file)
-        except (OSError, SafetensorError, ValueError, TypeError) as error:
-            raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint="load an earlier step") from error
     if len(stamps) > 1:
         first, second = (file.name for file in [*stamps.values()][:2])
         raise InvalidCheckpointError(

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
@@ -16,10 +17,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from hetpart.errors import HetpartError, InvalidOptionError
-from hetpart.training.checkpoint.durable import locked, rename, sync
+from hetpart.training.checkpoint.durable import held, is_held, locked, rename, sync
 from hetpart.training.checkpoint.given import require_storable, stamp_from, step_number
 from hetpart.training.checkpoint.layout import (
     INCOMPLETE,
+    MERGED,
     ORDER,
     REMOVED,
     REPLACED,
@@ -69,17 +71,18 @@ def save(  # noqa: PLR0913 - what is written, and where among others
             f"keep_max cannot be {keep_max!r}", hint="it is a whole number from 1 on, or None to keep all"
         )
     require_storable(tensors)
-    home = step_folder(path_of("folder", folder), step_number(step))
-    building = home.with_name(home.name + INCOMPLETE)
+    number = step_number(step)
+    home = step_folder(path_of("folder", folder), number)
+    building = home.with_name(f"{home.name}{INCOMPLETE if order is None else MERGED}")
     stamp = stamp_from(metadata)
     try:
         building.mkdir(parents=True, exist_ok=True)
-        _write_part(building / part.file_name, tensors, stamp)
-        with locked(home.parent):
-            if _is_complete(building, home, part, stamp):
-                _commit(building, home, _next(home.parent) if order is None else order)
-                if order is None:  # another form of a checkpoint is made beside those who write others
-                    _sweep(home.parent, step_number(step), part, keep_max)
+        with held(building):
+            _write_part(building / part.file_name, tensors, stamp)
+            with locked(home.parent):
+                if _is_complete(building, home, part, stamp):
+                    _commit(building, home, _next(home.parent) if order is None else order)
+                    _sweep(home.parent, _passed(number, part, order), keep_max)
     except (OSError, SafetensorError) as error:
         hint = "free or choose another disk" if building.is_dir() else _ONE_BY_ONE
         with suppress(OSError):
@@ -163,19 +166,28 @@ def stamp_of(file: Path) -> str:
     return header.get(METADATA, "")
 
 
-def _sweep(parent: Path, step: int, part: Part, keep_max: int | None) -> None:
-    """Remove the checkpoints that are too many, and what killed writers left: of any step where there is one alone."""
-    for folder, other in passing(parent).items():
-        if _is_left(folder, alone=part.count == 1 or other < step):
-            shutil.rmtree(folder)
+def _passed(step: int, part: Part, order: int | None) -> float:
+    """The step before which nobody saves any more once a checkpoint is whole: none where it is another's other form."""
+    if order is not None:
+        return -1
+    return inf if part.count == 1 else step
+
+
+def _sweep(parent: Path, end: float, keep_max: int | None) -> None:
+    """Remove the checkpoints that are too many, and what killed writers left of steps before ``end``."""
+    for folder, step in passing(parent).items():
+        if _is_left(folder, passed=step < end):
+            shutil.rmtree(folder, ignore_errors=True)  # one that merges may remove its own
     for old in stored(parent)[: -keep_max if keep_max else 0]:
         removed = old.folder.with_name(f"{old.folder.name}{REMOVED}")  # by a kill half of it would stay for ever
         rename(old.folder, removed)
-        shutil.rmtree(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
-def _is_left(folder: Path, *, alone: bool) -> bool:
-    """Whether nobody reads ``folder`` any more, nor writes to it if nobody else is there."""
+def _is_left(folder: Path, *, passed: bool) -> bool:
+    """Whether nobody reads ``folder`` any more, nor writes to it once its step has ``passed``."""
     if folder.suffix == REPLACED:
         return folder.with_suffix("").is_dir()
-    return alone or folder.suffix == REMOVED
+    if folder.suffix == INCOMPLETE:
+        return (passed or folder.name.endswith(MERGED)) and not is_held(folder)
+    return True

@@ -60,7 +60,9 @@ class Evaluation:
         pairs = [_scored(self.predict(*_parts(batch))) for batch in self.loader]
         if not pairs:
             raise InvalidOptionError("the loader of the evaluation gave no batch", hint="give one that starts anew")
-        scores, labels = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+        scores, labels = (
+            _joined(name, parts) for name, parts in zip(("scores", "labels"), zip(*pairs, strict=True), strict=True)
+        )
         return {name: _number(f"the metric {name!r}", metric(scores, labels)) for name, metric in self.metrics.items()}
 
 
@@ -196,6 +198,17 @@ def _scored(pair: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             hint="it returns scores and labels, a sample per row",
         )
     return array_of(parts[0]), array_of(parts[1])
+
+
+def _joined(name: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The rows of all batches."""
+    try:
+        return np.concatenate(parts)
+    except ValueError as error:
+        shapes = " and of ".join(map(str, sorted({part.shape for part in parts}, key=str)[:2]))
+        raise InvalidOptionError(
+            f"predict returns {name} of {shapes}", hint="they are rows of one form, whatever the batch"
+        ) from error
 
 
 def _number(name: str, made: Any) -> float:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from hetpart.errors import HetpartError, InvalidCheckpointError, InvalidOptionError
 from hetpart.training.checkpoint import Part, load, merge, save
+from hetpart.training.checkpoint.durable import held
 from hetpart.training.embedding import mapped
 
 
@@ -247,6 +248,30 @@ def test_a_merge_leaves_alone_what_others_write(tmp_path: Path) -> None:
     merge(tmp_path, 1)
     save(tmp_path, 2, {"2": torch.ones(1)}, part=Part(2, 2))
     assert load(tmp_path).step == 2
+
+
+def test_what_a_process_writes_to_is_not_removed_and_what_one_left_is(tmp_path: Path) -> None:
+    merging, other = tmp_path / "step-00000001.merged.incomplete", tmp_path / "step-00000002.incomplete"
+    save(tmp_path / "elsewhere", 1, {"a": torch.ones(1)})
+    merging.mkdir()
+    other.mkdir()
+    with held(merging), held(other):
+        save(tmp_path, 3, {"a": torch.ones(1)})
+        assert names(tmp_path) == ["elsewhere", merging.name, other.name, "step-00000003"]
+    merge(tmp_path / "elsewhere", 1, tmp_path)
+    assert names(tmp_path) == ["elsewhere", "step-00000001", other.name, "step-00000003"]
+    save(tmp_path, 4, {"a": torch.ones(1)})
+    assert names(tmp_path) == ["elsewhere", "step-00000001", "step-00000003", "step-00000004"]
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_read_is_said(tmp_path: Path) -> None:
+    save(tmp_path, 1, {"a": torch.ones(1)})
+    checkpoint = load(tmp_path)
+    save(tmp_path, 2, {"a": torch.ones(1)}, keep_max=1)
+    for read in (lambda: checkpoint.tensor("a"), lambda: checkpoint.read_into({"a": torch.ones(1)})):
+        with pytest.raises(InvalidCheckpointError, match=r"part-00001-of-00001\.safetensors cannot be read") as refused:
+            read()
+        assert refused.value.hint.startswith("load again")
 
 
 def test_a_part_that_another_process_took_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

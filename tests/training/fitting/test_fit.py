@@ -424,6 +424,12 @@ def test_wrong_options_are_told_in_one_message(options: dict[str, Any], message:
         trained()
 
 
+def test_rows_of_several_forms_are_told() -> None:
+    evaluation = Evaluation([1, 2], lambda x: (np.zeros((3, 1)[:x]), np.zeros(3)), {"right": accuracy})
+    with pytest.raises(InvalidOptionError, match=r"predict returns scores of \(3, 1\) and of \(3,\)"):
+        fit(lambda _: 0.5, [1], evaluation=evaluation, progress=False)
+
+
 def test_a_sample_alone_is_a_row() -> None:
     evaluation = Evaluation([1, 0], lambda x: (torch.tensor(float(x)), torch.tensor(float(x))), {"right": accuracy})
     assert fit(lambda _: 0.5, [1], evaluation=evaluation, progress=False).evaluations[0].metrics == {"right": 1.0}

@@ -36,10 +36,10 @@ class Told:
     def indices(self, numbers: Sequence[int]) -> list[int]:
         """ONNX Runtime's numbers of kernels: ops that were put in come behind those of the model."""
         count, keys, above = len(self.pushed.graph.ops), self.pushed.keys, self.above
-        behind = [min(number // count, len(FORMS)) for number in numbers]
+        behind = [min(number // count, len(FORMS)) if number >= 0 else 0 for number in numbers]
         places = [number - form * count for number, form in zip(numbers, behind, strict=True)]
         return [
-            form * above + (keys[place] if form < len(FORMS) else place)
+            form * above + (keys[place] if place >= 0 and form < len(FORMS) else place)
             for form, place in zip(behind, places, strict=True)
         ]
 
