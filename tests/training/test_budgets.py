@@ -19,7 +19,7 @@ from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.request import Request
 from hetpart.runtime.held import ValueWatch
 from hetpart.runtime.profiles import profiling_options
-from hetpart.training import AdamW
+from hetpart.training import SGD, AdamW
 from hetpart.training.compiled import CapturedStep, capture, planned_step
 from hetpart.training.kept import PlannedStep
 from hetpart.training.rules import Rules
@@ -120,3 +120,20 @@ def test_gradients_are_handed_over_in_pieces_where_all_do_not_fit(tmp_path: Path
     assert losses == pytest.approx(eager(copy.deepcopy(model), batches), rel=1e-6)
     assert held.states == use.state_bytes
     assert held.peak <= use.peak_bytes <= whole.peak_bytes * share
+
+
+def test_what_dropouts_keep_is_in_the_plan(tmp_path: Path) -> None:
+    """Each mask is cast for both passes at once, and kept so from one to the other."""
+    torch.manual_seed(0)
+    layers = [part for _ in range(2) for part in (nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1))]
+    batch = (torch.randn(128, 64), torch.randint(0, 4, (128,)))
+    step = capture(nn.Sequential(*layers, nn.Linear(64, 4)), classified, optimizer=SGD(0.1), example_batch=batch)
+    placed = planned_step(step, hardware="emulated", placement="all-accelerator", threads=1)
+    use, watch, bundle = placed.plan.devices[ACCELERATOR], ValueWatch(), placed.bundle()
+    with hetpart.Session(bundle, profiling_options(tmp_path), emulate=True, threads=1, record=watch) as session:
+        running = Step(PlannedStep(placed, session, step.program, step.rest), step.contents, None)
+        for _ in range(3):
+            running(*batch)
+        held = session.held_memory(bundle, watch)[use.device]
+    assert held.activations == use.activation_bytes
+    assert 0.99 * use.peak_bytes <= held.peak <= use.peak_bytes
