@@ -196,10 +196,8 @@ def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float, leaving: b
     makes all so. With ``leaving`` such updates are not to be made.
     """
     found = float(norm) * float(progress[2])
-    ratio = most / (found + 1e-6)
-    return norm.new_tensor(
-        [LEFT_OUT if leaving and not isfinite(found) else min(ratio, 1.0)]
-    )  # in this order NaN stays
+    clipped = min(most / (found + 1e-6), 1.0)  # in this order NaN stays
+    return norm.new_tensor([LEFT_OUT if leaving and not isfinite(found) else clipped])
 
 
 def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -29,7 +29,8 @@ def held(folder: Path) -> Generator[None]:
     """While a process writes to ``folder``, others know that by ``is_held``."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with suppress(OSError):  # a network's disk may lock no folders: there all are taken for held
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
         os.close(descriptor)
@@ -43,7 +44,7 @@ def is_held(folder: Path) -> bool:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return True
     finally:
         os.close(descriptor)
