@@ -60,13 +60,15 @@ class Turns:
     taken: list[int] = field(default_factory=list[int])
     best: float = inf
     """Of the quiet kernel, when ``taken`` began to count."""
+    stepped: float = 0.0
+    """When the last was sampled."""
     _next: int = 0
 
     def begin(self) -> None:
         """Call each once in any case."""
         self.wanted = [_wanted(sample) for sample in self.samplers]
         self.taken = [0] * len(self.samplers)
-        self.best = self.quiet.best
+        self.best, self.stepped = self.quiet.best, perf_counter()
 
     @property
     def progress(self) -> float:
@@ -82,28 +84,23 @@ class Turns:
         self.samplers[self._next]()
         self.taken[self._next] += counts
         self._next = (self._next + 1) % len(self.samplers)
+        self.stepped = perf_counter()
 
 
 def take_turns(groups: Sequence[Turns], end: float) -> None:
     """Sample every group until each was sampled often enough while it was quiet for it, or the clock shows ``end``.
 
-    The one that lacks most comes first. What is sampled when it is not quiet for long is kept, for the least time
-    counts, and such a sample may have been undisturbed nonetheless.
+    The one that lacks most comes first. One for which it is not quiet for long is sampled nonetheless, also where
+    it is quiet for others: the least time counts, and such a sample may have been undisturbed.
     """
     for group in groups:
         group.begin()
-    waiting = perf_counter()
     while perf_counter() < end and (left := [group for group in groups if group.progress < 1]):
         for group in sorted(left, key=lambda group: group.progress):
-            if group.quiet.now():
-                group.step(counts=True)
-                waiting = perf_counter()
+            quiet = group.quiet.now()
+            if quiet or perf_counter() - group.stepped > PATIENCE:
+                group.step(counts=quiet)
                 break
-        else:
-            if perf_counter() - waiting > PATIENCE:
-                for group in left:
-                    group.step(counts=False)
-                waiting = perf_counter()
 
 
 def _wanted(sample: Callable[[], object]) -> int:
