@@ -16,8 +16,8 @@ from hetpart.units import format_bytes
 
 EXPECTED = {
     "h200", "h100-sxm", "h100-pcie", "a100-80", "a100-40", "l40s", "l4", "a10", "t4", "v100", "rtx-5090",
-    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "epyc-turin", "xeon-emr", "xeon-spr",
-    "ryzen-desktop", "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
+    "rtx-4090", "rtx-4060", "rtx-3090", "rtx-3060", "gh200", "epyc-genoa", "epyc-milan", "epyc-turin", "xeon-emr",
+    "xeon-spr", "ryzen-desktop", "generic-2core", "pcie3", "pcie4", "pcie4-x8", "pcie5", "nvlink-c2c", "emulated",
 }  # fmt: skip
 DRIVER_NAMES = {
     "NVIDIA H200": "h200",
@@ -58,7 +58,10 @@ PROCESSOR_NAMES = {
     "AMD EPYC, AuthenticAMD family 26 model 2": "epyc-turin",
     "AMD EPYC, AuthenticAMD family 25 model 17": "epyc-genoa",
     "AMD EPYC-Genoa Processor, AuthenticAMD family 25 model 17": "epyc-genoa",
-    "AMD EPYC, AuthenticAMD family 25 model 1": None,
+    "AMD EPYC, AuthenticAMD family 25 model 1": "epyc-milan",
+    "AMD EPYC 7763 64-Core Processor, AuthenticAMD family 25 model 1": "epyc-milan",
+    "AMD EPYC 7B13": "epyc-milan",
+    "AMD EPYC 7742 64-Core Processor, AuthenticAMD family 23 model 49": None,
     "AMD EPYC, AuthenticAMD family 25 model 160": None,
     "AMD Ryzen AI 9 HX 370 w/ Radeon 890M, AuthenticAMD family 26 model 36": None,
     "AMD EPYC 9B14": None,
