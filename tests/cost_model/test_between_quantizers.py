@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.cost_model.float_models import Sizes
+from tests.cost_model.arenas import measured_peak, predicted_peak, profiled_nodes
+from tests.cost_model.float_models import Sizes, feeds_of
 from tests.cost_model.kernels_and_memory import assert_as_onnx_runtime
 
 IMAGE, ROWS = (1, 32, 48, 48), (512, 256)
@@ -68,6 +69,17 @@ def product(op_type: str, *, bytes_: bool, bias: str) -> onnx.ModelProto:
     return quantized(op_type, shape, reads=reads, attributes=attributes, before=tuple(before), **held)
 
 
+def shaped_anew(op_type: str, dtype: int, **weights: Any) -> onnx.ModelProto:
+    """Integers in another shape, and as they are for another reader: both lie in one place."""
+    model = quantized(op_type, IMAGE, dtype, reads=("a", *weights), **weights)
+    later = [node("DequantizeLinear", ["q", "s", "z"], ["p"]), node("Tanh", ["p"], ["w"])]
+    nodes = [*model.graph.node[:2], *later, *model.graph.node[2:]]  # what comes last runs first
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, IMAGE))
+    return model
+
+
 TWICE = {"scales": np.array([1, 1, 2, 2], np.float32)}
 MODELS: dict[str, onnx.ModelProto] = {
     **{
@@ -107,3 +119,21 @@ MODELS: dict[str, onnx.ModelProto] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_and_memory_are_onnx_runtimes(name: str, tmp_path: Path) -> None:
     assert_as_onnx_runtime(MODELS[name], name, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [U8, S8, U16], ids=["uint8", "int8", "uint16"])
+@pytest.mark.parametrize(
+    ("op_type", "weights"),
+    [
+        ("Reshape", {"to": np.array([32, -1])}),
+        ("Flatten", {}),
+        ("Squeeze", {"axes": [0]}),
+        ("Unsqueeze", {"axes": [0]}),
+    ],
+)
+def test_integers_in_another_shape_lie_where_they_lay(
+    op_type: str, weights: dict[str, Any], dtype: int, tmp_path: Path
+) -> None:
+    model = shaped_anew(op_type, dtype, **weights)
+    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path, thrifty=True))
+    assert predicted_peak(model, thrifty=True) == measured

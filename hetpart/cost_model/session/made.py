@@ -22,6 +22,9 @@ IN_PLACE = frozenset({
 """Their kernels may write over their first input. ``tests/cost_model/test_session_memory.py`` asks ONNX Runtime."""
 CONTRIB_IN_PLACE = frozenset({"MoE"})
 """The same of ``com.microsoft``."""
+QUANTIZATION = frozenset({"DequantizeLinear", "QuantizeLinear"})
+SHAPING = VIEWS - {"Dropout"}
+"""Their output is where their first input is. A Dropout that is left, for its mask, copies."""
 ALIASED: Mapping[str, Mapping[int, int]] = {"BatchNormalization": {1: 3, 2: 4}}
 """Outputs that lie where an input lies, whoever else reads that, by position: running means, and variances."""
 
@@ -33,15 +36,27 @@ def made_by(members: tuple[Op, ...], value: int, graph: Graph, simple: Simplifie
     parts = graph.values[value].parts
     if parts is not None:
         return replace(plain, parts=added(last, graph) if shares(last) else parts)
+    source = _shaped_anew(members)
+    if source is not None and not graph.values[source].is_constant:
+        return replace(plain, view_of=simple.value(source))
     if len(members) > 1 or first is None or value in last.results[1:]:
         return _aliased(value, last, graph, simple) or replace(
             plain, form=product_form(members, graph) or plain.form, seen=plain.form
         )
     first = simple.value(first)
     flows = not graph.values[first].is_constant
-    if flows and not last.domain and last.op_type in VIEWS - {"Dropout"}:  # one that is left, for its mask, copies
+    if flows and not last.domain and last.op_type in SHAPING:
         return replace(plain, view_of=first)
     return replace(plain, over=(first,) if flows and _overwrites(last, provider) else ())
+
+
+def _shaped_anew(members: tuple[Op, ...]) -> int | None:
+    """The integers that an op gives another shape, where nothing is left of the quantization around it."""
+    inside = [op for op in members if op.op_type not in QUANTIZATION]
+    first = members[0]
+    if len(inside) != 1 or first.op_type != "DequantizeLinear" or inside[0].inputs[0] != first.results[0]:
+        return None
+    return first.inputs[0] if inside[0].op_type in SHAPING and not inside[0].domain else None
 
 
 def _overwrites(op: Op, provider: Provider) -> bool:
