@@ -69,7 +69,7 @@ def product(op_type: str, *, bytes_: bool, bias: str) -> onnx.ModelProto:
     return quantized(op_type, shape, reads=reads, attributes=attributes, before=tuple(before), **held)
 
 
-def shaped_anew(op_type: str, dtype: int, **weights: Any) -> onnx.ModelProto:
+def shaped_anew(op_type: str, dtype: int, weights: dict[str, Any]) -> onnx.ModelProto:
     """Integers in another shape, and as they are for another reader: both lie in one place."""
     model = quantized(op_type, IMAGE, dtype, reads=("a", *weights), **weights)
     later = [node("DequantizeLinear", ["q", "s", "z"], ["p"]), node("Tanh", ["p"], ["w"])]
@@ -134,6 +134,6 @@ def test_kernels_and_memory_are_onnx_runtimes(name: str, tmp_path: Path) -> None
 def test_integers_in_another_shape_lie_where_they_lay(
     op_type: str, weights: dict[str, Any], dtype: int, tmp_path: Path
 ) -> None:
-    model = shaped_anew(op_type, dtype, **weights)
+    model = shaped_anew(op_type, dtype, weights)
     measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path, thrifty=True))
     assert predicted_peak(model, thrifty=True) == measured
