@@ -33,7 +33,7 @@ def held(folder: Path) -> Generator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
-        os.close(descriptor)
+        _let_go(descriptor)
 
 
 def is_held(folder: Path) -> bool:
@@ -54,6 +54,35 @@ def is_held(folder: Path) -> bool:
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
     """One process at a time changes names in ``folder``. The system lets go of the lock of a process that dies."""
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        _let_go(descriptor)
+
+
+@contextmanager
+def unchanged(folder: Path) -> Generator[None]:
+    """Meanwhile no process changes names in ``folder``, where some ever did and its disk tells."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY)
+    except OSError:  # a copy, or nothing that was ever written to
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        _let_go(descriptor)
+
+
+_LOCK = ".lock"
+
+
+def _let_go(descriptor: int) -> None:
+    """Unlock and close: a process that was forked meanwhile has the same lock, and would keep it."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,21 +16,43 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from hetpart.errors import InvalidCheckpointError
-from hetpart.training.checkpoint.layout import Part, Stored, partial, parts_in, stored
+from hetpart.training.checkpoint.durable import unchanged
+from hetpart.training.checkpoint.layout import Stored, partial, parts_in, stored
 from hetpart.training.checkpoint.save import ALIASES, METADATA, save
 from hetpart.training.limits import path_of, require_count
 from hetpart.training.optimizers.protocol import STATE, UNLISTED
 
 
 @dataclass(frozen=True, slots=True)
+class _File:
+    """A part that stays open."""
+
+    path: Path
+    opened: Any
+
+    @staticmethod
+    def of(path: Path) -> _File:
+        with _reading(path):
+            return _File(path, safe_open(path, "pt"))
+
+    def tensor(self, name: str) -> Tensor:
+        """Mapped from the file."""
+        with _reading(self.path):
+            return self.opened.get_tensor(name)
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint. Tensors are read when they are asked for."""
+    """A whole checkpoint. Tensors are read when they are asked for.
+
+    Its files stay open: to be replaced or removed meanwhile changes nothing of it.
+    """
 
     step: int
     metadata: dict[str, Any]
     order: int
     """The how manyth it is of those that were written."""
-    files: Mapping[str, Path]
+    files: Mapping[str, _File]
     """The file of each name."""
     aliases: Mapping[str, str]
 
@@ -49,8 +71,7 @@ class Checkpoint:
             raise InvalidCheckpointError(
                 f"the checkpoint of step {self.step} has no tensor {name!r}", hint=f"it has {self.names[:8]}"
             )
-        with _opened(self.files[own]) as opened:
-            return opened.get_tensor(own)
+        return self.files[own].tensor(own)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What a plain PyTorch model loads: without the optimizer's state and buffers that are not persistent."""
@@ -65,14 +86,11 @@ class Checkpoint:
             InvalidCheckpointError: names, shapes or dtypes differ. Nothing has been copied then.
         """
         self._require_names(tensors)
-        with ExitStack() as stack:
-            opened = {file: stack.enter_context(_opened(file)) for file in set(self.files.values())}
-            own = {name: self.aliases.get(name, name) for name in tensors}
-            found = {name: opened[self.files[own[name]]].get_tensor(own[name]) for name in tensors}  # mapped, not read
-            for name, tensor in tensors.items():
-                _require_same(f"{name}, step {self.step}", found[name], tensor)
-            for name, tensor in tensors.items():
-                tensor.copy_(found[name])
+        found = {name: self.tensor(name) for name in tensors}  # mapped, not read
+        for name, tensor in tensors.items():
+            _require_same(f"{name}, step {self.step}", found[name], tensor)
+        for name, tensor in tensors.items():
+            tensor.copy_(found[name])
 
     def _require_names(self, tensors: Mapping[str, Tensor]) -> None:
         missing, surplus = sorted(set(tensors) - set(self.names)), sorted(set(self.names) - set(tensors))
@@ -96,15 +114,14 @@ def _require_same(name: str, found: Tensor, tensor: Tensor) -> None:
 
 
 @contextmanager
-def _opened(file: Path) -> Generator[Any]:
-    """``file``, from which tensors are mapped.
+def _reading(file: Path) -> Generator[None]:
+    """Meanwhile ``file`` is read.
 
     Raises:
-        InvalidCheckpointError: it cannot be read.
+        InvalidCheckpointError: it cannot be.
     """
     try:
-        with safe_open(file, "pt") as opened:
-            yield opened
+        yield
     except (OSError, SafetensorError, RuntimeError, ValueError, TypeError) as error:
         hint = "load an earlier step" if file.exists() else "load again: a newer one has replaced it"
         raise InvalidCheckpointError(f"{file} cannot be read: {error}", hint=hint) from error
@@ -118,13 +135,14 @@ def load(folder: str | PathLike[str], step: int | None = None) -> Checkpoint:
         InvalidOptionError: ``folder`` is no path.
     """
     folder = path_of("folder", folder)
-    whole = stored(folder)
     if step is not None:
         require_count("step", step, least=0)
-    chosen = [one for one in whole if step in (None, one.step)]
-    if not chosen:
-        raise _absent(folder, step, sorted(one.step for one in whole))
-    return _open(chosen[-1])
+    with unchanged(folder):
+        whole = stored(folder)
+        chosen = [one for one in whole if step in (None, one.step)]
+        if not chosen:
+            raise _absent(folder, step, sorted(one.step for one in whole))
+        return _open(chosen[-1])
 
 
 def _absent(folder: Path, step: int | None, steps: list[int]) -> InvalidCheckpointError:
@@ -142,15 +160,15 @@ def _absent(folder: Path, step: int | None, steps: list[int]) -> InvalidCheckpoi
 
 
 def _open(one: Stored) -> Checkpoint:
-    files: dict[str, Path] = {}
+    files: dict[str, _File] = {}
     aliases: dict[str, str] = {}
     stamps: dict[str, Path] = {}
-    for file in one.files:
-        with _opened(file) as opened:
-            files |= dict.fromkeys(opened.keys(), file)
-            header = opened.metadata() or {}
+    for file in map(_File.of, one.files):
+        with _reading(file.path):
+            files |= dict.fromkeys(file.opened.keys(), file)
+            header = file.opened.metadata() or {}
             aliases |= dict(json.loads(header.get(ALIASES, "{}")))
-            stamps.setdefault(header.get(METADATA, "{}"), file)
+            stamps.setdefault(header.get(METADATA, "{}"), file.path)
     if len(stamps) > 1:
         first, second = (file.name for file in [*stamps.values()][:2])
         raise InvalidCheckpointError(
@@ -175,8 +193,12 @@ def merge(folder: Path | str, step: int | None = None, into: Path | str | None =
 
     Raises:
         InvalidCheckpointError: there is no whole one.
+        InvalidOptionError: ``folder`` or ``into`` is no path.
+        HetpartError: the disk refuses, or another process has saved or removed the checkpoint of that step meanwhile.
     """
+    target = path_of("folder", folder) if into is None else path_of("into", into)
     checkpoint = load(folder, step)
     tensors = {name: checkpoint.tensor(name) for name in checkpoint.files}
     tensors |= {name: tensors[own] for name, own in checkpoint.aliases.items()}
-    return save(into or folder, checkpoint.step, tensors, checkpoint.metadata, part=Part(), order=checkpoint.order)
+    own = target.exists() and target.samefile(folder)
+    return save(target, checkpoint.step, tensors, checkpoint.metadata, order=checkpoint.order, in_place=own)

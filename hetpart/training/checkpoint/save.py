@@ -52,6 +52,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
     part: Part = WHOLE,
     keep_max: int | None = None,
     order: int | None = None,
+    in_place: bool = False,
 ) -> Path:
     """Write ``tensors`` as the checkpoint of ``step``, or as one part of it, and return its folder.
 
@@ -59,12 +60,14 @@ def save(  # noqa: PLR0913 - what is written, and where among others
     store it once. Parts may come from several processes; ``metadata`` is the same in all of them, and tells the parts
     of this save from those that a killed one left behind. With ``keep_max`` the checkpoints written first go, and what
     killed saves left of earlier steps does anyway: each process writes one after the other. ``order`` is that of the
-    checkpoint which this is another form of; without one it is the last.
+    checkpoint which this is another form of; without one it is the last. That one is still in ``folder`` where it is
+    to be replaced ``in_place``.
 
     Raises:
         InvalidOptionError: ``keep_max`` is no count from 1, ``step`` no number from 0 on, a tensor none that has
             content in one piece, ``metadata`` no JSON, or ``folder`` no path.
-        HetpartError: the disk refuses, or another process took the part away; what was whole before still is.
+        HetpartError: the disk refuses, another process took the part away, or what is to be replaced is not there any
+            more; what was whole before still is.
     """
     if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
         raise InvalidOptionError(
@@ -80,6 +83,8 @@ def save(  # noqa: PLR0913 - what is written, and where among others
         with held(building):
             _write_part(building / part.file_name, tensors, stamp)
             with locked(home.parent):
+                if in_place:
+                    _require_current(building, number, order)
                 if _is_complete(building, home, part, stamp):
                     _commit(building, home, _next(home.parent) if order is None else order)
                     _sweep(home.parent, _passed(number, part, order), keep_max)
@@ -138,6 +143,17 @@ def _is_complete(building: Path, home: Path, part: Part, stamp: str) -> bool:
         if other.count != part.count or stamp_of(file) != stamp:
             file.unlink()
     return is_whole(parts_in(building))
+
+
+def _require_current(building: Path, step: int, order: int | None) -> None:
+    """See that what ``building`` is another form of was not saved again meanwhile, nor removed."""
+    if all((one.step, one.written[0]) != (step, order) for one in stored(building.parent)):
+        shutil.rmtree(building, ignore_errors=True)
+        raise HetpartError(
+            f"the checkpoint of step {step} in {building.parent} is not the one that was merged any more: another "
+            "process has saved it again, or removed it",
+            hint="nothing has changed; merge again where it is still wanted",
+        )
 
 
 def _next(folder: Path) -> int:

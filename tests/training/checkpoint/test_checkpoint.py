@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
 import shutil
+import signal
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any, cast
 
 import numpy as np
@@ -17,8 +21,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from hetpart.errors import HetpartError, InvalidCheckpointError, InvalidOptionError
-from hetpart.training.checkpoint import Part, load, merge, save
-from hetpart.training.checkpoint.durable import held
+from hetpart.training.checkpoint import Checkpoint, Part, load, merge, save
+from hetpart.training.checkpoint.durable import held, is_held, locked
+from hetpart.training.checkpoint.layout import stored
 from hetpart.training.embedding import mapped
 
 
@@ -264,14 +269,74 @@ def test_what_a_process_writes_to_is_not_removed_and_what_one_left_is(tmp_path: 
     assert names(tmp_path) == ["elsewhere", "step-00000001", "step-00000003", "step-00000004"]
 
 
-def test_a_checkpoint_that_is_removed_while_it_is_read_is_said(tmp_path: Path) -> None:
-    save(tmp_path, 1, {"a": torch.ones(1)})
+def test_what_is_read_stays_what_it_was(tmp_path: Path) -> None:
+    """Saved again under the same path, or removed."""
+    save(tmp_path, 1, {"a": torch.zeros(1), "b": torch.zeros(1)}, {"k": 0})
     checkpoint = load(tmp_path)
+    save(tmp_path, 1, {"a": torch.ones(1), "b": torch.ones(1)}, {"k": 1})
+    again = load(tmp_path)
     save(tmp_path, 2, {"a": torch.ones(1)}, keep_max=1)
-    for read in (lambda: checkpoint.tensor("a"), lambda: checkpoint.read_into({"a": torch.ones(1)})):
-        with pytest.raises(InvalidCheckpointError, match=r"part-00001-of-00001\.safetensors cannot be read") as refused:
-            read()
-        assert refused.value.hint.startswith("load again")
+    for one, value in ((checkpoint, 0), (again, 1)):
+        assert (one.metadata, one.tensor("a").item(), one.tensor("b").item()) == ({"k": value}, value, value)
+        target = {"a": torch.full((1,), 9.0), "b": torch.full((1,), 9.0)}
+        one.read_into(target)
+        assert [tensor.item() for tensor in target.values()] == [value, value]
+
+
+def test_a_load_waits_for_names_that_change(tmp_path: Path) -> None:
+    """Else it would find the checkpoint before the one that is just being replaced."""
+    save(tmp_path, 1, {"a": torch.zeros(1)})
+    home = save(tmp_path, 2, {"a": torch.ones(1)})
+    with ThreadPoolExecutor(1) as pool:
+        with locked(tmp_path):
+            away = home.rename(tmp_path / "away")
+            found = pool.submit(load, tmp_path)
+            sleep(0.2)
+            away.rename(home)
+        assert found.result().step == 2
+
+
+def test_a_folder_that_nobody_may_write_to_can_be_read(tmp_path: Path) -> None:
+    """Such as a copy that has no lock."""
+    save(tmp_path, 1, {"a": torch.ones(1)})
+    (tmp_path / ".lock").unlink()
+    assert load(tmp_path).step == 1
+    assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize(("step", "kept"), [(1, [1]), (2, [2])], ids=["saved again", "removed"])
+def test_a_merge_brings_back_nothing(
+    step: int, kept: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has read was saved again, or removed, before it could write."""
+    for part in (Part(1, 2), Part(2, 2)):
+        save(tmp_path, 1, {f"{part.index}": torch.zeros(1)}, part=part)
+
+    def before_another(folder: Path, number: int | None) -> Checkpoint:
+        found = load(folder, number)
+        save(folder, step, {"1": torch.ones(1)}, keep_max=1)
+        return found
+
+    monkeypatch.setattr(sys.modules[load.__module__], "load", before_another)
+    with pytest.raises(HetpartError, match=r"the checkpoint of step 1 .* another process has saved it again, or rem"):
+        merge(tmp_path, 1)
+    assert [one.step for one in stored(tmp_path)] == kept
+    assert load(tmp_path).tensor("1").item() == 1
+    assert names(tmp_path) == [f"step-{step:08d}"]
+
+
+def test_a_process_that_is_forked_while_a_checkpoint_gets_its_name_keeps_no_lock(tmp_path: Path) -> None:
+    with locked(tmp_path), held(tmp_path):
+        child = os.fork()
+        if not child:
+            signal.pause()
+    try:
+        assert not is_held(tmp_path)
+        with (tmp_path / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_part_that_another_process_took_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
