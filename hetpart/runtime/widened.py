@@ -7,6 +7,7 @@ are those of float32, rounded where a value leaves for an op that has a kernel, 
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from hetpart.plan.cut_models import WIDENED
@@ -28,18 +29,31 @@ def in_float32(model: bytes) -> bytes:
     import onnx_ir as ir
 
     whole = ir.from_proto(onnx.load_model_from_string(model))
-    wide: dict[ir.Value, ir.Value] = {}
+    wide = {node for node in whole.graph if WIDENED in node.metadata_props}
+    wide |= {node for node in whole.graph if _turns_for(wide, node)}
+    floats: dict[ir.Value, ir.Value] = {}
     casts: list[ir.Node] = []
     for node in list(whole.graph):
-        if WIDENED not in node.metadata_props:
+        if node not in wide:
             continue
         for place, value in enumerate(node.inputs):
             if value is not None and value.dtype == ir.DataType.BFLOAT16:
-                node.replace_input_with(place, _widened(value, node, wide))
-        casts += [_narrowed(value, node, wide) for value in node.outputs if value.dtype == ir.DataType.BFLOAT16]
+                node.replace_input_with(place, _widened(value, node, floats))
+        casts += [_narrowed(value, node, floats) for value in node.outputs if value.dtype == ir.DataType.BFLOAT16]
     unread = [cast for cast in casts if not cast.outputs[0].uses() and not cast.outputs[0].is_graph_output()]
     whole.graph.remove(unread, safe=True)
     return ir.to_proto(whole).SerializeToString()
+
+
+def _turns_for(wide: AbstractSet[onnx_ir.Node], node: onnx_ir.Node) -> bool:
+    """Whether ``node`` is a Transpose that ``wide`` nodes alone read: it turns floats, which products read turned.
+
+    Else ONNX Runtime makes a Cast of its own of what is turned, where another product reads it as it is.
+    """
+    made = node.outputs[0]
+    if node.op_type != "Transpose" or node.domain or made.is_graph_output():
+        return False
+    return wide.issuperset(made.consumers())
 
 
 def _widened(value: onnx_ir.Value, node: onnx_ir.Node, wide: dict[onnx_ir.Value, onnx_ir.Value]) -> onnx_ir.Value:

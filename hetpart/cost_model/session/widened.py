@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozen
     for op in given:
         for value in op.uses:
             users.setdefault(value, []).append(op.id)
+    wide |= {op.id for op in given if _turns_for(wide, op, users, graph) and returned.isdisjoint(op.results)}
 
     def is_alone(op: Op) -> bool:
         read, made = (
@@ -50,6 +52,13 @@ def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozen
         if op.id not in wide and not op.bodies and is_alone(op):
             wide.add(op.id)
     return frozenset(wide)
+
+
+def _turns_for(wide: AbstractSet[int], op: Op, users: Mapping[int, Sequence[int]], graph: Graph) -> bool:
+    """Whether ``op`` is a Transpose that ``wide`` ops alone read, of which hetpart makes one of floats."""
+    if op.op_type != "Transpose" or op.domain or graph.values[op.uses[0]].dtype != WIDENED_IN_MODEL:
+        return False
+    return wide.issuperset(users.get(op.results[0], ()))
 
 
 def half_body(op: Op, graph: Graph) -> Graph | None:
@@ -97,12 +106,13 @@ def _wide_readers(graph: Graph, ops: Iterable[Op], wide: frozenset[int]) -> dict
 
 
 def cancelled(ops: Iterable[Op], graph: Graph, wide: frozenset[int], returned: frozenset[int]) -> frozenset[int]:
-    """Ids of the Casts to half precision that nothing reads but ``wide`` ops, which would cast it back."""
+    """Ids of the Casts to float16 that nothing reads but ``wide`` ops, which would cast it back."""
     if not wide:
         return frozenset()
     given = tuple(ops)
     plain = {value for op in given if op.id not in wide for value in op.uses} | returned
     casts = (op for op in given if op.op_type == "Cast" and not op.domain and _narrows(op, graph))
+    casts = (op for op in casts if graph.values[op.results[0]].dtype != WIDENED_IN_MODEL)
     return frozenset(op.id for op in casts if plain.isdisjoint(op.results))
 
 
