@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import InvalidFeedError, InvalidOptionError
+from hetpart.training.limits import LARGEST, require_seed
 
 if TYPE_CHECKING:
     from hetpart.plan.model import ValueSpec
     from hetpart.training.program import StepProgram
 
+_MOST = 2**63
+"""What no number of an update reaches, which a step is given as int64."""
 _SIZES = (
     "every batch has the sizes and types of example_batch: leave out a smaller last one, as a DataLoader with "
     "drop_last=True does, or compile a step for it"
@@ -86,11 +89,40 @@ def counted(content: Mapping[str, Any], key: str, default: int = 0) -> int:
         number = index(found)
     except TypeError:
         number = -1
-    if number < 0:
+    if not 0 <= number < _MOST:
         raise InvalidFeedError(
-            f"the content's {key!r} is {found!r}, which counts nothing", hint="it is a whole number, from 0 on"
+            f"the content's {key!r} is {found!r}, which counts nothing", hint="it is a whole number, from 0 to 2^63 - 1"
         )
     return number
+
+
+def seeded(content: Mapping[str, Any], default: int) -> int:
+    """The seed in what ``state_dict`` gave.
+
+    Raises:
+        InvalidFeedError: it is none of PyTorch's.
+    """
+    found = content.get("seed", default)
+    try:
+        require_seed(found)
+    except InvalidOptionError as error:
+        raise InvalidFeedError(f"the content's {error.message}", hint=error.hint) from error
+    return found
+
+
+def scaled(content: Mapping[str, Any], key: str, default: float) -> float:
+    """What multiplied a loss, in what ``state_dict`` gave: 0 where it had come down to that.
+
+    Raises:
+        InvalidFeedError: it is no number that float32 holds.
+    """
+    found = content.get(key, default)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= LARGEST:
+        raise InvalidFeedError(
+            f"the content's {key!r} is {found!r}, which is no scale of a loss",
+            hint=f"it is a number from 0 to {LARGEST:.3g}, as state_dict gives it",
+        )
+    return float(found)
 
 
 def require_collected(content: Mapping[str, Any], part: int, parts: int, scale: float) -> None:
@@ -104,7 +136,8 @@ def require_collected(content: Mapping[str, Any], part: int, parts: int, scale: 
             f"{part} parts of a batch are collected in the content, and {parts} make an update here",
             hint="compile with the accumulate= that it was made with",
         )
-    found = content.get("part_scale", content.get("scale", 1.0))  # without parts of their own all had the whole scale
+    key = "part_scale" if "part_scale" in content else "scale"  # without parts of their own all had the whole scale
+    found = scaled(content, key, 1.0)
     if part and found != scale:
         raise InvalidFeedError(
             f"{part} parts of a batch are collected in the content, of losses times {found:g}, and here they are times "

@@ -15,6 +15,8 @@ from hetpart.errors import InvalidOptionError
 Schedule = Callable[[int], float]
 """The factor that multiplies every rate in an update, by its number, from 1."""
 _SCHEDULE = "it is a function of the number of the update, from 1, to what multiplies every rate"
+LARGEST = 3.4028234663852886e38
+"""What float32 holds."""
 _SEEDS = range(-(2**63), 2**63)
 
 
@@ -63,9 +65,17 @@ def path_of(name: str, given: Any) -> Path:
     """
     wanted: Any = given or None  # no text is no path, where pathlib has the folder that one is in
     try:
-        return Path(wanted)
+        found = Path(wanted)
     except TypeError as error:
         raise InvalidOptionError(f"{name} cannot be {given!r}", hint=f'it is a path: "runs/{name}"') from error
+    try:
+        found.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return found
+    except (OSError, ValueError) as error:  # too long, or with a null in it
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidOptionError(f"{name} cannot be {given!r}: {why}", hint="choose another name") from error
+    return found
 
 
 def require_count(name: str, value: Any, least: int = 1) -> None:

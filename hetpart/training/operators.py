@@ -38,6 +38,8 @@ LEFT_OUT = inf
 """The scale of an update that is not to be made; no norm is clipped by it."""
 NUMBER = torch.float64
 """What norms and scales are in."""
+LEAST_NORM = 1e-15
+"""Below it, squares of elements that count are less than float32 holds in full."""
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _WORD = 2**64
 
@@ -182,7 +184,9 @@ def square_of(gradient: torch.Tensor) -> torch.Tensor:
     In full precision of what half precision holds: within a session of ONNX Runtime a half may be a float yet.
     """
     norm = torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))
-    return (norm if norm.isfinite() else torch.linalg.vector_norm(gradient, dtype=NUMBER)).to(NUMBER).square()
+    if not LEAST_NORM < float(norm) < inf:  # its square is none of float32's, or hardly one
+        norm = torch.linalg.vector_norm(gradient, dtype=NUMBER)
+    return norm.to(NUMBER).square()
 
 
 def _square_norm(gradient: torch.Tensor) -> torch.Tensor:

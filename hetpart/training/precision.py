@@ -15,6 +15,8 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import ExecutionError, InvalidModelError, InvalidOptionError
+from hetpart.training.fed import counted, scaled
+from hetpart.training.limits import LARGEST
 from hetpart.training.lookups import LookingUp
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule, Node
 
-LARGEST = float(torch.finfo(torch.float32).max)
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """By the name that the option ``precision`` has for it."""
 IN_FLOAT32 = "compute it in float32: cast what it is given by .float(), or compile without precision"
@@ -229,11 +230,15 @@ class Scaling:
         """Updates since it changed."""
 
     def after(self, content: Mapping[str, Any]) -> Scaling:
-        """The scale that goes on from what ``state_dict`` gave; one that never changes stays as it is."""
+        """The scale that goes on from what ``state_dict`` gave; one that never changes stays as it is.
+
+        Raises:
+            InvalidFeedError: it gave none.
+        """
         made = Scaling(self.rule)
         made.scale, made.since = self.scale, self.since
         if "scale" in content and (self.rule.growth, self.rule.backoff) != (1.0, 1.0):
-            made.scale, made.since = float(content["scale"]), int(content["since"])
+            made.scale, made.since = scaled(content, "scale", self.scale), counted(content, "since")
         return made
 
     def of_part(self, parts: int) -> float:

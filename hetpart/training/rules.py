@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from hetpart.errors import InvalidOptionError
-from hetpart.training.limits import ABOVE_0, Limits, require_count
-from hetpart.training.precision import LARGEST, LossScale, half_named
+from hetpart.training.limits import ABOVE_0, LARGEST, Limits, require_count
+from hetpart.training.precision import LossScale, half_named
 
 SCALE = Limits(float(torch.finfo(torch.float32).tiny), below=LARGEST)
 GROWTH, BACKOFF = Limits(1.0, above=True), Limits(0.0, above=True, below=1.0)

@@ -17,7 +17,14 @@ from hetpart.frontend.example import uncompiled
 from hetpart.frontend.model import required
 from hetpart.pytorch.call import shared, tensor_of
 from hetpart.runtime.refusals import CHECK_HINT
-from hetpart.training.fed import counted, require_as_example, require_collected, require_content, require_unnamed
+from hetpart.training.fed import (
+    counted,
+    require_as_example,
+    require_collected,
+    require_content,
+    require_unnamed,
+    seeded,
+)
 from hetpart.training.kept import Kept, alike
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
@@ -183,11 +190,11 @@ class Step:
         require_content(content)
         steps, part = counted(content, "step"), counted(content, "part")
         calls = counted(content, "calls", steps * self._parts + part if "part" in content else steps)
-        scaling = None if self._scaling is None else self._scaling.after(content)
+        seed, scaling = seeded(content, self._seed), None if self._scaling is None else self._scaling.after(content)
         require_collected(content, part, self._parts, 1.0 if scaling is None else scaling.of_part(self._parts))
         self._kept.load(content["tensors"], collecting=part > 0)
         self.steps, self._part, self.calls, self._scaling = steps, part, calls, scaling
-        self._seed = int(content.get("seed", self._seed))
+        self._seed = seed
 
     def save_checkpoint(
         self,
@@ -273,7 +280,7 @@ class Step:
         if self.calls != self.steps or self._parts > 1:
             found["calls"] = self.calls
         if self._parts > 1:
-            found |= {"part": self._part, "part_scale": self._part_scale}
+            found |= {"part": self._part} | ({"part_scale": self._part_scale} if self._part else {})
         if SEED in self._arguments:
             found["seed"] = self._seed
         return found if scaling is None else found | {"scale": scaling.scale, "since": scaling.since}

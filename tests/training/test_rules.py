@@ -437,3 +437,58 @@ def test_parts_of_a_batch_go_on_at_their_own_scale() -> None:
     again = mixed_step(Rules("fp16", 128.0, accumulate=3))
     again.load_state_dict(content)
     assert [again(*b).item() for b in task.batches] == [first(*b).item() for b in task.batches]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("scale", -4.0), ("scale", float("nan")), ("scale", float("inf")), ("scale", 1e39), ("scale", "x"),
+        ("scale", None), ("since", -3), ("since", "q"), ("step", 2**63), ("step", 10**30), ("calls", 10**30),
+        ("seed", "q"), ("seed", None), ("seed", 1.5), ("seed", 2**70),
+    ],
+)  # fmt: skip
+def test_a_content_with_a_number_that_is_none_is_refused_before_anything_is_taken_over(key: str, value: Any) -> None:
+    step, task = mixed_step(Rules("fp16", LossScale(128.0))), mlp()
+    step(*task.batches[0])
+    content, before = step.state_dict(), step.state_dict()
+    content["tensors"] = {name: torch.zeros_like(tensor) for name, tensor in content["tensors"].items()}
+    with pytest.raises(InvalidFeedError, match=f"content's '?{key}"):
+        step.load_state_dict(content | {key: value})
+    after = step.state_dict()
+    assert all(after["tensors"][name].equal(tensor) for name, tensor in before["tensors"].items())
+    assert {**after, "tensors": None} == {**before, "tensors": None}
+
+
+def test_what_is_collected_at_a_scale_that_is_none_is_refused() -> None:
+    task, step = mlp(), mixed_step(Rules("fp16", 128.0, accumulate=3))
+    step(*task.batches[0])
+    for value in ("x", -1.0, None):
+        with pytest.raises(InvalidFeedError, match=r"'part_scale' is .*, which is no scale of a loss"):
+            step.load_state_dict(step.state_dict() | {"part_scale": value})
+
+
+def test_a_step_whose_scale_came_down_to_nothing_can_be_saved() -> None:
+    rules = Rules("fp16", LossScale(4e-38, backoff=1e-20), accumulate=2)
+    step, task = mixed_step(rules), mlp()
+    x, labels = task.batches[0]
+    for _ in range(2):
+        step(torch.full_like(x, torch.inf), labels)
+    with pytest.raises(ExecutionError, match="came down to"):
+        step(x, labels)
+    assert step.state_dict()["part"] == 0
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1e-25, 1e-35])
+def test_gradients_of_a_small_scale_are_clipped_by_their_norm(scale: float) -> None:
+    """Their squares are none that float32 holds."""
+    layer, batch = nn.Linear(2, 1, bias=False), (torch.tensor([[3.0, 4.0]]),)
+    before = layer.weight.detach().clone()
+    made = capture(
+        layer, lambda model, x: model(x).sum(), optimizer=SGD(0.1), example_batch=batch,
+        rules=Rules(clip_norm=1.0, loss_scale=scale),
+    )  # fmt: skip
+    step = place(made, running=EMULATED, hardware="emulated", placement="all-cpu")
+    step(*batch)
+    assert step.norm == pytest.approx(5.0)
+    moved = step.state_dict()["tensors"]["weight"] - before
+    assert moved.tolist()[0] == pytest.approx([-0.06, -0.08], rel=1e-5)

@@ -89,7 +89,7 @@ def save(  # noqa: PLR0913 - what is written, and where among others
                     _commit(building, home, _next(home.parent) if order is None else order)
                     _sweep(home.parent, _passed(number, part, order), keep_max)
     except (OSError, SafetensorError) as error:
-        hint = "free or choose another disk" if building.is_dir() else _ONE_BY_ONE
+        hint = _ONE_BY_ONE if home.parent.is_dir() and not building.is_dir() else "free or choose another disk"
         with suppress(OSError):
             building.rmdir()  # unless other parts are there
         raise HetpartError(f"{home} cannot be written: {error}", hint=hint) from error

@@ -339,6 +339,17 @@ def test_a_process_that_is_forked_while_a_checkpoint_gets_its_name_keeps_no_lock
         os.waitpid(child, 0)
 
 
+@pytest.mark.parametrize("folder", ["a\0b", "x" * 300])
+def test_what_can_be_no_path_is_said(folder: str, tmp_path: Path) -> None:
+    save(tmp_path, 1, {"a": torch.ones(1)})
+    uses = (
+        lambda: save(folder, 1, {"a": torch.ones(1)}), lambda: load(folder), lambda: merge(tmp_path, into=folder)
+    )  # fmt: skip
+    for use in uses:
+        with pytest.raises(InvalidOptionError, match=r"cannot be .*: (embedded null byte|File name too long)"):
+            use()
+
+
 def test_a_part_that_another_process_took_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that saves whole checkpoints to the same folder does; nothing returns as if the part were there."""
 
