@@ -7,7 +7,6 @@ are those of float32, rounded where a value leaves for an op that has a kernel, 
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from hetpart.plan.cut_models import WIDENED
@@ -45,7 +44,7 @@ def in_float32(model: bytes) -> bytes:
     return ir.to_proto(whole).SerializeToString()
 
 
-def _turns_for(wide: AbstractSet[onnx_ir.Node], node: onnx_ir.Node) -> bool:
+def _turns_for(wide: set[onnx_ir.Node], node: onnx_ir.Node) -> bool:
     """Whether ``node`` is a Transpose that ``wide`` nodes alone read: it turns floats, which products read turned.
 
     Else ONNX Runtime makes a Cast of its own of what is turned, where another product reads it as it is.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,7 @@ def widened(ops: Iterable[Op], graph: Graph, returned: frozenset[int]) -> frozen
     return frozenset(wide)
 
 
-def _turns_for(wide: AbstractSet[int], op: Op, users: Mapping[int, Sequence[int]], graph: Graph) -> bool:
+def _turns_for(wide: set[int], op: Op, users: Mapping[int, Sequence[int]], graph: Graph) -> bool:
     """Whether ``op`` is a Transpose that ``wide`` ops alone read, of which hetpart makes one of floats."""
     if op.op_type != "Transpose" or op.domain or graph.values[op.uses[0]].dtype != WIDENED_IN_MODEL:
         return False
