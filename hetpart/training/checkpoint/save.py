@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.errors import HetpartError
 from hetpart.training.checkpoint.durable import held, is_held, locked, rename, sync
 from hetpart.training.checkpoint.given import require_storable, stamp_from, step_number
 from hetpart.training.checkpoint.layout import (
@@ -32,7 +32,7 @@ from hetpart.training.checkpoint.layout import (
     step_folder,
     stored,
 )
-from hetpart.training.limits import path_of
+from hetpart.training.limits import path_of, require_count
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 METADATA, ALIASES = "hetpart.metadata", "hetpart.aliases"
@@ -69,10 +69,8 @@ def save(  # noqa: PLR0913 - what is written, and where among others
         HetpartError: the disk refuses, another process took the part away, or what is to be replaced is not there any
             more; what was whole before still is.
     """
-    if keep_max is not None and (type(keep_max) is not int or keep_max < 1):
-        raise InvalidOptionError(
-            f"keep_max cannot be {keep_max!r}", hint="it is a whole number from 1 on, or None to keep all"
-        )
+    if keep_max is not None:
+        require_count("keep_max", keep_max)
     require_storable(tensors)
     number = step_number(step)
     home = step_folder(path_of("folder", folder), number)

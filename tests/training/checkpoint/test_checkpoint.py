@@ -296,8 +296,8 @@ def test_a_load_waits_for_names_that_change(tmp_path: Path) -> None:
         assert found.result().step == 2
 
 
-def test_a_folder_that_nobody_may_write_to_can_be_read(tmp_path: Path) -> None:
-    """Such as a copy that has no lock."""
+def test_a_folder_without_a_lock_can_be_read(tmp_path: Path) -> None:
+    """Such as a copy that nobody may write to."""
     save(tmp_path, 1, {"a": torch.ones(1)})
     (tmp_path / ".lock").unlink()
     assert load(tmp_path).step == 1
