@@ -99,7 +99,22 @@ def made_at_two_levels() -> Any:
     return model_of(nodes, {"x": (16, 32)}, {"y": (32, 8), "z": (16, 8), "u": (16, 8)}, weights)
 
 
+def returned_twice() -> Any:
+    """Two results that are the same are both made; those who read one or the other are one."""
+    nodes = [
+        node("Erf", ["x"], ["y"]),
+        node("Erf", ["x"], ["z"]),
+        node("Exp", ["y"], ["a"]),
+        node("Exp", ["z"], ["b"]),
+        node("Tanh", ["b"], ["c"]),
+        node("Softplus", ["a"], ["d"]),
+        node("MatMul", ["c", "d"], ["u"]),
+    ]
+    return model_of(nodes, {"x": (32, 32)}, {"y": (32, 32), "z": (32, 32), "u": (32, 32)}, {})
+
+
 MODELS: dict[str, Any] = {
+    "results that are the same": returned_twice(),
     "a cast written twice": cast_twice("to", "saturate"),
     "a cast written twice, in another order": cast_twice("saturate", "to"),
     "products of two levels": made_at_two_levels(),

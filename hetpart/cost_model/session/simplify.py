@@ -54,7 +54,7 @@ def _flows_in(op: Op, graph: Graph) -> int:
 def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Simplified:
     """``ops`` without those that change nothing, and each of those that do the same only once.
 
-    What is ``returned`` is made as it is written.
+    What is ``returned`` is made as it is written; those who read several of it that are the same do the same.
     """
     given = [graph.ops[op] for op in ops]
     readers = _Readers(given)
@@ -64,6 +64,7 @@ def simplified(graph: Graph, ops: Iterable[int], returned: frozenset[int]) -> Si
     for op in given:
         results = op.results
         if not returned.isdisjoint(results):
+            twins.tell_alike(op)
             left.append(op)
             continue
         source = _stands_for(op, graph, readers) if op.op_type in NO_OPS else None
@@ -116,30 +117,48 @@ class _Twins:
     def __init__(self, graph: Graph, same: Mapping[int, int]) -> None:
         self._graph = graph
         self._same = same
+        self._alike: dict[int, int] = {}
+        """Returned values, and the first of those that are the same."""
         self._alone: dict[Hashable, Op | None] = {}
         self._known: dict[Hashable, Op] = {}
+        self._returned: dict[Hashable, Op] = {}
+
+    def tell_alike(self, op: Op) -> None:
+        """Note what ``op`` makes, which is returned and stays, as the same as what others make that do the same."""
+        first = self._returned.setdefault(self._key(op), op)
+        if first is not op:
+            self._alike.update(zip(op.results, first.results, strict=True))
 
     def first(self, op: Op) -> Op:
         """The first op that does the same as ``op``; itself if it is that."""
         read = op.inputs[0] if op.inputs else None
-        rough = (op.op_type, read if read is None else self._same.get(read, read))
+        rough = (op.op_type, read if read is None else self._of(read))
         if rough not in self._alone:
             self._alone[rough] = op
             return op
         other, self._alone[rough] = self._alone[rough], None
         if other is not None:
-            self._known.setdefault(_key(other, self._graph, self._same), other)
-        return self._known.setdefault(_key(op, self._graph, self._same), op)
+            self._known.setdefault(self._key(other), other)
+        return self._known.setdefault(self._key(op), op)
 
+    def _of(self, value: int) -> int:
+        """The value that stands for ``value``."""
+        kept = self._same.get(value, value)
+        return self._alike.get(kept, kept)
 
-def _key(op: Op, graph: Graph, same: Mapping[int, int]) -> Hashable:
-    if op.op_type in APART or op.bodies or not op.uses or any(is_dequantized(v, graph) for v in op.uses):
-        return op.id
-    inputs = tuple([None if v is None else same.get(v, _equal(v, graph)) for v in op.inputs])
-    if _is_told_by_shape(op, graph):
-        return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
-    present = tuple([v is not None for v in op.outputs])
-    return (op.domain, op.op_type, inputs, present, _said(op))
+    def _key(self, op: Op) -> Hashable:
+        graph = self._graph
+        if op.op_type in APART or op.bodies or not op.uses or any(is_dequantized(v, graph) for v in op.uses):
+            return op.id
+        inputs = tuple([None if v is None else self._told(v) for v in op.inputs])
+        if _is_told_by_shape(op, graph):
+            return (op.op_type, inputs[0], graph.values[op.results[0]].shape)
+        present = tuple([v is not None for v in op.outputs])
+        return (op.domain, op.op_type, inputs, present, _said(op))
+
+    def _told(self, value: int) -> Hashable:
+        kept = self._of(value)
+        return kept if value in self._same or kept != value else _equal(value, self._graph)
 
 
 def _said(op: Op) -> Hashable:
