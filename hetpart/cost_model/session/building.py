@@ -194,7 +194,8 @@ class Building:
         scratch = self._scratch(members)
         beside = others if convolves_bytes(members) else [self._need_last(value) for value in others]
         kernel = Kernel((number, *beside), made, scratch, self._ids(computing(members)))
-        self._append(kernel, members[-1].id + 2 * len(self.graph.ops))
+        anew = members[-1].id + 2 * len(self.graph.ops)
+        self._append(kernel, anew if convolves_bytes(members) else self._index(members))
 
     def _need_last(self, value: int) -> int:
         """The number of ``value`` with channels last: what was put first before is read as it was before that."""

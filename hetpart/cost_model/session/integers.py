@@ -43,10 +43,12 @@ def is_of_any_order(members: tuple[Op, ...], graph: Graph) -> bool:
 
 
 def is_on_the_way(members: tuple[Op, ...], graph: Graph) -> bool:
-    """Whether the kernel lies between some of bytes: quantization, and the mean of whole images."""
+    """Whether the kernel lies between some of bytes: quantization, other sizes of images, and their means."""
     op = members[-1]
     if len(members) > 1 or op.domain:
         return False
+    if op.op_type == "Resize":
+        return len(graph.values[op.uses[0]].shape or ()) == IMAGE_RANK
     if op.op_type != "ReduceMean":
         return op.op_type in ("DequantizeLinear", "QuantizeLinear")
     before, after = (graph.values[value].shape or () for value in (op.uses[0], op.results[0]))
