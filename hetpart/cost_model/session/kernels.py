@@ -48,7 +48,7 @@ def session_kernels(
         returned: Values that leave the session.
     """
     whole = _whole(graph, ops, fusions, returned)
-    moved = pushed(graph, whole, returned)
+    moved = pushed(graph, whole, returned, lambda op: lane.provider in fusions.absorbed[op.id])
     if moved is None:
         built = _built(graph, whole, fusions, lane, returned)
         return in_order(built.kernels, built.index, len(graph.ops), partial(_is_early, graph))

@@ -7,10 +7,12 @@ that meets another joins it, or both go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from hetpart.cost_model.session.simplify import Simplified
+from hetpart.cost_model.session.transposes.biases import dequantize, quantized_products
 from hetpart.cost_model.session.transposes.net import Net, is_weight
 from hetpart.cost_model.session.transposes.orders import Order, composed, inverse, written_order
 from hetpart.cost_model.session.transposes.passages import PASSAGES, Passage, passage_of
@@ -31,19 +33,24 @@ class Pushed:
     """Of each op, its id in the model, or a number above all ids where it was put in."""
 
 
-def pushed(graph: Graph, simple: Simplified, returned: frozenset[int]) -> Pushed | None:
+def pushed(
+    graph: Graph, simple: Simplified, returned: frozenset[int], is_absorbed: Callable[[Op], bool]
+) -> Pushed | None:
     """The session of ``simple`` behind the optimiser; ``None`` where that changes nothing.
 
     Args:
         graph: What the ops are of.
         simple: The ops that are left of the session.
         returned: Values that leave it.
+        is_absorbed: Whether the kernel of the one op behind computes an op on the way.
     """
+    products = quantized_products(graph, simple, returned, is_absorbed)
     shared, turned = shares_any(simple), _is_likely(simple)
-    if not (shared or turned):
+    if not (products or shared or turned):
         return None
     net = Net(graph, simple, returned)
     changed = shared and unshare(net)
+    changed |= bool(products) and dequantize(net, products)
     if turned:
         changed |= _round(net) and _further_rounds(net)
     if not changed:
