@@ -50,7 +50,7 @@ def quantized(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def product(op_type: str, *, bytes_: bool, bias: str) -> onnx.ModelProto:
+def product(op_type: str, *, bytes_: bool, bias: str, dtype: int = U8) -> onnx.ModelProto:
     """Of weights that are bytes or floats, and of a bias of int32, of floats, or none."""
     shape, sizes = (IMAGE, FILTERS) if op_type == "Conv" else (ROWS, MATRIX)
     count = FILTERS[0] if op_type == "Conv" else MATRIX[1]
@@ -66,7 +66,7 @@ def product(op_type: str, *, bytes_: bool, bias: str) -> onnx.ModelProto:
         before.append(node("DequantizeLinear", ["vq", "vs", "vz"], ["v"]))
     reads = ("a", "w", "v") if bias else ("a", "w")
     attributes = {"pads": [1] * 4} if op_type == "Conv" else {}
-    return quantized(op_type, shape, reads=reads, attributes=attributes, before=tuple(before), **held)
+    return quantized(op_type, shape, dtype, reads=reads, attributes=attributes, before=tuple(before), **held)
 
 
 def shaped_anew(op_type: str, dtype: int, weights: dict[str, Any]) -> onnx.ModelProto:
@@ -106,9 +106,10 @@ MODELS: dict[str, onnx.ModelProto] = {
         "Where", ROWS, reads=("c", "a", "k"), before=(node("IsNaN", ["x"], ["c"]),), k=np.ones(1, np.float32)
     ),
     **{
-        f"{op_type} of {'bytes' if bytes_ else 'floats'}, {bias or 'no'} bias": product(
-            op_type, bytes_=bytes_, bias=bias
+        f"{op_type} of {'bytes' if bytes_ else 'floats'}, {bias or 'no'} bias{of}": product(
+            op_type, bytes_=bytes_, bias=bias, dtype=dtype
         )
+        for of, dtype in (("", U8), (", on 16 bits", U16))
         for op_type in ("Conv", "Gemm")
         for bytes_ in (True, False)
         for bias in ("int32", "floats", "")

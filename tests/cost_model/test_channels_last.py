@@ -40,6 +40,25 @@ def convolved_twice() -> Any:
     return model_of(nodes, {"x": (1, 32, 56, 56)}, {"y": (1, 32, 56, 56)}, weights)
 
 
+def enlarged() -> Any:
+    """An image that is made larger between two convolutions, as floats, stays with channels last."""
+    names = [*"szw", "s", "wz", *"sz"]
+    nodes = [
+        helper.make_node("Erf", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        helper.make_node("QLinearConv", ["q", *names], ["c"]),
+        helper.make_node("DequantizeLinear", ["c", "s", "z"], ["small"]),
+        helper.make_node("Resize", ["small", "", "twice"], ["large"], mode="linear"),
+        helper.make_node("QuantizeLinear", ["large", "s", "z"], ["l"]),
+        helper.make_node("QLinearConv", ["l", *names], ["out"]),
+        helper.make_node("DequantizeLinear", ["out", "s", "z"], ["d"]),
+        helper.make_node("Erf", ["d"], ["y"]),
+    ]
+    weights: Weights = {"w": np.ones((32, 32, 1, 1), np.int8), "wz": np.array(0, np.int8)}
+    weights |= {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8), "twice": np.array([1, 1, 2, 2], np.float32)}
+    return model_of(nodes, {"x": (1, 32, 28, 28)}, {"y": (1, 32, 56, 56)}, weights)
+
+
 def convolved_between_quantizers(kernel: int, activation: str = "", image: type = np.uint8) -> Any:
     activated = [
         helper.make_node("DequantizeLinear", ["r", "s", "z"], ["e"]),
@@ -124,6 +143,7 @@ CASES: dict[str, Any] = {
         (1, 32, 56, 56), (1, 32, 56, 56), (32, 1, 3, 3), image=np.int8, pads=[1] * 4, group=32
     ),
     "two QLinearConv": convolved_twice(),
+    "two QLinearConv and a Resize": enlarged(),
     "Conv between quantizers": convolved_between_quantizers(3),
     "Conv of signed pixels between quantizers": convolved_between_quantizers(3, image=np.int8),
     "Conv of single pixels between quantizers": convolved_between_quantizers(1),
@@ -139,6 +159,8 @@ def test_what_a_convolution_of_bytes_takes_is_what_onnx_runtime_takes(name: str,
     assert predicted_peak(model) == pytest.approx(measured, rel=REACH)
 
 
-@pytest.mark.parametrize("name", ["QLinearConv", "QLinearConv of signed pixels", "two QLinearConv", *TURNED])
+@pytest.mark.parametrize(
+    "name", ["QLinearConv", "QLinearConv of signed pixels", "two QLinearConv", "two QLinearConv and a Resize", *TURNED]
+)
 def test_what_puts_channels_last_is_a_transpose(name: str, tmp_path: Path) -> None:
     assert_kernels_run(CASES[name], name, tmp_path)

@@ -31,6 +31,8 @@ from hetpart.graph.ir import Graph, Op
 SUMS = frozenset({"Add", "Sum"})
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Orders of Transposes that put the channels of images last, and back."""
+RESIZING = frozenset({"Resize"})
+"""What is no Upsample with channels last, as it is with channels in blocks."""
 FORMULAS = frozenset({"Erf", "Sigmoid"})
 """Of the formulas of one value that are fused, those computed in the form it has."""
 
@@ -193,7 +195,8 @@ class Building:
         self.last.values.update((source, *members[-1].results))
         scratch = self._scratch(members)
         beside = others if convolves_bytes(members) else [self._need_last(value) for value in others]
-        kernel = Kernel((number, *beside), made, scratch, self._ids(computing(members)))
+        own = members[-1].op_type if members[-1].op_type in RESIZING else ""
+        kernel = Kernel((number, *beside), made, scratch, self._ids(computing(members)), op_type=own)
         anew = members[-1].id + 2 * len(self.graph.ops)
         self._append(kernel, anew if convolves_bytes(members) else self._index(members))
 

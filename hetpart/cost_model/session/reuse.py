@@ -48,7 +48,7 @@ class Kernel:
     views: int = 0
     """Nodes beside it that only give its operands other shapes."""
     op_type: str = ""
-    """Of an op that becomes several kernels, what this one computes."""
+    """What it computes, where its ops do not tell: of an op that becomes several kernels, or with channels last."""
     holds: tuple[int, ...] = ()
     """Values whose tensors are in the sequences it reads: none of them goes before those."""
 

@@ -6,7 +6,7 @@ they run by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm"})
 ACTIVATIONS = frozenset({"Clip", "Relu"})
 WEIGHT, BIAS = 1, 2
 """Positions of inputs."""
-HELD: dict[int, str] = {WEIGHT: "int8", BIAS: "int32"}
+HELD: Mapping[int, str] = {WEIGHT: "int8", BIAS: "int32"}
 """Dtypes that ONNX Runtime quantizes them to."""
 FLOATS = "float32"
 
@@ -93,24 +93,22 @@ def _readers(simple: Simplified, returned: frozenset[int]) -> dict[int, list[Op 
 
 
 def _between_quantizers(
-    op: Op, makers: dict[int, Op], readers: dict[int, list[Op | None]], graph: Graph, simple: Simplified
+    op: Op, makers: Mapping[int, Op], readers: Mapping[int, list[Op | None]], graph: Graph, simple: Simplified
 ) -> Quantized | None:
     """What ONNX Runtime looks for: one scale before, one reader behind, constants that are no results of others."""
-    inputs = [None if v is None else simple.value(v) for v in (*op.inputs, None)]
-    before, path = makers.get(inputs[0] or 0) if inputs[0] is not None else None, _path(op, readers)
+    image, *constants = [simple.value(v) for v in op.uses]
+    before, path = makers.get(image), _path(op, readers)
     if before is None or not path or graph.values[before.uses[1]].numel != 1:
         return None
-    floats = [v is not None and _is_of_floats(graph.values[v]) for v in inputs]
-    has_bias = len(op.inputs) > BIAS and inputs[BIAS] is not None
-    if not floats[WEIGHT] and inputs[WEIGHT] not in makers:
+    floats = [_is_of_floats(graph.values[value]) for value in constants]
+    weight, *bias = floats
+    if not all(bias) or not (weight or constants[0] in makers):
         return None
-    if has_bias and not floats[BIAS]:
-        return None
-    places = [place for place in (WEIGHT, BIAS) if place < len(inputs) and floats[place]]
-    return Quantized(op, before, path, tuple(places)) if places else None
+    places = tuple(place for place, is_float in enumerate(floats, WEIGHT) if is_float)
+    return Quantized(op, before, path, places) if places else None
 
 
-def _path(op: Op, readers: dict[int, list[Op | None]]) -> tuple[Op, ...]:
+def _path(op: Op, readers: Mapping[int, list[Op | None]]) -> tuple[Op, ...]:
     """``op`` and the activations behind it, up to a quantizer; nothing where another op or the caller reads one."""
     path = [op]
     while len(behind := readers.get(path[-1].results[0], [])) == 1 and behind[0] is not None:
