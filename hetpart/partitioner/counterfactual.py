@@ -32,20 +32,27 @@ def sides(assembly: Assembly, op: int) -> tuple[Side, ...]:
     return tuple(_side(assembly, op, device, scorer) for device in sorted(devices, key=lambda d: (d != chosen, d)))
 
 
+def _seconds(assembly: Assembly, ops: list[int], device: int) -> float:
+    """What ``ops`` take on ``device``, on which pins may forbid them; ``inf`` where one has no kernel there."""
+    problem, costs = assembly.formulation.problem, assembly.costs.ops
+    placed = (float(problem.seconds[device, op]) for op in ops)
+    return sum(costs[op].seconds[device] if np.isinf(own) else own for op, own in zip(ops, placed, strict=True))
+
+
 def _side(assembly: Assembly, op: int, device: int, scorer: Scorer) -> Side:
     problem, group = assembly.formulation.problem, together(assembly, op)
     chosen = int(assembly.solution.placement[op])
     other = next((index for index in range(len(problem.devices)) if index != device), device)
     here, there = _turned(assembly, group, device), _turned(assembly, group, other)
-    own, whole = float(problem.seconds[device, op]), float(problem.seconds[device, group].sum())
-    able = bool(np.isfinite(whole))
+    own, whole = (_seconds(assembly, ops, device) for ops in ([op], group))
+    able = bool(np.isfinite(problem.seconds[device, group]).all())
     weights = _weights(assembly, here, there, device)
     scored = scorer.score(here) if able else None
     return Side(
         device=problem.devices[device],
         chosen=device == chosen,
         seconds=own if np.isfinite(own) else None,
-        group_seconds=whole if able else None,
+        group_seconds=whole if np.isfinite(whole) else None,
         weight_bytes=weights,
         weight_seconds=0.0 if device == HOST else weights * assembly.solution.price,
         copies=_copies(assembly, here, problem.copies(here) & ~problem.copies(there)),

@@ -19,13 +19,14 @@ from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.ledger import Ledger
 from hetpart.partitioner.scores.scoring import Scored, Scorer
 from hetpart.partitioner.scores.wiring import Wiring, rows_of
-from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
+from hetpart.partitioner.search.solve import OPTIMAL, BaselineResult, NothingFitsError, solve
 from hetpart.units import format_count
 
 if TYPE_CHECKING:
     from hetpart.partitioner.assembly.assemble import Assembly
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.search.solve import Solution
 
 Place = Callable[["Formulation", "str | Placement"], "Assembly"]
 """Solves a formulation for a source, arenas and all."""
@@ -36,6 +37,8 @@ _WINDOWS = 8
 """Places in running order from which the accelerator is filled."""
 _PROMISING = 8
 """Partitions tried at every step of merging."""
+_SHARE = 0.25
+"""Of the time limit, for placements that are cut less finely, whatever the best has taken of it."""
 _ASSEMBLED = 5
 """Placements whose arenas are tried."""
 
@@ -49,6 +52,15 @@ class _Judge:
     def allows(self, found: Scored) -> bool:
         most = self.limits.max_partitions
         return found.fits and (most is None or found.cut.partitions <= most)
+
+    def broken(self, found: Scored, ours: Scored) -> str:
+        """Which limit ``found`` does not keep, in words."""
+        most = self.limits.max_partitions
+        if most is not None and found.cut.partitions > most:
+            return "cut finer than allowed"
+        gain = self.limits.min_gain
+        gains = gain is None or _worth(found, gain) <= _worth(ours, gain)
+        return "" if gains or found.total_seconds >= ours.total_seconds else "its cuts gain too little"
 
     def rank(self, found: Scored) -> tuple[float, int, bytes]:
         """Least first. Of two placements the one with more cuts is better only where every one of them buys enough."""
@@ -76,19 +88,30 @@ def place_within(formulation: Formulation, limits: Limits, source: str | Placeme
         InfeasibleError: nothing fits, or nothing that the limits allow does.
         InvalidOptionError: the limits cannot be met, or ``source`` leaves no choice.
     """
+    end = monotonic() + time_limit
     best = place(formulation, source)
     if not limits:
         return best
     if not (isinstance(source, str) and source == OPTIMAL):
         return _as_given(best, limits)
     judge, scorer = _Judge(limits), Scorer.of(formulation.problem)
-    end = monotonic() + time_limit
-    start = scorer.score(best.solution.placement)
-    found = [start, *_candidates(scorer, best, lambda: monotonic() > end)]
-    allowed = sorted({id(one): one for one in found if judge.allows(one)}.values(), key=judge.rank)
+    end = max(end, monotonic() + _SHARE * time_limit)
+    start = scorer.score(best.solution.placement)  # it fits, as its arenas hold it, whatever is alive in it
+    found = [replace(start, excess=0), *_candidates(scorer, best, lambda: monotonic() > end)]
+    allowed = sorted(
+        {one.placement.tobytes(): one for one in reversed(found) if judge.allows(one)}.values(), key=judge.rank
+    )
     if not allowed:
         raise _refusal(scorer, best, found, limits)
-    return _assembled(formulation, allowed, best, place)
+    made = _assembled(formulation, allowed, best, place)
+    return replace(made, solution=replace(made.solution, baselines=_judged(judge, scorer, made.solution)))
+
+
+def _judged(judge: _Judge, scorer: Scorer, solution: Solution) -> tuple[BaselineResult, ...]:
+    """What other rules do, with the limit that each does not keep."""
+    ours = scorer.score(solution.placement)
+    scored = [(result, scorer.score(result.placement)) for result in solution.baselines]
+    return tuple(replace(result, beyond=judge.broken(found, ours)) for result, found in scored)
 
 
 def _as_given(best: Assembly, limits: Limits) -> Assembly:

@@ -10,17 +10,17 @@ import numpy as np
 
 from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.assembly.assemble import Assembly
-from hetpart.partitioner.assembly.device_use import device_uses
+from hetpart.partitioner.assembly.device_use import excess, peaks
+from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.by_arenas import Assemble, as_arenas_hold, best_by_arenas
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.refusal import Needed, refusal
 from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
-from hetpart.partitioner.search.solve import OPTIMAL, NothingFitsError, solve
+from hetpart.partitioner.search.solve import MOST_DEVICES, OPTIMAL, NothingFitsError, solve
 from hetpart.partitioner.search.three_states import solve_three_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from hetpart.cost_model.annotate import Costs
     from hetpart.graph.ir import Graph
@@ -44,8 +44,8 @@ class _RefusedError(Exception):
         super().__init__()
         self.least = least
         self.shortage = shortage
-        self.device = int(_excess(least).argmax())
-        self.needed = _peaks(least)[self.device]
+        self.device = int(excess(least).argmax())
+        self.needed = peaks(least)[self.device]
         """A budget of that device that would do."""
 
 
@@ -64,17 +64,47 @@ class _Task:
         Raises:
             _RefusedError: nothing fits.
         """
-        problem, laid_out = formulation.problem, packing(self.graph, self.costs, formulation)
         try:
-            found = solve_three_states(
-                problem, source=self.source, time_limit=time_limit, packing=laid_out, known=formulation.known
-            )
+            return self.searched(formulation, time_limit)
         except NothingFitsError as error:
-            least = self.arranged(formulation, error.shortage.placement)
-            if not _excess(least).any():  # values that take each other's place can need less than what is alive
-                return least
+            return self.least(formulation, error)
+
+    def searched(self, formulation: Formulation, time_limit: float) -> Assembly:
+        """The solved placement, which fits as the search counts.
+
+        Raises:
+            NothingFitsError: nothing does.
+        """
+        return self._assembled(formulation, self._solved(formulation, time_limit))
+
+    def least(self, formulation: Formulation, error: NothingFitsError) -> Assembly:
+        """What lacks least, where it fits: values that take each other's place can need less than what is alive.
+
+        Raises:
+            _RefusedError: it does not.
+        """
+        least = self.arranged(formulation, error.shortage.placement)
+        if excess(least).any():
             raise _RefusedError(least, error.shortage) from error
-        return self._assembled(formulation, found)
+        return least
+
+    def by_arenas(self, formulation: Formulation, least: Assembly, clock: Clock) -> Assembly:
+        """``least``, which fits though more is alive than the budgets give; better, where the best is asked for."""
+        if len(formulation.problem.devices) != MOST_DEVICES:
+            return least
+        task = Assemble(self._solved, self.arranged, self._assembled)
+        return (best_by_arenas if self.optimal else as_arenas_hold)(formulation, least, task, clock)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the best is asked for."""
+        return isinstance(self.source, str) and self.source == OPTIMAL
+
+    def _solved(self, formulation: Formulation, time_limit: float) -> Solution:
+        laid_out = packing(self.graph, self.costs, formulation)
+        return solve_three_states(
+            formulation.problem, source=self.source, time_limit=time_limit, packing=laid_out, known=formulation.known
+        )
 
     def arranged(self, formulation: Formulation, placement: Placement) -> Assembly:
         """``placement``, whether it fits or not."""
@@ -98,14 +128,23 @@ def place(
     Raises:
         InfeasibleError: nothing fits.
     """
-    task = _Task(graph, costs, source, pins)
+    task, clock = _Task(graph, costs, source, pins), Clock.of(time_limit)
     try:
-        return task.placed(formulation, time_limit)
+        return task.searched(formulation, time_limit)
+    except NothingFitsError as error:
+        least = _fitting(task, formulation, error, time_limit)
+    return task.by_arenas(formulation, least, clock)
+
+
+def _fitting(task: _Task, formulation: Formulation, error: NothingFitsError, time_limit: float) -> Assembly:
+    """What fits though the search, which ended in ``error``, counts too much in it."""
+    try:
+        return task.least(formulation, error)
     except _RefusedError as refused:
-        if not (isinstance(source, str) and source == OPTIMAL):
+        if not task.optimal:
             raise refusal(refused.least, Needed(_lacking(refused.least), refused.least)) from refused
         thrifty = _thriftiest(task, refused, time_limit)
-        if not _excess(thrifty).any():
+        if not excess(thrifty).any():
             return thrifty
         raise refusal(refused.least, _least_found(task, refused, thrifty, time_limit)) from refused
 
@@ -121,20 +160,20 @@ def _thriftiest(task: _Task, refused: _RefusedError, time_limit: float) -> Assem
     except _RefusedError as without:
         placement = without.shortage.placement
     found = task.arranged(formulation, placement)
-    return refused.least if np.delete(_excess(found), device).any() else found
+    return refused.least if np.delete(excess(found), device).any() else found
 
 
 def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, time_limit: float) -> Needed:
     """Budgets that do together: of the device that fits worst, or of another alone, the others' kept; else of all."""
     formulation, worst = refused.least.formulation, refused.device
-    if not np.delete(_excess(thrifty), worst).any():
-        needed = Needed({worst: _peaks(thrifty)[worst]}, thrifty)
+    if not np.delete(excess(thrifty), worst).any():
+        needed = Needed({worst: peaks(thrifty)[worst]}, thrifty)
         return _smallest(task, formulation, needed, min(needed.nbytes[worst], refused.needed), time_limit)
     limited = np.flatnonzero(formulation.problem.budgets != NO_BUDGET).tolist()
     for device in sorted(limited, key=lambda device: (device != worst, device)):
         found = _found(task, _with_budgets(formulation, {device: NO_BUDGET}), time_limit)
         if found is not None:
-            used = _peaks(found)[device]
+            used = peaks(found)[device]
             return _smallest(task, formulation, _widened(task, formulation, {device: used}, found), used, time_limit)
     return _widened(task, formulation, _lacking(refused.least), refused.least)
 
@@ -151,8 +190,8 @@ def _widened(task: _Task, formulation: Formulation, nbytes: dict[int, int], know
 
 def _lacking(found: Assembly) -> dict[int, int]:
     """What every device takes that is given less, that which lacks most first."""
-    excess, peaks = _excess(found), _peaks(found)
-    return {device: peaks[device] for device in np.argsort(-excess, kind="stable").tolist() if excess[device]}
+    lacks, needed = excess(found), peaks(found)
+    return {device: needed[device] for device in np.argsort(-lacks, kind="stable").tolist() if lacks[device]}
 
 
 def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, time_limit: float) -> Needed:
@@ -167,7 +206,7 @@ def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, 
         if found is None:
             low = middle
         else:
-            needed, used = Needed({device: middle}, found), _peaks(found)[device]
+            needed, used = Needed({device: middle}, found), peaks(found)[device]
     if used == needed.nbytes[device]:
         return needed
     # Asked for just what it used, the search may come to another placement, which need not fit.
@@ -191,13 +230,3 @@ def _with_budgets(formulation: Formulation, nbytes: dict[int, int]) -> Formulati
 
 def _unlimited(problem: PlacementProblem, placement: Placement) -> Solution:
     return solve(replace(problem, budgets=np.full_like(problem.budgets, NO_BUDGET)), source=placement)
-
-
-def _excess(assembly: Assembly) -> NDArray[np.int64]:
-    budgets = assembly.formulation.problem.budgets
-    peaks = np.array(_peaks(assembly), np.int64)
-    return np.where(budgets == NO_BUDGET, 0, np.maximum(peaks - budgets, 0))
-
-
-def _peaks(assembly: Assembly) -> list[int]:
-    return [use.peak_bytes for use in device_uses(assembly)]

@@ -57,10 +57,14 @@ class Baseline:
     seconds: float | None
     peak_bytes: int
     fits: bool
+    beyond: str = ""
+    """Which limit on cuts it does not keep, in words; ``""`` for none."""
 
 
 ALIVE = "what is alive at every op"
 """What a bound speaks of that has counted more than weights."""
+NONE_STREAMED = "that streams no weight"
+"""What a bound speaks of that does not hold for placements that stream some."""
 PROVEN_GAP = 1e-6
 """A smaller gap is rounding."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import prod
+from math import isclose, prod
 
 from hetpart.devices import Provider
 from hetpart.graph.granted import violations_in
@@ -18,6 +18,8 @@ from hetpart.plan import verify_timeline
 from hetpart.plan.model import Buffer, Partition, Plan, ValueForm, ValueSpec
 from hetpart.plan.streamed import streamed_weights
 
+_ROUNDING = 1e-6
+"""Relative."""
 Offenders = Callable[[Plan], Iterable[str]]
 
 
@@ -153,6 +155,34 @@ def _negative_sizes(plan: Plan) -> Iterator[str]:
     yield from (file.path for file in plan.model.files if file.nbytes < 0)
 
 
+def _unproven(plan: Plan) -> Iterator[str]:
+    """A bound above the cost, or a gap that is not theirs."""
+    proof = plan.certificate
+    if not 0 <= proof.lower_bound <= proof.cost * (1 + _ROUNDING):
+        yield f"a bound of {proof.lower_bound} s and a cost of {proof.cost} s"
+    gap = max(0.0, 1 - proof.lower_bound / proof.cost) if proof.cost > 0 else 0.0
+    if abs(proof.gap - gap) > _ROUNDING:
+        yield f"a gap of {proof.gap}, where cost and bound leave {gap}"
+
+
+def _misadded(plan: Plan) -> Iterator[str]:
+    """Seconds that are not the sum of their parts, and peaks that are not."""
+    told = plan.prediction
+    parts = told.compute_seconds + told.transfer_seconds + told.session_seconds
+    if not isclose(told.seconds, parts, rel_tol=_ROUNDING, abs_tol=1e-12):
+        yield f"{told.seconds} s, of {parts} s in parts"
+    for use in plan.devices:
+        parts = use.weight_bytes + use.state_bytes + use.buffer_bytes + use.activation_bytes + use.session_bytes
+        if use.peak_bytes != parts:
+            yield f"{use.peak_bytes} bytes on {use.device}, of {parts} in parts"
+
+
+def _elsewhere(plan: Plan) -> Iterator[str]:
+    """Ops whose decision names another partition or device than the partition that has them."""
+    places = {op: (partition.id, partition.device) for partition in plan.partitions for op in partition.ops}
+    yield from (one.op for one in plan.decisions if places.get(one.op) != (one.partition, one.device))
+
+
 def _unasked(plan: Plan) -> Iterator[str]:
     ranks = {spec.name: len(spec.shape or ()) for spec in plan.inputs}
     for size in plan.granted.sizes:
@@ -179,6 +209,9 @@ RULES: tuple[tuple[str, Offenders], ...] = (
     ("buffers in use do not overlap", _overlaps),
     ("sizes are not negative", _negative_sizes),
     ("conditions compare sizes of inputs", _unasked),
+    ("a certificate adds up", _unproven),
+    ("figures are the sums of their parts", _misadded),
+    ("decisions say where ops are", _elsewhere),
     ("a timeline has every partition and copy once", verify_timeline.miscounted),
     ("tasks wait for tasks before them", verify_timeline.waits_backwards),
     ("tasks are on their lanes", verify_timeline.out_of_lane),

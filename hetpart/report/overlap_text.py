@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from hetpart.plan.figures import NONE_STREAMED
 from hetpart.plan.model import Plan
 from hetpart.plan.timeline import LEAST_GAIN, Timeline
 from hetpart.report.layout import heading, line, name, table
@@ -27,11 +28,16 @@ def overlap(plan: Plan) -> Iterator[RenderableType]:
     yield table(
         ("", ">predicted", ">at least", "bounded by"),
         [
-            _row("one after another", plan.prediction.seconds, plan.certificate.lower_bound, "any placement"),
+            _row("one after another", plan.prediction.seconds, plan.certificate.lower_bound, _placements(plan)),
             _row("overlapped", timeline.seconds, timeline.lower_bound, "any order of these partitions and copies"),
         ],
     )
     yield line(_gain(timeline, cut_for_it="overlap" in plan.options), " ", _bounds(timeline))
+
+
+def _placements(plan: Plan) -> str:
+    """What the lower bound is one of."""
+    return f"any placement {NONE_STREAMED}" if NONE_STREAMED in plan.certificate.speaks_of else "any placement"
 
 
 def _row(label: str, seconds: float, bound: float, what: str) -> tuple[str, ...]:

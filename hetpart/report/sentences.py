@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from hetpart.plan.figures import ALIVE, PROVEN_GAP, Baseline, Certificate, DeviceUse
+from hetpart.plan.figures import ALIVE, NONE_STREAMED, PROVEN_GAP, Baseline, Certificate, DeviceUse
 from hetpart.plan.model import Decision, Partition, Plan, Transfer
 from hetpart.report.escape import printable
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
@@ -96,8 +96,8 @@ def _slower(best: Baseline, times: float) -> str:
 
 
 def best_baseline(plan: Plan) -> Baseline | None:
-    """The fastest other rule that fits."""
-    fitting = [baseline for baseline in plan.baselines if has_seconds(baseline)]
+    """The fastest other rule that fits and keeps the limits on cuts."""
+    fitting = [baseline for baseline in plan.baselines if has_seconds(baseline) and not baseline.beyond]
     return min(fitting, key=lambda baseline: baseline.seconds or 0.0, default=None)
 
 
@@ -147,7 +147,8 @@ def gap(proof: Certificate) -> str:
 
 def _bounded(proof: Certificate) -> str:
     """What the bound holds for: other cuts, or other orders, of a placement may hold less of what is alive."""
-    return "legal placement, cut as hetpart cuts it," if ALIVE in proof.speaks_of else "legal placement"
+    streams_none = f" {NONE_STREAMED}" if NONE_STREAMED in proof.speaks_of else ""
+    return f"legal placement{streams_none}{', cut as hetpart cuts it,' if ALIVE in proof.speaks_of else ''}"
 
 
 def worth(plan: Plan) -> str:

@@ -53,7 +53,7 @@ def _baseline_row(baseline: Baseline, plan: Plan) -> tuple[str | Text, ...]:
     fits = sentences.has_seconds(baseline)
     seconds = format_seconds(baseline.seconds or 0.0) if fits else "–"
     times = f"{sentences.ratio(baseline, plan):.2f}×" if fits else "–"
-    verdict = Text() if fits else Text("does not fit", "red")
+    verdict = Text(baseline.beyond) if fits else Text("does not fit", "red")
     return sentences.label(baseline), seconds, times, format_bytes(baseline.peak_bytes), verdict
 
 

@@ -208,9 +208,19 @@ def _unknown(node: str, imported: ImportedModel) -> InvalidOptionError:
     near = list(dict.fromkeys([*close[:1], *inside, *close]))[:_SUGGESTIONS]
     known = ", ".join(map(repr, near or names[:_SUGGESTIONS]))
     hint = f"did you mean {known}?" if near else f"it has, for example, {known}"
-    if any(node == one.name or node in one.output for one in imported.proto.graph.node):
+    if node in _nodes(imported):
         return InvalidOptionError(
             f"{node!r} of {imported.name!r} is not placed: what it computes is known before a run, or never returned",
             hint="it takes no time on any device",
         )
     return InvalidOptionError(f"{imported.name!r} has no op {node!r}", hint=hint)
+
+
+def _nodes(imported: ImportedModel) -> frozenset[str]:
+    """Names of the nodes of the model and of its file, those that are folded among them, and of what they make."""
+    from hetpart.graph.load import read
+
+    protos = [imported.proto]
+    if imported.path is not None and imported.path.suffix == ".onnx" and imported.path.is_file():
+        protos.append(read(imported.path).proto)
+    return frozenset(name for proto in protos for one in proto.graph.node for name in (one.name, *one.output))

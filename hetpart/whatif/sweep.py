@@ -238,5 +238,6 @@ def _require_one(curves: Sequence[Curve], name: str) -> None:
         f"{name!r} fits none of the budgets, the largest being {format_bytes(largest)}: {required:,} bytes are needed "
         "as far as is found",
         required_bytes=required,
-        hint=f"ask for budgets from {format_bytes(required)} on, or loosen the pins",
+        hint=f"ask for budgets from {format_bytes(required)} on; which ops fill the device is what "
+        f"`hetpart partition --budget {largest}` says",
     )

@@ -38,6 +38,15 @@ def test_what_the_host_takes_more_for_a_weight_is_counted_on_the_host_alone() ->
         assert check(more, where, cut(more, where)).peaks == expected
 
 
+@pytest.mark.parametrize("device", [-1, 2, 7])
+def test_a_device_that_there_is_not_is_a_fault(device: int) -> None:
+    problem = chain([(1.0, 1.0)] * 3, [100, 200, 400])
+    where = np.array([0, device, 1], np.int8)
+    verdict = check(problem, where, cut(problem, np.zeros(3, np.int8)))
+    assert not verdict.legal
+    assert verdict.violations == (f"op 1 is on device {device}, of 2",)
+
+
 def test_every_kind_of_fault_is_named() -> None:
     problem = next(p for p in map(random_problem, range(1000)) if p.ops > 3 and len(set(p.groups.tolist())) < p.ops)
     placement = next(placements(problem))

@@ -10,6 +10,7 @@ import pytest
 
 import hetpart
 from hetpart.errors import InfeasibleError, InvalidOptionError
+from hetpart.report.sentences import best_baseline
 from hetpart.request import Request, RequestOptions
 from tests.runtime.models import model
 
@@ -94,3 +95,14 @@ def test_without_need_limits_change_nothing() -> None:
     free, limited = partition(), partition(max_partitions=50, min_gain="0%")
     assert free.plan.decisions == limited.plan.decisions
     assert free.plan.certificate == limited.plan.certificate
+
+
+def test_rules_that_cut_finer_than_allowed_say_so() -> None:
+    plan = partition(pin=["cum*=cpu"], max_partitions=3).plan
+    beyond = {rule.name: rule.beyond for rule in plan.baselines}
+    assert beyond.pop("all-cpu") == ""
+    assert set(beyond.values()) == {"cut finer than allowed"}
+    best = best_baseline(plan)
+    assert best is not None
+    assert best.name == "all-cpu"
+    assert all(rule.beyond == "" for rule in partition(pin=["cum*=cpu"]).plan.baselines)

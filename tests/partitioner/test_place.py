@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -218,3 +220,28 @@ def test_budgets_only_ever_help() -> None:
         for share in np.linspace(0, 1.5, 7)
     ]
     assert seconds == sorted(seconds, reverse=True)
+
+
+TIGHT: dict[str, Any] = {
+    "hardware": "emulated", "shape": {"batch": 8, "seq": 128}, "pin": ["op:MatMul=cuda:0"], "budget": "3.33MB",
+    "time_limit": 4,
+}  # fmt: skip
+"""What BERT's products take where values take each other's place, but not what is alive."""
+
+
+def test_what_fits_as_arenas_hold_it_is_told_by_the_budgets_that_there_are(zoo_model: Callable[[str], Path]) -> None:
+    plan = hetpart.partition(zoo_model("bert-tiny"), **TIGHT).plan
+    budget = plan.devices[1].budget_bytes or 0
+    assert plan.devices[1].peak_bytes <= budget
+    assert [rule.fits for rule in plan.baselines] == [rule.peak_bytes <= budget for rule in plan.baselines]
+    fitting = [rule.seconds for rule in plan.baselines if rule.seconds is not None]
+    assert plan.prediction.seconds <= min(fitting)
+    assert 0 < plan.certificate.lower_bound <= plan.certificate.cost
+
+
+def test_a_limit_on_partitions_takes_what_fits_as_arenas_hold_it(zoo_model: Callable[[str], Path]) -> None:
+    free = hetpart.partition(zoo_model("bert-tiny"), **TIGHT).plan
+    limited = hetpart.partition(zoo_model("bert-tiny"), **TIGHT, max_partitions=len(free.partitions)).plan
+    assert len(limited.partitions) <= len(free.partitions)
+    with pytest.raises(InfeasibleError, match="cannot be cut into 2 partitions"):
+        hetpart.partition(zoo_model("bert-tiny"), **TIGHT, max_partitions=2)

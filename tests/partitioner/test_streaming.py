@@ -16,7 +16,7 @@ from hetpart.partitioner.scores.rings import ring_cuts
 from hetpart.partitioner.scores.streamed import StreamScorer
 from hetpart.partitioner.scores.streaming import ThreeStates, with_streamed
 from hetpart.partitioner.search.solve import NothingFitsError, Solution, solve
-from hetpart.partitioner.search.three_states import NONE_STREAMED, solve_three_states
+from hetpart.partitioner.search.three_states import ALONE, solve_three_states
 from tests.partitioner.force import best_of_all
 from tests.partitioner.problems import chain, with_host_more
 from tests.partitioner.streams import all_scored, any_problem, layered_problem
@@ -127,7 +127,7 @@ def test_a_bound_is_of_all_placements_or_says_that_it_is_of_those_that_stream_no
     except NothingFitsError:
         assert source != "optimal"
         return
-    of_those_that_hold = solution.speaks_of.endswith(NONE_STREAMED)
+    of_those_that_hold = solution.speaks_of.endswith(ALONE)
     assert solution.lower_bound <= (holding if of_those_that_hold else best).cost * (1 + 1e-9)
     assert solution.bound_of_all <= best.cost * (1 + 1e-9)
 

@@ -48,7 +48,7 @@ def test_bytes_are_integers_and_seconds_are_floats() -> None:
 @given(name=st.text(), seconds=st.floats(allow_nan=False, allow_infinity=False), nbytes=st.integers(0, 2**63 - 1))
 @settings(deadline=None)
 def test_names_and_numbers_survive(name: str, seconds: float, nbytes: int) -> None:
-    prediction = Prediction(seconds, 0.0, -0.0, 1e-300)
+    prediction = Prediction(seconds, seconds, -0.0, 1e-300)
     model = replace(PLAN.model, dimensions={name: nbytes})
     plan = replace(PLAN, notes=(name,), model=model, prediction=prediction, footprint_bytes=nbytes)
     assert read_plan(write_plan(plan), "plan.json") == plan

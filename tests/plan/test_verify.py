@@ -47,6 +47,9 @@ BROKEN: dict[str, Plan] = {
     "buffers in use do not overlap": replace(PLAN, buffers=(EMBEDDED, replace(WIDE, offset=798_719), SCORE)),
     "sizes are not negative": replace(PLAN, transfers=(replace(PLAN.transfers[0], nbytes=-1),)),
     "conditions compare sizes of inputs": replace(PLAN, granted=Granted((), ("rows > 2",))),
+    "a certificate adds up": replace(PLAN, certificate=replace(PLAN.certificate, lower_bound=1.0)),
+    "figures are the sums of their parts": replace(PLAN, prediction=replace(PLAN.prediction, seconds=1.0)),
+    "decisions say where ops are": replace(PLAN, decisions=(replace(PLAN.decisions[0], device="elsewhere"),)),
     "a timeline has every partition and copy once": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK),
     "tasks wait for tasks before them": timed(HOST_TASK, COPY_TASK, WIDE_TASK, TASK, replace(LAST_TASK, after=(4,))),
     "tasks are on their lanes": timed(HOST_TASK, COPY_TASK, WIDE_TASK, replace(TASK, lane="cpu"), LAST_TASK),
@@ -62,6 +65,19 @@ BROKEN: dict[str, Plan] = {
 
 def test_a_plan_that_is_consistent_breaks_no_rule() -> None:
     assert list(violations(PLAN)) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replace(PLAN, certificate=replace(PLAN.certificate, gap=0.5)),
+        replace(PLAN, certificate=replace(PLAN.certificate, lower_bound=-1.0)),
+        replace(PLAN, devices=(PLAN.devices[0], replace(PLAN.devices[1], peak_bytes=1))),
+        replace(PLAN, decisions=(replace(PLAN.decisions[0], partition=7),)),
+    ],
+)
+def test_figures_that_contradict_each_other_are_told(broken: Plan) -> None:
+    assert list(violations(broken))
 
 
 @pytest.mark.parametrize("rule", [rule for rule, _ in RULES])

@@ -155,7 +155,8 @@ def baseline_better(subject: Subject) -> Iterator[Mark]:
     """
     ours = subject.planned.prediction.seconds
     for baseline in subject.planned.baselines:
-        if baseline.seconds is not None and baseline.fits and baseline.seconds < ours * (1 - _ROUNDING):
+        faster = baseline.seconds is not None and baseline.seconds < ours * (1 - _ROUNDING)
+        if faster and baseline.fits and not baseline.beyond:
             yield Mark(f"{baseline.name} takes {format_seconds(baseline.seconds)}, the plan {format_seconds(ours)}")
 
 

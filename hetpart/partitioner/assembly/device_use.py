@@ -24,6 +24,17 @@ def device_uses(assembly: Assembly) -> tuple[DeviceUse, ...]:
     return tuple(_device_use(assembly, index) for index in range(len(assembly.device_names)))
 
 
+def excess(assembly: Assembly) -> NDArray[np.int64]:
+    """(D,) Bytes that each device takes beyond its budget."""
+    budgets = assembly.formulation.problem.budgets
+    return np.where(budgets == NO_BUDGET, 0, np.maximum(np.array(peaks(assembly), np.int64) - budgets, 0))
+
+
+def peaks(assembly: Assembly) -> list[int]:
+    """Bytes that each device holds at most."""
+    return [use.peak_bytes for use in device_uses(assembly)]
+
+
 def _device_use(assembly: Assembly, index: int) -> DeviceUse:
     device = assembly.costs.machine.devices[index]
     problem, solution = assembly.formulation.problem, assembly.solution

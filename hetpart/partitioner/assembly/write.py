@@ -87,7 +87,9 @@ def _prediction(assembly: Assembly) -> Prediction:
 
 def _baselines(assembly: Assembly) -> tuple[Baseline, ...]:
     return tuple(
-        Baseline(result.name, result.total_seconds if result.fits else None, result.peak_bytes, result.fits)
+        Baseline(
+            result.name, result.total_seconds if result.fits else None, result.peak_bytes, result.fits, result.beyond
+        )
         for result in assembly.solution.baselines
     )
 

@@ -46,6 +46,12 @@ def check(
     problem: PlacementProblem, placement: Placement, cut: Cut, streamed: NDArray[np.bool_] | None = None
 ) -> Verdict:
     """Cost, peaks and legality of ``placement`` run as ``cut`` says, with (W,) ``streamed`` weights."""
+    strangers = [
+        f"op {op} is on device {device}, of {len(problem.devices)}" for op, device in _strangers(problem, placement)
+    ]
+    if strangers:
+        none = tuple(0 for _ in problem.devices)
+        return Verdict(math.inf, math.inf, none, legal=False, fits=False, violations=tuple(strangers))
     run = _Run.of(problem, placement, cut, streamed)
     illegal = [*_ops_out_of_place(run), *_split_groups(run), *_bad_cut(run), *_not_streamable(run)]
     cost = sum(float(problem.seconds[device, op]) for op, device in enumerate(run.placement))
@@ -54,6 +60,11 @@ def check(
     over = list(_over_budget(problem, peaks))
     sessions = sum(float(problem.session_seconds[device]) for device in run.devices)
     return Verdict(cost, cost + sessions, peaks, not illegal, not over, (*illegal, *over))
+
+
+def _strangers(problem: PlacementProblem, placement: Placement) -> list[tuple[int, int]]:
+    """Ops on a device that there is not."""
+    return [(op, device) for op, device in enumerate(placement.tolist()) if not 0 <= device < len(problem.devices)]
 
 
 @dataclass(frozen=True, slots=True)

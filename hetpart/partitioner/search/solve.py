@@ -47,6 +47,8 @@ class BaselineResult:
     peak_bytes: int
     """On the accelerator."""
     fits: bool
+    beyond: str = ""
+    """Which limit on cuts it does not keep, in words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

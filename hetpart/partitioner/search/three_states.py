@@ -34,6 +34,7 @@ from hetpart.partitioner.search.solve import (
     solve,
 )
 from hetpart.partitioner.search.streams import streaming_starts, touched_up
+from hetpart.plan.figures import NONE_STREAMED
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 SOLVER = "solver"
 TWO_STATES = "two states"
 MAY_STREAM = "; weights may be streamed"
-NONE_STREAMED = "; of placements that stream no weight"
+ALONE = f"; of any placement {NONE_STREAMED}"
 HALF = 0.5
 PROMISING = 0.1
 """By how much what streams may be cheaper than all that does not, where it is looked at first."""
@@ -98,12 +99,12 @@ def solve_three_states(
     floor = least_streaming(problem, within, least)
     assert problem.streaming is not None
     if gap(best.total_seconds, floor) <= AIM and not problem.streaming.asked:  # it gains next to nothing
-        return _of_those_that_hold(best, floor)
+        return of_those_that_hold(best, floor)
     if begun is None:
         begun = _Begun.of(problem, packing, known, clock, near=(best.placement,)).touched(clock)
         begun = begun if begun.beats(best.total_seconds) else None
     found = None if begun is None else begun.finished(best, best.lower_bound, clock)
-    return found or _of_those_that_hold(best, floor)
+    return found or of_those_that_hold(best, floor)
 
 
 def _looked_at_first(
@@ -222,7 +223,7 @@ class _Begun:
         problem = self.scorer.states.own
         assert problem.streaming is not None
         if best is not None and not taken.streamed.any() and not problem.streaming.asked:
-            return _of_those_that_hold(_or_better(best, taken.own), bound)
+            return of_those_that_hold(_or_better(best, taken.own), bound)
         chosen = best.chosen if best is not None and name == TWO_STATES else name
         results = {name: _in_own_terms(self.lifted[name]).own for name in BASELINES}
         found = solution(chosen, Optimum(taken.own, bound, by_moments=False), self.search.price, results)
@@ -230,11 +231,11 @@ class _Begun:
         return replace(found, streamed=streamed, speaks_of=found.speaks_of + MAY_STREAM)
 
 
-def _of_those_that_hold(best: Solution, bound: float) -> Solution:
+def of_those_that_hold(best: Solution, bound: float) -> Solution:
     """``best`` of those that stream nothing, and whether its bound is one of all, which cost ``bound`` at least."""
     if bound >= best.lower_bound:
         return best
-    return replace(best, bound_of_all=max(0.0, bound), speaks_of=best.speaks_of + NONE_STREAMED)
+    return replace(best, bound_of_all=max(0.0, bound), speaks_of=best.speaks_of + ALONE)
 
 
 def _or_better(best: Solution, found: Scored) -> Solution:
@@ -255,7 +256,7 @@ def _as_asked_for(problem: PlacementProblem, found: Solution, packing: Packing |
     if found.streamed is not None or not _is_open(problem):
         return found
     within = without_misfits(replace(problem, streaming=None))
-    return _of_those_that_hold(found, least_streaming(problem, within, search_with_sessions(within)))
+    return of_those_that_hold(found, least_streaming(problem, within, search_with_sessions(within)))
 
 
 def _streaming_by_chance(problem: PlacementProblem, found: Solution, packing: Packing | None) -> Solution:

@@ -45,7 +45,7 @@ def _rule(rule: Baseline, plan: Plan) -> tuple[Cell | str, ...]:
     name, peak = sentences.label(rule), format_bytes(rule.peak_bytes)
     if not sentences.has_seconds(rule):
         return name, Cell("–", "dim"), Cell("–", "dim"), peak, Cell("does not fit", "bad")
-    return name, format_seconds(rule.seconds or 0.0), f"{sentences.ratio(rule, plan):.2f}×", peak, ""
+    return name, format_seconds(rule.seconds or 0.0), f"{sentences.ratio(rule, plan):.2f}×", peak, rule.beyond
 
 
 def certificate(evidence: Evidence) -> Section:
