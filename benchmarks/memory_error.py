@@ -38,7 +38,7 @@ ACCESS = {"moe": {"*expert*": 2 / 8}}
 """What the user knows: two of eight experts take part in a token."""
 THREADS = 2
 """Kernels that unfold images take room for each."""
-HARDWARE = "l4+generic-2core"
+HARDWARE = "l4"
 """Only the host takes part."""
 REACH = 0.05
 AMPLE = "1000TB"

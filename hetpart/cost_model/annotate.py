@@ -29,6 +29,7 @@ from hetpart.units import format_count
 if TYPE_CHECKING:
     from hetpart.cost_model.breakdown import Row
 
+TAKEN_OUT = "ONNX Runtime takes it out: it changes nothing, or another op does the same"
 _LOOPS_SHOWN = 5
 _TYPES_SHOWN = 5
 STARTS = 3
@@ -170,12 +171,13 @@ def _price(
     missing = support.missing
     seconds = tuple([inf if why else e.seconds for why, e in zip(missing, estimates, strict=True)])
     unknown = "" if formula is not None else f"{_runner(op)}no cost formula for {op.op_type}: "
+    why = TAKEN_OUT if op.id in fusions.gone and inf not in seconds else _reason(machine, estimates, missing)
     return OpCost(
         op=op.id,
         work=changed_work(work, op, graph, fusions, machine.devices[seconds.index(min(seconds))].provider),
         known=formula is not None,
         seconds=seconds,
-        reason=f"{unknown}{_reason(machine, estimates, missing)}{_guess(op, graph)}",
+        reason=f"{unknown}{why}{_guess(op, graph)}",
         estimates=estimates,
         missing=missing,
         host_inputs=support.host_inputs,
@@ -206,7 +208,7 @@ def _guess(op: Op, graph: Graph) -> str:
 
 def _estimate(work: Work, op: Op, graph: Graph, fusions: Fusions, device: Device, measured: Taken) -> Estimate:
     """What bounds the op on ``device``; the seconds are those that were measured there, as far as any were."""
-    visited = device.provider not in fusions.absorbed[op.id]
+    visited = device.provider not in fusions.absorbed[op.id] and op.id not in fusions.gone
     left = fused_work(work, op, graph, fusions, device.provider)
     dtype = compute_dtype(op, graph, fusions, device.provider)
     found = estimate(left, device, dtype, visited=visited, called=op.domain == CALL_DOMAIN)

@@ -9,13 +9,15 @@ from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.kernels import gate_of
 from hetpart.cost_model.session.integers import QUANTIZERS
-from hetpart.cost_model.work import Work
+from hetpart.cost_model.work import NO_WORK, Work
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op, Value
 
 
 def fused_work(work: Work, op: Op, graph: Graph, fusions: Fusions, provider: Provider) -> Work:
     """What is left of ``work`` when values inside a fused kernel, and what stays as it is, are not written and read."""
+    if op.id in fusions.gone:
+        return NO_WORK
     work = changed_work(work, op, graph, fusions, provider)
     if gate_of(provider, op):
         gate = graph.values[op.results[0]].nbytes

@@ -47,6 +47,8 @@ class Fusions:
     """What is left of the graph before anything is fused."""
     kernels: Mapping[int, str]
     """Type of the kernel that a group ends with, by the last op, as the CPU provider calls it; others keep theirs."""
+    gone: frozenset[int]
+    """Ops that ONNX Runtime takes out before it fuses: they change nothing, or do what another does."""
 
     def folded_on(self, provider: Provider) -> frozenset[int]:
         """Those of ``folded`` that vanish in a session of ``provider``."""
@@ -69,9 +71,11 @@ def find_fusions(graph: Graph) -> Fusions:
         if consumer is not None:
             found.extend(op, consumer)
     found.add_biases()
+    found.join_twins()
     in_place = tuple([in_place_on(op, wiring) for op in graph.ops])
     groups = tuple([found.root(op.id) for op in graph.ops])
-    return Fusions(groups, tuple(found.absorbed), in_place, found.folded, wiring.simple, found.kernels)
+    gone = frozenset(range(len(graph.ops))) - {op.id for op in wiring.simple.ops}
+    return Fusions(groups, tuple(found.absorbed), in_place, found.folded, wiring.simple, found.kernels, gone)
 
 
 def fusion_groups(graph: Graph) -> tuple[int, ...]:
@@ -107,6 +111,14 @@ class _Found:
             self.absorbed[member] |= providers
         self._unite(members)
         self.kernels[last] = kernel
+
+    def join_twins(self) -> None:
+        """Have ops that do the same stay on one device, where one does it for all."""
+        graph, simple = self.wiring.graph, self.wiring.simple
+        for value in simple.same:
+            twin, maker = graph.values[value].producer, graph.values[simple.value(value)].producer
+            if twin is not None and maker is not None and graph.ops[twin].op_type == graph.ops[maker].op_type:
+                self._unite({twin, maker})
 
     def fold(self, on_cpu: frozenset[int], on_cuda: frozenset[int], taken: AbstractSet[int]) -> None:
         """Have ops vanish into what reads them, on each provider; ``taken`` are those of formulas."""

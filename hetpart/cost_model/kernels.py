@@ -261,12 +261,23 @@ def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
     if foreign:
         return foreign
     if not facts.cuda:
-        expanded = facts.function and not facts.cpu
+        expanded = facts.function and not facts.cpu and _has_body(op.domain, op.op_type, op.version)
         return None if expanded else f"no CUDA kernel for {facts.name}"
     refusal = refused(CUDA_REFUSES, Operands.of(op, graph))
     if refusal:
         return f"the CUDA kernel for {facts.name} refuses {refusal}"
     return _missing(facts.cuda, "CUDA", facts, op, graph)
+
+
+@cache
+def _has_body(domain: str, op_type: str, version: int) -> bool:
+    """Whether the operator, as that version has it, is a function: that a newer one is says nothing of it."""
+    import onnx
+
+    if not onnx.defs.has(op_type, version, domain):
+        return True
+    schema = onnx.defs.get_schema(op_type, version, domain)
+    return schema.has_function or schema.has_context_dependent_function
 
 
 def _missing(kernels: Kernels, provider: str, facts: KernelFacts, op: Op, graph: Graph) -> str | None:

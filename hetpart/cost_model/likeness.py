@@ -45,6 +45,7 @@ def _op(op: Op, operands: list[int], fusions: Fusions) -> Hashable:
         op.version,
         op.usage,
         fusions.absorbed[op.id],
+        op.id in fusions.gone,
         fusions.in_place[op.id],
         tuple(op.attributes.items()),
         tuple([-1 if value is None else operands[value] for value in op.inputs]),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx.helper import make_node
 
+import hetpart
 from hetpart.cost_model.annotate import annotate
 from hetpart.cost_model.machines import load_machine
 from hetpart.devices import Machine
 from hetpart.graph.ir import Graph
+from tests.cost_model.arenas import profiled_nodes
 from tests.cost_model.build import Builder, single
+from tests.cost_model.float_models import Weights, feeds_of, model_of
+from tests.cost_model.kernels_and_memory import RUNS
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +93,36 @@ def test_views_cost_next_to_nothing(machine):
     (cost,) = annotate(single("Reshape", [((10**7,), "float32"), ((2,), "int64")], (10, 10**6)), machine).ops
     assert max(cost.seconds) < 1e-6
     assert cost.host_inputs == {1}
+
+
+TAKEN_OUT: dict[str, list[onnx.NodeProto]] = {
+    "Dropout": [make_node("Dropout", ["a"], ["b"])],
+    "times one": [make_node("Mul", ["a", "one"], ["b"])],
+    "plus zero": [make_node("Add", ["a", "zero"], ["b"])],
+    "by one": [make_node("Div", ["a", "one"], ["b"])],
+    "the same type": [make_node("Cast", ["a"], ["b"], to=onnx.TensorProto.FLOAT)],
+    "the same twice": [make_node("Exp", ["x"], ["twin"], name="gone"), make_node("Add", ["a", "twin"], ["b"])],
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN_OUT)
+def test_what_onnx_runtime_takes_out_costs_nothing_anywhere(kind: str, tmp_path: Path) -> None:
+    nodes = [make_node("Exp", ["x"], ["a"]), *TAKEN_OUT[kind], make_node("Relu", ["b"], ["y"])]
+    weights: Weights = {"one": np.ones((), np.float32), "zero": np.zeros((), np.float32)}
+    model = model_of(nodes, {"x": (64, 64)}, {"y": (64, 64)}, weights)
+    costs = hetpart.annotate(model, hardware="l4+epyc")
+    gone = [cost for cost in costs.ops if not any(cost.seconds)]
+    (op,) = [costs.graph.ops[cost.op] for cost in gone]
+    assert op.op_type == TAKEN_OUT[kind][0].op_type
+    assert gone[0].reason.startswith("ONNX Runtime takes it out")
+    profiled = profiled_nodes(model, feeds_of(model), tmp_path)
+    assert len(profiled) == RUNS * (len(costs.ops) - 1)
+
+
+def test_what_is_computed_once_for_two_stays_on_one_device() -> None:
+    nodes = [make_node("Exp", ["x"], ["a"]), make_node("Exp", ["x"], ["twin"]), make_node("Add", ["a", "twin"], ["y"])]
+    costs = hetpart.annotate(model_of(nodes, {"x": (64, 64)}, {"y": (64, 64)}, {}), hardware="l4+epyc")
+    assert costs.groups[0] == costs.groups[1]
 
 
 def test_host_operands_belong_to_cuda_alone():

@@ -56,6 +56,21 @@ def looped(trips: int, *, scanned: bool) -> Any:
     return turned(node, {"a": TURN}, outputs, limit=np.array(trips), go=np.array(True))
 
 
+def narrow(trips: int) -> Any:
+    """Each turn leaves 64 bytes, which take 256 of the arena."""
+    ends = [helper.make_tensor_value_info(*entry, []) for entry in (("i", TensorProto.INT64), ("c", TensorProto.BOOL))]
+    nodes = [
+        helper.make_node("Identity", ["c"], ["c_out"]),
+        helper.make_node("Gather", ["table", "row"], ["taken"]),
+        helper.make_node("Relu", ["taken"], ["seen"]),
+    ]
+    made = [helper.make_tensor_value_info("c_out", TensorProto.BOOL, [])]
+    body = helper.make_graph(nodes, "body", ends, [*made, helper.make_tensor_value_info("seen", FLOAT, [16])])
+    loop = helper.make_node("Loop", ["limit", "go"], ["all"], body=body)
+    weights: Weights = {"limit": np.array(trips), "go": np.array(True), "row": np.array(1)}
+    return model_of([loop, helper.make_node("Relu", ["all"], ["y"])], {"table": (9, 16)}, {"y": (trips, 16)}, weights)
+
+
 def scanning(trips: int) -> Any:
     nodes = [helper.make_node("Add", ["state", "row"], ["v"]), *turn(scanned=True)]
     body = helper.make_graph(nodes, "body", typed("state", "row"), typed("next", "seen"))
@@ -99,6 +114,7 @@ BODIES: dict[str, Any] = {
         for many, length in ((1, 1), (1, 9), (3, 1), (3, 9))
     },
     "a branch": branched(),
+    "narrow rows of many turns": narrow(2000),
 }
 
 

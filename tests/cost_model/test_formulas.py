@@ -156,6 +156,20 @@ def test_gemm_sums_along_the_right_axis():
     assert _work(graph).flops == 2 * 4 * 3 * 8 + 4 * 3
 
 
+@pytest.mark.parametrize("placed", [False, True])
+def test_embeddings_read_a_row_a_token_and_of_small_tables_all_once(placed):
+    tokens, width = (8, 128), 768
+    tables = [((30_000, width), "float32"), ((512, width), "float32"), ((2, width), "float32")]
+    given = [(tokens, "int32"), (tokens, "int32"), *tables, ((width,), "float32"), ((width,), "float32"), None]
+    given += [(tokens, "int32")] if placed else []
+    options = {"domain": "com.microsoft", "version": 1}
+    graph = single("EmbedLayerNormalization", given, (*tokens, width), **options)
+    rows = 8 * 128 + (8 * 128 if placed else 128) + 2  # without ids every sequence has the same places
+    work = work_of(graph.ops[0], graph)
+    assert work is not None
+    assert work.bytes_read == (rows + 2) * width * 4 + (3 if placed else 2) * 8 * 128 * 4
+
+
 def test_gather_reads_rows_not_the_table():
     graph = single("Gather", [((1_000_000_000, 128), F32), ((16, 26), "int64")], (16, 26, 128))
     rows = 16 * 26 * 128 * 4

@@ -252,6 +252,21 @@ def test_cuda_has_none_and_says_why(op_type, inputs, options, reason):
     assert missing_kernel(Provider.CPU, graph.ops[0], graph) is None
 
 
+@pytest.mark.parametrize("op_type", ["Clip", "Elu", "HardSigmoid", "LeakyRelu", "PRelu", "Relu", "Selu"])
+def test_what_became_a_function_later_has_no_body_before(op_type):
+    inputs = [((2,), F32)] * (2 if op_type == "PRelu" else 1)
+    graph = single(op_type, inputs, (2,), version=1)
+    for provider in Provider:
+        assert f"kernel for {op_type}-1" in (missing_kernel(provider, graph.ops[0], graph) or "")
+    names = ["a", "b"][: len(inputs)]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in (*names, "y")]
+    body = onnx.helper.make_graph([onnx.helper.make_node(op_type, names, ["y"])], "g", ends[:-1], ends[-1:])
+    opsets = [onnx.helper.make_opsetid("", 5)]
+    old = onnx.helper.make_model(body, opset_imports=opsets, ir_version=7)
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented):
+        onnxruntime.InferenceSession(old.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
 def test_sequences_stay_on_the_host():
     b = Builder()
     b.op("SequenceAt", [b.value(None, "", kind=ValueKind.SEQUENCE), b.value((), "int64")], (2,))

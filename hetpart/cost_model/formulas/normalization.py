@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hetpart.cost_model.formulas.gathering import CACHED_BYTES
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.formulas.table import CONTRIB, bytes_read, bytes_scattered, flops, per_input_element
 
@@ -18,6 +19,8 @@ CONTRIB_PER_ELEMENT: dict[str, float] = {
 }  # fmt: skip
 EMBEDDINGS = range(2, 5)
 """Which inputs of EmbedLayerNormalization are tables."""
+POSITIONS, POSITION_IDS = 3, 8
+"""Which of its inputs is the table of places, and which says the place of every token."""
 
 per_input_element(PER_ELEMENT)
 per_input_element(CONTRIB_PER_ELEMENT, CONTRIB)
@@ -35,7 +38,15 @@ def _embedding(o: Operands) -> float:
 
 @bytes_scattered("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=CONTRIB)
 def _embedding_rows(o: Operands) -> int:
-    return sum(o.output_nbytes() for position in EMBEDDINGS if o.input(position) is not None)
+    return sum(_table_rows(o, position) for position in EMBEDDINGS if o.input(position) is not None)
+
+
+def _table_rows(o: Operands, position: int) -> int:
+    """A row a token, of the positions without ids a row for each place of one sequence; of a small table all once."""
+    table, rows = o.nbytes(position), o.output_nbytes()
+    if position == POSITIONS and o.input(POSITION_IDS) is None:
+        rows //= max(1, (o.output_shape() or (1,))[0])
+    return min(table, rows) if table <= CACHED_BYTES else rows
 
 
 @bytes_read("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=CONTRIB)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hetpart.cost_model.formulas.control import UNKNOWN_TRIPS, sequences_of, trips_of
 from hetpart.cost_model.formulas.operands import Operands
 from hetpart.cost_model.fusion import find_fusions
-from hetpart.cost_model.memory import NO_SCRATCH, Scratch, most_alive
+from hetpart.cost_model.memory import NO_SCRATCH, Scratch, aligned, most_alive
 from hetpart.cost_model.quantized import is_quantized
 from hetpart.cost_model.session.kernels import Lane, session_kernels
 from hetpart.cost_model.session.reuse import Kernel, Made, Step, plan_buffers
@@ -24,7 +24,7 @@ from hetpart.graph.ir import Graph, Op
 
 STEADY = 3
 """Trips after which every further one takes the same."""
-MOST_SLICES = 64
+MOST_SLICES, BUNDLES = 64, 32
 """Slices of scan outputs that are taken one by one; further ones are taken together."""
 COUNTER_BYTES, CONDITION_BYTES = 8, 1
 BEFORE_STATES = 2
@@ -135,7 +135,12 @@ def _loop(o: Operands, runs: Sequence[_Body]) -> Scratch:
     body, trips, trace = runs[0], trips_of(o), Trace()
     trips = UNKNOWN_TRIPS if trips is None else trips
     states = set(body.outputs[: len(o.inputs) - BEFORE_STATES + 1])
-    added = {m.value: sum(m.parts) for kernel in body.kernels for m in kernel.makes if m.parts and m.value in states}
+    added = {
+        m.value: sum(map(aligned, m.parts))
+        for kernel in body.kernels
+        for m in kernel.makes
+        if m.parts and m.value in states
+    }
     trace.take(COUNTER_BYTES)
     trace.take(CONDITION_BYTES)
     carried: list[list[int]] = []
@@ -162,9 +167,11 @@ def _take_slices(body: _Body, states: set[int], trips: int, trace: Trace) -> Non
 
 
 def _take_repeated(trips: int, nbytes: int, trace: Trace) -> list[int]:
-    """Blocks of ``nbytes`` for every trip, those of many trips in one."""
+    """Blocks of ``nbytes`` for every trip, those of many trips bundled: one of all would not fit where they do."""
     single = max(0, min(trips, MOST_SLICES))
-    return [*(trace.take(nbytes) for _ in range(single)), trace.take((trips - single) * nbytes)]
+    bundle, left = divmod(max(0, trips - single), BUNDLES)
+    sizes = [*[nbytes] * single, *[bundle * aligned(nbytes)] * BUNDLES, left * aligned(nbytes)]
+    return [trace.take(size) for size in sizes if size]
 
 
 def _scan(o: Operands, runs: Sequence[_Body]) -> Scratch:
