@@ -17,6 +17,7 @@ from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.session.bodies import session_lane
 from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.memory import session_memory
+from hetpart.cost_model.session.packing import turned_in_arena
 from hetpart.devices import Provider
 from hetpart.runtime.sessions import SessionSettings, session_options
 from hetpart.runtime.thrifty import spared
@@ -56,7 +57,8 @@ def predicted_peak(model: onnx.ModelProto | str | Path, *, thrifty: bool = False
     ends, fusions = frozenset(graph.outputs), find_fusions(graph)
     lane = session_lane(graph, own_lane(thrifty=thrifty))
     kernels = session_kernels(graph, [op.id for op in graph.ops], fusions, lane, ends)
-    return session_memory(kernels, {*graph.inputs, *graph.outputs}, thrifty=thrifty).in_use
+    weights = turned_in_arena(graph, [op.id for op in graph.ops], Provider.CPU)
+    return session_memory(kernels, {*graph.inputs, *graph.outputs}, weights, thrifty=thrifty).in_use
 
 
 def measured_peak(nodes: list[dict[str, Any]]) -> int:

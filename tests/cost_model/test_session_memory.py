@@ -57,6 +57,32 @@ def test_a_dropout_whose_mask_is_read_copies(opset: int, tmp_path: Path) -> None
     assert predicted_peak(model) == measured_peak(nodes)
 
 
+TURNED: dict[str, tuple[list[int], list[int], dict[str, Any]]] = {
+    "many filters": ([32, 64, 8, 8], [64, 32, 4, 4], {}),
+    "along one axis": ([8, 32, 512], [32, 32, 4], {"strides": [2]}),
+    "in groups": ([2, 32, 64, 64], [32, 4, 4, 4], {"group": 8, "strides": [2, 2]}),
+    "by channel": ([2, 32, 64, 64], [32, 1, 4, 4], {"group": 32, "strides": [2, 2]}),
+    "of one channel": ([2, 1, 64, 64], [1, 16, 4, 4], {"strides": [2, 2]}),
+}
+
+
+@pytest.mark.parametrize("thrifty", [False, True])
+@pytest.mark.parametrize("name", TURNED)
+def test_filters_that_are_turned_lie_in_the_arena(name: str, thrifty: bool, tmp_path: Path) -> None:
+    shape, filters, options = TURNED[name]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("ConvTranspose", ["a", "w"], ["b"], **options),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.ones(filters, np.float32), "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    measured = measured_peak(profiled_nodes(model, {"x": np.ones(shape, np.float32)}, tmp_path, thrifty=thrifty))
+    assert predicted_peak(model, thrifty=thrifty) == measured
+
+
 def test_every_op_called_in_place_is_tried() -> None:
     assert IN_PLACE == ALIKE
 

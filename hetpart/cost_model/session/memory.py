@@ -26,21 +26,26 @@ def _nothing() -> None:
 
 
 def session_memory(
-    kernels: Sequence[Kernel], kept: Iterable[int], *, doubling: bool = True, thrifty: bool = False
-) -> SessionMemory:
+    kernels: Sequence[Kernel], kept: Iterable[int], weights: Iterable[int] = (), *, doubling: bool = True,
+    thrifty: bool = False,
+) -> SessionMemory:  # fmt: skip
     """What running ``kernels`` in order, and then again, takes of the arena.
 
     Args:
         kernels: In the order they run.
         kept: Values in memory of the caller.
+        weights: Bytes of those that lie in the arena before the first run, and count as what they are.
         doubling: Whether the arena grows by doubling, as the CPU provider's does, or by what is asked for.
         thrifty: Whether every run takes buffer by buffer, and no buffer waits for another value of its shape. The CPU
             provider's arena is an exact one then.
     """
     arena = Arena(doubling=doubling, exact=thrifty and doubling)
+    for nbytes in weights:
+        arena.allocate(nbytes)
+    before = arena.in_use
     steps = plan_buffers(kernels, kept, thrifty=thrifty)
     (_one_by_one if thrifty else _as_one_block)(steps, arena)
-    return SessionMemory(arena.peak, arena.held)
+    return SessionMemory(arena.peak - before, arena.held - before)
 
 
 def _one_by_one(steps: Sequence[Step], arena: Arena) -> None:

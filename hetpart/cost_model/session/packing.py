@@ -7,7 +7,8 @@ batch stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
 
 from hetpart.cost_model.session.widened import HALVES, SINGLE, cast_once, widened
 from hetpart.devices import Provider
@@ -78,6 +79,25 @@ PACKED_INPUTS: Mapping[str, frozenset[int]] = {
     name: frozenset(rules) for table in (_FLOATS, _INTEGERS) for name, rules in table.items()
 }
 """The same, without how."""
+
+
+def turned_in_arena(graph: Graph, ops: Iterable[int], provider: Provider) -> tuple[int, ...]:
+    """Bytes of the filters that a session of ``ops`` holds turned, in the arena that its runs take from.
+
+    They are a ``ConvTranspose``'s, in its place of the weights; other packed copies lie in memory of their own.
+    """
+    if provider is not Provider.CPU:
+        return ()
+    named = (graph.ops[op] for op in ops)
+    filters = ((op, graph.values[op.uses[1]]) for op in named if op.op_type == "ConvTranspose" and not op.domain)
+    return tuple(value.nbytes for op, value in filters if value.is_constant and _is_turned(value, op))
+
+
+def _is_turned(filters: Value, op: Op) -> bool:
+    """Whether there are rows and columns to be turned, in each group."""
+    sizes, groups = [size or 0 for size in filters.shape or ()], op.attributes.get("group", 1)
+    assert isinstance(groups, int)
+    return filters.dtype == SINGLE and len(sizes) > _MATRIX and sizes[0] > groups and prod(sizes[1:]) > 1
 
 
 def packed_bytes(graph: Graph) -> int:

@@ -13,6 +13,7 @@ from hetpart.cost_model.session.bodies import session_lane
 from hetpart.cost_model.session.kernels import session_kernels
 from hetpart.cost_model.session.lane import Lane, lane_of
 from hetpart.cost_model.session.memory import session_memory
+from hetpart.cost_model.session.packing import turned_in_arena
 from hetpart.devices import Provider
 from hetpart.partitioner.assembly.alike import Alike
 from hetpart.partitioner.assembly.arenas import device_arena
@@ -113,7 +114,8 @@ class Sessions:
         outside = frozenset[int](self.values[kept].tolist())
         kernels = session_kernels(self.graph, ops, self.fusions, lane, outside)
         on_cpu = lane.provider is Provider.CPU
-        return session_memory(kernels, outside, doubling=on_cpu, thrifty=lane.thrifty).in_use
+        weights = turned_in_arena(self.graph, ops, lane.provider)
+        return session_memory(kernels, outside, weights, doubling=on_cpu, thrifty=lane.thrifty).in_use
 
 
 def packing(graph: Graph, costs: Costs, formulation: Formulation) -> Packing:
