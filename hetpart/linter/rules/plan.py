@@ -155,8 +155,8 @@ def baseline_better(subject: Subject) -> Iterator[Mark]:
     """
     ours = subject.planned.prediction.seconds
     for baseline in subject.planned.baselines:
-        faster = baseline.seconds is not None and baseline.seconds < ours * (1 - _ROUNDING)
-        if faster and baseline.fits and not baseline.beyond:
+        asked = baseline.fits and not baseline.beyond
+        if asked and baseline.seconds is not None and baseline.seconds < ours * (1 - _ROUNDING):
             yield Mark(f"{baseline.name} takes {format_seconds(baseline.seconds)}, the plan {format_seconds(ours)}")
 
 
