@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,18 @@ def test_embeddings_read_a_row_a_token_and_of_small_tables_all_once(placed):
     work = work_of(graph.ops[0], graph)
     assert work is not None
     assert work.bytes_read == (rows + 2) * width * 4 + (3 if placed else 2) * 8 * 128 * 4
+
+
+@pytest.mark.parametrize(("exponent", "flops_each"), [(2.0, 1), (3.0, 2), (2.5, 8), (None, 8)])
+def test_a_square_is_a_product(exponent, flops_each):
+    b = Builder()
+    power = b.value(()) if exponent is None else b.weight(())
+    b.values[power] = replace(b.values[power], content=None if exponent is None else (exponent,))
+    b.op("Pow", [b.value((4, 8)), power], (4, 8))
+    graph = b.graph()
+    work = work_of(graph.ops[0], graph)
+    assert work is not None
+    assert work.flops == 32 * flops_each
 
 
 def test_gather_reads_rows_not_the_table():

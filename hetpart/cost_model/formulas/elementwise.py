@@ -20,7 +20,7 @@ PER_ELEMENT: dict[str, float] = {
     "Celu": 6, "Clip": 2, "Cos": 8, "Cosh": 8, "Div": 1, "Dropout": 1, "Elu": 6, "Equal": 1, "Erf": 8, "Exp": 4,
     "Floor": 1, "Gelu": 12, "Greater": 1, "GreaterOrEqual": 1, "HardSigmoid": 4, "HardSwish": 5, "ImageScaler": 2,
     "IsInf": 1, "IsNaN": 1, "LeakyRelu": 2, "Less": 1, "LessOrEqual": 1, "Log": 4, "Mish": 12, "Mod": 2, "Mul": 1,
-    "Neg": 1, "Not": 1, "Or": 1, "PRelu": 2, "ParametricSoftplus": 8, "Pow": 8, "Reciprocal": 1, "Relu": 1, "Round": 1,
+    "Neg": 1, "Not": 1, "Or": 1, "PRelu": 2, "ParametricSoftplus": 8, "Reciprocal": 1, "Relu": 1, "Round": 1,
     "Scale": 1, "ScaledTanh": 7, "Selu": 6, "Shrink": 2, "Sigmoid": 4, "Sign": 1, "Sin": 8, "Sinh": 8, "Softplus": 8,
     "Softsign": 3, "Sqrt": 1, "Sub": 1, "SwiGLU": 6, "Swish": 5, "Tan": 10, "Tanh": 6, "ThresholdedRelu": 1,
     "Where": 1, "Xor": 1,

@@ -12,7 +12,7 @@ from math import prod
 from hetpart.cost_model.formulas.gathering import index_tuples
 from hetpart.cost_model.formulas.matmul import inner_dimension
 from hetpart.cost_model.formulas.operands import Operands
-from hetpart.cost_model.formulas.table import CONTRIB, Table, serial_cycles, spread_cycles
+from hetpart.cost_model.formulas.table import CONTRIB, Table, flops, serial_cycles, spread_cycles
 
 SERIAL: Mapping[str, float] = {
     "Acosh": 45, "Asin": 5, "Asinh": 39, "Atan": 7, "Atanh": 37, "Cos": 8, "Cosh": 36, "Mod": 21,
@@ -27,6 +27,8 @@ SPREAD: Mapping[str, float] = {
 the processor does not foresee. Both on an EPYC 9004, taken to run at 3.5 GHz."""
 POWER, PRODUCT_CYCLES = 23.0, 1.2
 """Of an element; the second where it is squared or cubed, on the EPYC."""
+POWER_FLOPS = 8.0
+"""Of an element, as of other functions that are approximated."""
 SMALL_POWERS = ((2.0,), (3.0,))
 """Of a lone exponent: ``pow_internal`` of ONNX Runtime's ``element_wise_ops.cc`` multiplies instead."""
 RUN_CYCLES = 13.0
@@ -144,6 +146,13 @@ def _resized_together(o: Operands) -> float:
 def multiplies(o: Operands) -> bool:
     """Whether ``o``, a ``Pow``, squares or cubes all elements."""
     return o.content(1) in SMALL_POWERS
+
+
+@flops("Pow")
+def _raised(o: Operands) -> float:
+    """A square is one product an element, a cube two; any other power is a polynomial."""
+    exponent = o.content(1)
+    return o.output_numel() * (exponent[0] - 1 if exponent is not None and multiplies(o) else POWER_FLOPS)
 
 
 @spread_cycles("Pow")
