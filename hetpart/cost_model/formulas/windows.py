@@ -57,7 +57,7 @@ def _cycles(o: Operands) -> float:
     area = prod(window)
     if o.op.op_type == "AveragePool":
         if o.op.version >= DILATED_AVERAGES:
-            return o.output_numel() * (ADDED_CYCLES * area + ADDED_ROW_CYCLES * area / window[-1])
+            return o.output_numel() * (ADDED_CYCLES * area + ADDED_ROW_CYCLES * area / max(1, window[-1]))
     elif _is_other(o):
         each, step = OTHER_CYCLES[min(len(window), max(OTHER_CYCLES))]
         return o.output_numel() * (each + step * area)
