@@ -38,13 +38,29 @@ def moved(plan: Plan, name: str = "gather") -> Plan:
     """``plan`` with its first op elsewhere and under another name, and a weight more."""
     first, *rest = plan.decisions
     weight = Residency(name, "cuda:0", ResidencyState.RESIDENT, 4_000)
-    decisions = (replace(first, op=name, device="cuda:0", reason=name), *rest)
-    return replace(plan, decisions=decisions, residencies=(*plan.residencies, weight))
+    there = next(partition for partition in plan.partitions if partition.device == "cuda:0")
+    decisions = (replace(first, op=name, device="cuda:0", partition=there.id, reason=name), *rest)
+    partitions = tuple(
+        replace(one, ops=(*(op for op in one.ops if op != first.op), *([name] if one is there else [])))
+        for one in plan.partitions
+    )
+    return replace(plan, decisions=decisions, partitions=partitions, residencies=(*plan.residencies, weight))
+
+
+def renamed(plan: Plan, name: str) -> Plan:
+    """``plan`` with its first op under another name."""
+    first, *rest = plan.decisions
+    partitions = tuple(
+        replace(one, ops=tuple(name if op == first.op else op for op in one.ops)) for one in plan.partitions
+    )
+    return replace(plan, decisions=(replace(first, op=name), *rest), partitions=partitions)
 
 
 def doubled(plan: Plan) -> Plan:
     host, accelerator = plan.devices
-    return replace(plan, devices=(host, replace(accelerator, peak_bytes=2 * accelerator.peak_bytes)))
+    peak = accelerator.peak_bytes
+    more = replace(accelerator, peak_bytes=2 * peak, activation_bytes=accelerator.activation_bytes + peak)
+    return replace(plan, devices=(host, more))
 
 
 def written(folder: Path, name: str, plan: Plan) -> Path:
@@ -107,7 +123,7 @@ def html(markdown: str) -> str:
 
 
 def test_markdown_is_tables_and_names_are_no_markup(tmp_path: Path) -> None:
-    hostile = replace(PLAN, decisions=(replace(PLAN.decisions[0], op=HOSTILE), *PLAN.decisions[1:]))
+    hostile = renamed(PLAN, HOSTILE)
     paths = written(tmp_path, "a.json", hostile), written(tmp_path, "b.json", moved(doubled(PLAN), HOSTILE))
     result = invoke(*paths, "--format", "markdown", "--max-regression", "5%")
     shown = html(result.stdout)

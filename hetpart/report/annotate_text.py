@@ -65,7 +65,8 @@ def _lacking(costs: Costs) -> Iterator[str]:
 def _whole(there: OnDevice) -> str:
     """Seconds of everything on one device, and what they are made of."""
     if not there.seconds:
-        return "no op has a kernel there" if there.seconds is None else "no time"
+        none = "no op has a kernel there" if there.ops_without_kernel else "no op to run"
+        return none if there.seconds is None else "no time"
     parts = sorted(there.bound_seconds.items(), key=lambda part: -part[1])
     shares = {bound: format_percent(seconds / there.seconds) for bound, seconds in parts if seconds}
     bounds = ", ".join(f"{share} {bound}-bound" for bound, share in shares.items())
