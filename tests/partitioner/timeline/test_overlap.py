@@ -78,7 +78,7 @@ def test_fused_ops_stay_together(zoo_model: Find) -> None:
 
 
 BRANCHES = model("""g (float[300,300] x) => (float[300,300] z) {
-    [a] a = MatMul(x, x) [b] b = MatMul(x, x) [c] c = MatMul(b, b) [d] d = Neg(a) [e] z = Add(c, d)
+    [a] a = Gemm(x, x) [b] b = MatMul(x, x) [c] c = MatMul(b, b) [d] d = Neg(a) [e] z = Add(c, d)
 }""")
 PINS = ("node:a=cpu", "node:b=cuda", "node:c=cuda", "node:d=cpu", "node:e=cpu")
 

@@ -71,7 +71,7 @@ def test_any_model_has_a_timeline_that_is_safe_at_any_pace(
 
 
 BRANCHES = model("""g (float[300,300] x) => (float[300,300] z) {
-    [a] a = MatMul(x, x) [b] b = MatMul(x, x) [c] c = MatMul(b, b) [d] d = Neg(a) [e] z = Add(c, d)
+    [a] a = Gemm(x, x) [b] b = MatMul(x, x) [c] c = MatMul(b, b) [d] d = Neg(a) [e] z = Add(c, d)
 }""")
 
 
