@@ -28,6 +28,7 @@ from hetpart.frontend.example import require_pytorch
 from hetpart.frontend.exported import exported_from
 from hetpart.frontend.mutating import write_copies
 from hetpart.frontend.pinned_code import note_in_force
+from hetpart.frontend.whole import left_whole
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -64,7 +65,10 @@ def hetpart(
     write_copies(graph_module, name)
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
-    with sdpa_kernel(SDPBackend.MATH):  # in products and a softmax: its kernels have no ONNX operator of their own
+    with (
+        left_whole(),
+        sdpa_kernel(SDPBackend.MATH),
+    ):  # attention in products and a softmax: its kernels have no ONNX operator of their own
         made = compiled(graph_module, example_inputs)
     return SameOverlap(made, called.written, called.sources) if called.written.places else made
 

@@ -57,7 +57,12 @@ def loses(node: Node) -> bool:
 def _half_of(node: Node) -> torch.dtype | None:
     """The type of the first argument, where that is one in half precision."""
     first = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
-    return first.dtype if isinstance(first, torch.Tensor) and first.dtype in _HELD else None
+    return first.dtype if isinstance(first, torch.Tensor) and _in_half(first) else None
+
+
+def _in_half(x: Any) -> bool:
+    """Whether it is a tensor in half precision: PyTorch's own parts of others may give a number for one."""
+    return isinstance(x, torch.Tensor) and x.dtype in _HELD
 
 
 def _loses_beside_factor(node: Node) -> bool:
@@ -68,7 +73,7 @@ def _loses_beside_factor(node: Node) -> bool:
 def _computed(target: OpOverload) -> Callable[..., Any]:
     def made(x: Any, other: Any, **named: Any) -> Any:
         numbers = (other, *named.values())
-        if x.dtype not in _HELD or not any(_is_lost(given, x.dtype) for given in numbers):
+        if not _in_half(x) or not any(_is_lost(given, x.dtype) for given in numbers):
             return NotImplemented
         if isinstance(other, torch.Tensor):
             if other.dtype is not x.dtype:
@@ -80,8 +85,8 @@ def _computed(target: OpOverload) -> Callable[..., Any]:
 
 
 def _added(target: OpOverload) -> Callable[..., Any]:
-    def made(x: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
-        if x.dtype not in _HELD or not any(_is_lost(given, x.dtype) for given in (other, alpha)):
+    def made(x: Any, other: Any, alpha: Any = 1) -> Any:
+        if not _in_half(x) or not any(_is_lost(given, x.dtype) for given in (other, alpha)):
             return NotImplemented
         if not isinstance(other, torch.Tensor):
             return target(x.float(), _held(other, x.dtype) * _held(alpha, x.dtype)).to(x.dtype)
@@ -97,8 +102,8 @@ def _is_half(node: Node) -> bool:
 
 
 def _once_rounded(target: OpOverload) -> Callable[..., Any]:
-    def made(x: torch.Tensor, *others: Any, **named: Any) -> Any:
-        if x.dtype not in _HELD:
+    def made(x: Any, *others: Any, **named: Any) -> Any:
+        if not _in_half(x):
             return NotImplemented
         wide = [each.float() if isinstance(each, torch.Tensor) else each for each in others]
         return target(x.float(), *wide, **named).to(x.dtype)
@@ -115,7 +120,7 @@ def with_all_digits(own: Callable[..., Any], target: OpOverload) -> Callable[...
     """``own``, or ``target`` where it is not for the call, in float32 beside a number that the tensor cannot hold."""
 
     def made(x: Any, other: Any, **named: Any) -> Any:
-        if not isinstance(x, torch.Tensor) or x.dtype not in _HELD or not _is_lost(other, x.dtype):
+        if not _in_half(x) or not _is_lost(other, x.dtype):
             return own(x, other, **named)
         found = own(x.float(), other, **named)
         found = target(x.float(), other, **named) if found is NotImplemented else found
@@ -125,8 +130,8 @@ def with_all_digits(own: Callable[..., Any], target: OpOverload) -> Callable[...
 
 
 def _compared(among: OpOverload) -> Callable[..., Any]:
-    def made(x: torch.Tensor, other: Any) -> Any:
-        if x.dtype not in _HELD or not _is_lost(other, x.dtype):
+    def made(x: Any, other: Any) -> Any:
+        if not _in_half(x) or not _is_lost(other, x.dtype):
             return NotImplemented
         return among(x, torch.full((), other, dtype=x.dtype, device=x.device))
 

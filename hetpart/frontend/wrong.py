@@ -158,6 +158,7 @@ DIVIDED: Mapping[OpOverload, Concerned] = {
 KEPT: Mapping[OpOverload, Concerned] = {
     # Margins of NaN are 0 to PyTorch.
     aten.multilabel_margin_loss.default: always,
+    aten.multilabel_margin_loss_forward.default: always,
     aten.multi_margin_loss.default: always,
     # 1 less what is nearly 1.
     aten.erfc.default: always,

@@ -14,6 +14,7 @@ from hetpart.plan.verify import violations
 
 PLAN_FILE = "plan.json"
 _REPARTITION = "run `hetpart partition` on the model again"
+_MODELS = (".onnx", ".pt2")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -70,6 +71,11 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     """
     path = Path(path)
     file = path / PLAN_FILE if path.is_dir() else path
+    if path.is_file() and path.suffix in _MODELS:
+        raise InvalidBundleError(
+            f"{str(path)!r} is a model, and no bundle yet",
+            hint=f"make one with `hetpart partition {path}`, and give that",
+        )
     try:
         data = file.read_bytes()
     except FileNotFoundError:

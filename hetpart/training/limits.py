@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import signature
 from math import inf, isfinite
@@ -86,6 +86,23 @@ def require_count(name: str, value: Any, least: int = 1) -> None:
     """
     if type(value) is not int or value < least:
         raise InvalidOptionError(f"{name} cannot be {value!r}", hint=f"it is a whole number from {least} on")
+
+
+def require_cardinalities(given: Any, least: int, count: int | None = None) -> None:
+    """See that ``given`` is whole numbers from ``least`` on, ``count`` of them or any number but none.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    hint = f"give {f'{count} ' if count else ''}whole numbers from {least} on, each the rows of a table"
+    if not isinstance(given, Iterable):
+        raise InvalidOptionError(f"cardinalities cannot be {given!r}", hint=hint)
+    rows: list[Any] = [*given]
+    odd = [number for number in rows if not hasattr(number, "__index__") or int(number) < least]
+    if odd:
+        raise InvalidOptionError(f"a cardinality cannot be {odd[0]!r}", hint=hint)
+    if len(rows) != (count or max(len(rows), 1)):
+        raise InvalidOptionError(f"there are {len(rows)} cardinalities", hint=hint)
 
 
 def require_arguments(name: str, function: Callable[..., Any], count: int, hint: str) -> None:

@@ -19,6 +19,7 @@ from hetpart.frontend.recurrent import LAYERS
 from hetpart.frontend.said import quiet, reason_of, without_graphs
 from hetpart.frontend.traceable import Traceable, know_forms
 from hetpart.frontend.tracers import unwound
+from hetpart.frontend.whole import left_whole
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -40,7 +41,7 @@ def traceable() -> Generator[None]:
     plain: Any = torch.backends.mkldnn.flags(enabled=False)
     know_forms()
     with ExitStack() as within:
-        for one in (quiet(logging.CRITICAL), without_graphs(), sdpa_kernel(SDPBackend.MATH), plain):
+        for one in (quiet(logging.CRITICAL), without_graphs(), sdpa_kernel(SDPBackend.MATH), plain, left_whole()):
             within.enter_context(one)
         for one in (torch.inference_mode(mode=False), torch.enable_grad(), traceback.preserve_node_meta()):
             within.enter_context(one)

@@ -55,6 +55,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda q, k, m: functional.scaled_dot_product_attention(q, k, k, attn_mask=m, enable_gqa=True),
         (ROWS.reshape(1, 4, 2, -1), ROWS[:2].reshape(1, 2, 2, -1), torch.tensor([[False, False], [True, True]])),
     ),
+    "margins of many labels, beside what goes in parts": (
+        lambda x, y: (functional.multilabel_margin_loss(x, y), functional.cross_entropy(x, y[:, 0].clamp(min=0))),
+        (ROWS, torch.tensor([[3, -1, 1, 1, 1, 1, 1, 1], [2, 5, 7, -1, 0, 1, 2, 3], [-1] * 8, [*range(8)]])),
+    ),
     "cross_entropy of one": (functional.cross_entropy, (ROWS[0], torch.tensor(2))),
     "logsigmoid": (functional.logsigmoid, (LARGE,)),
     "binary_cross_entropy_with_logits": (functional.binary_cross_entropy_with_logits, (LARGE, LABELS)),

@@ -18,6 +18,10 @@ ROWS, CLASSES = 6, 5
 LETTERS = torch.tensor([[1, 2, 3], [4, 1, 0]])
 SOME = torch.tensor([0, 4, -100, 2, -100, 3])
 """Labels, two of which say nothing."""
+LABELS = torch.tensor(
+    [[3, 0, -1, 1, 2], [1, -1, 0, 0, 0], [4, 3, 2, -1, -1], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4], [2, -1, 2, 2, 2]]
+)
+"""Of which those from the first -1 on say nothing."""
 
 
 class Piece(nn.Module):
@@ -134,4 +138,6 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
         lambda x: torch.fft.rfft(x.detach()).angle() * torch.fft.fft(x).angle()[:, :4], 4, 6
     ),
     "constants": lambda: _on(lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.arange(3), 4, 3),
+    "margins of many labels": lambda: _logits(lambda x: functional.multilabel_margin_loss(x, LABELS)),
+    "margins of one label": lambda: _logits(lambda x: functional.multi_margin_loss(x, SOME.clamp(min=0), p=2)),
 }  # fmt: skip

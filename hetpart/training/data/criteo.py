@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hetpart.errors import HetpartError, InvalidOptionError
-from hetpart.training.limits import require_count
+from hetpart.errors import HetpartError
+from hetpart.training.limits import path_of, require_cardinalities, require_count
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Integers: TypeAlias = NDArray[np.int64]
@@ -57,18 +57,8 @@ class Criteo:
 
     def __post_init__(self) -> None:
         require_count("batch_size", self.batch_size)
-        if not isinstance(cast("object", self.cardinalities), Iterable):
-            raise InvalidOptionError(
-                f"cardinalities cannot be {self.cardinalities!r}", hint=f"give {CATEGORIES} whole numbers"
-            )
-        for rows in self.cardinalities:
-            if not hasattr(rows, "__index__"):
-                raise InvalidOptionError(f"a cardinality cannot be {rows!r}", hint="it is a whole number from 2 on")
-        if len(self.cardinalities) != CATEGORIES or min(self.cardinalities) < 2:
-            raise InvalidOptionError(
-                f"{len(self.cardinalities)} cardinalities from {min(self.cardinalities, default=0)} on",
-                hint=f"give {CATEGORIES} cardinalities of at least 2",
-            )
+        require_cardinalities(self.cardinalities, 2, CATEGORIES)
+        path_of("path", self.path)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         rest = np.empty((0, COLUMNS), np.int64)

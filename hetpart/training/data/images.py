@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hetpart.errors import HetpartError, InvalidOptionError
+from hetpart.training.limits import path_of
 
 Split: TypeAlias = Literal["train", "test"]
 Known = TypeVar("Known")
@@ -29,6 +30,7 @@ _CIFAR = {
 }
 _PIXELS = 3 * 32 * 32
 _DIGITS = 10
+_DIGIT = (28, 28)
 
 
 def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
@@ -37,17 +39,17 @@ def mnist(folder: Path | str, split: Split = "train") -> tuple[Tensor, Tensor]:
     ``train-images.idx3-ubyte`` will do, too.
 
     Raises:
-        HetpartError: a file is not there, is no IDX file of bytes, holds other than images with a label each, or
-            has a label that is no digit.
-        InvalidOptionError: there is no such split.
+        HetpartError: a file is not there, is no IDX file of bytes, holds other than images of 28 x 28 with a label
+            each, or has a label that is no digit.
+        InvalidOptionError: there is no such split, or ``folder`` is no path.
     """
     begin = _one_of(_MNIST, "split", split)
-    files = [_named(Path(folder), f"{begin}-{what}", f"{kind}-ubyte") for what, kind in _KINDS]
+    files = [_named(path_of("folder", folder), f"{begin}-{what}", f"{kind}-ubyte") for what, kind in _KINDS]
     images, labels = map(read_idx, files)
-    if images.ndim != 3 or labels.shape != images.shape[:1]:
+    if images.shape[1:] != _DIGIT or labels.shape != images.shape[:1]:
         raise HetpartError(
             f"{files[0]} holds {list(images.shape)} bytes and {files[1]} {list(labels.shape)}",
-            hint="the first holds images, the second a label for each",
+            hint="the first holds images of 28 x 28, the second a label for each",
         )
     _require_classes(files[1], labels, _DIGITS, "take MNIST's own labels, of ten digits")
     return torch.from_numpy(images).unsqueeze(1) / 255, torch.from_numpy(labels).long()
@@ -82,10 +84,11 @@ def cifar(folder: Path | str, split: Split = "train", classes: Literal[10, 100] 
 
     Raises:
         HetpartError: a file is not there, is cut off, or has a label that is none of the classes.
-        InvalidOptionError: there is no such split, or no such number of classes.
+        InvalidOptionError: there is no such split, no such number of classes, or ``folder`` is no path.
     """
     names, head = _one_of(_one_of(_CIFAR, "classes", classes), "split", split), 1 if classes == 10 else 2
-    parts = {Path(folder) / name: _records(Path(folder) / name, head + _PIXELS) for name in names}
+    files = [path_of("folder", folder) / name for name in names]
+    parts = {file: _records(file, head + _PIXELS) for file in files}
     for path, part in parts.items():
         hint = "take the binary version of the set that classes= names"
         _require_classes(path, part[:, head - 1], classes, hint)

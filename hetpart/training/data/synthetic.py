@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hetpart.training.limits import FROM_0, require_cardinalities, require_count
+
 
 def power_law(draws: NDArray[np.float64], rows: int, alpha: float) -> NDArray[np.int64]:
     """Ids below ``rows`` from uniform ``draws`` in [0, 1): id i comes with probability ∝ (i + 1)^−alpha, nearly.
@@ -24,12 +26,21 @@ def power_law(draws: NDArray[np.float64], rows: int, alpha: float) -> NDArray[np
     return np.clip(places.astype(np.int64) - 1, 0, rows - 1)
 
 
+def _require_counts(**given: tuple[int, int]) -> None:
+    """See that each is a whole number from its least on."""
+    for name, (value, least) in given.items():
+        require_count(name, value, least)
+
+
 @dataclass(frozen=True, slots=True)
 class Clicks:
     """Batches (ids int64 [B, F] or [B, F, hot], dense float32 [B, dense], label float32 [B]).
 
     Every id of every field has a hidden effect, drawn once and never stored; a click follows the logistic law of the
     sum of effects and of a hidden plane through ``dense``.
+
+    Raises:
+        InvalidOptionError: a field has no row, a batch no example, or a number is none that it may be.
     """
 
     cardinalities: Sequence[int]
@@ -44,6 +55,13 @@ class Clicks:
     strength: float = 2.0
     """Deviation of the logit: 0 leaves labels to chance."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_cardinalities(self.cardinalities, 1)
+        _require_counts(batch_size=(self.batch_size, 1), batches=(self.batches, 0), dense=(self.dense, 0))
+        _require_counts(hot=(self.hot, 1), seed=(self.seed, 0))
+        FROM_0.number("alpha", self.alpha)
+        FROM_0.number("strength", self.strength)
 
     def __len__(self) -> int:
         return self.batches
@@ -97,6 +115,13 @@ class Pictures:
     noise: float = 1.0
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for size in self.shape:
+            require_count("a size of shape", size)
+        _require_counts(classes=(self.classes, 1), batch_size=(self.batch_size, 1), batches=(self.batches, 0))
+        _require_counts(seed=(self.seed, 0))
+        FROM_0.number("noise", self.noise)
+
     def __len__(self) -> int:
         return self.batches
 
@@ -122,6 +147,11 @@ class Tokens:
     batches: int
     order: float = 0.8
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require_counts(vocabulary=(self.vocabulary, 1), length=(self.length, 1), batch_size=(self.batch_size, 1))
+        _require_counts(batches=(self.batches, 0), seed=(self.seed, 0))
+        FROM_0.number("order", self.order)
 
     def __len__(self) -> int:
         return self.batches

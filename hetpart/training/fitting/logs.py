@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from io import SEEK_END
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -15,6 +17,8 @@ from hetpart.training.limits import path_of, require_count
 _COLUMNS = ("step", "epoch", "name", "value")
 _LONGEST = 80
 """Bytes that are read of the first line of a file that may be no log."""
+_LAST = 1 << 16
+"""Bytes at the end of a log in which its last lines lie."""
 
 
 def scalars(event: Event) -> Iterator[tuple[str, float]]:
@@ -32,6 +36,8 @@ def scalars(event: Event) -> Iterator[tuple[str, float]]:
 class CSVLog(Callback):
     """A line per number: ``step,epoch,name,value``. A file that is there is continued, as by a run that is resumed.
 
+    A last line that was cut off, as by a kill, is left out then: nobody knows how its number went on.
+
     Raises:
         HetpartError: the file cannot be written.
         InvalidOptionError: it is none of such lines, or ``path`` is no path.
@@ -40,6 +46,7 @@ class CSVLog(Callback):
     def __init__(self, path: Path | str) -> None:
         self._path = path_of("path", path)
         _require_continued(self._path)
+        _end_with_a_whole_line(self._path)
         self._file = _opened(self._path)
         if not self._file.tell():
             self._write([_COLUMNS])
@@ -72,11 +79,24 @@ def _require_continued(path: Path) -> None:
         )
 
 
+def _end_with_a_whole_line(path: Path) -> None:
+    """Leave out what stands behind the last line that ends."""
+    with suppress(OSError), path.open("r+b") as file:  # there is none yet, or writing tells why not
+        size = file.seek(0, SEEK_END)
+        file.seek(max(size - _LAST, 0))
+        last = file.read()
+        file.truncate(size - len(last) + last.rfind(b"\n") + 1)
+
+
 def _opened(path: Path | str) -> TextIO:
     try:
         return Path(path).open("a", newline="", encoding="utf-8")
     except OSError as error:
-        raise HetpartError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path | str, error: OSError) -> HetpartError:
+    return HetpartError(f"{path} cannot be written: {error.strerror}", hint="choose another folder")
 
 
 class _ScalarWriter(Protocol):
@@ -88,7 +108,8 @@ class TensorBoard(Callback):
     """Curves for TensorBoard, through ``torch.utils.tensorboard``.
 
     Raises:
-        InvalidOptionError: the package ``tensorboard`` is not installed.
+        HetpartError: the folder cannot be written.
+        InvalidOptionError: the package ``tensorboard`` is not installed, or ``folder`` is no path.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -99,7 +120,10 @@ class TensorBoard(Callback):
             raise InvalidOptionError(
                 "TensorBoard logging needs the package tensorboard", hint="pip install 'hetpart[training]'"
             ) from error
-        self._writer: _ScalarWriter = SummaryWriter(str(path))
+        try:
+            self._writer: _ScalarWriter = SummaryWriter(str(path))
+        except OSError as error:
+            raise _unwritable(path, error) from error
 
     def on(self, event: Event) -> None:
         if isinstance(event, Ended):

@@ -180,10 +180,12 @@ def _epoch(run: _Run, number: int, loader: Iterable[Any], ahead: int) -> None:
 
 
 def _why_none(number: int, loader: Any) -> str:
-    size = getattr(loader, "batch_size", None)
-    if number > 1 or not size or not getattr(loader, "drop_last", False):
+    if number > 1 or hasattr(loader, "__next__"):
         return "an iterator is spent after one epoch: give a loader"
-    return f"it has fewer samples than batch_size={size}, and drop_last leaves them out: give a smaller batch_size"
+    size = getattr(loader, "batch_size", None)
+    if size and getattr(loader, "drop_last", False):
+        return f"it has fewer samples than batch_size={size}, and drop_last leaves them out: give a smaller batch_size"
+    return "it is empty: give one with a batch at least"
 
 
 def _parts(batch: Any) -> tuple[Any, ...]:

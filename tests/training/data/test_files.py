@@ -152,8 +152,11 @@ def test_a_last_line_may_be_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_tables_of_no_rows_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="cardinalities cannot be None"):
         Criteo("file", 2, cast("Any", None))
-    with pytest.raises(InvalidOptionError, match="26 cardinalities from 1 on"):
+    with pytest.raises(InvalidOptionError, match="a cardinality cannot be 1") as error:
         Criteo(Path("file"), 1, (1,) * 26)
+    assert "give 26 whole numbers from 2 on" in error.value.hint
+    with pytest.raises(InvalidOptionError, match="there are 25 cardinalities"):
+        Criteo(Path("file"), 1, (9,) * 25)
     with pytest.raises(InvalidOptionError, match=r"a cardinality cannot be 10\.5"):
         Criteo(Path("file"), 1, cast("Any", (10.5,) * 26))
 
@@ -184,16 +187,26 @@ def test_mnist_is_read(tmp_path: Path, packed: bool, mark: str) -> None:
         mnist(tmp_path, "val")  # pyright: ignore[reportArgumentType]
 
 
-def test_images_without_their_labels_are_refused(tmp_path: Path) -> None:
-    for name, shape in {"train-images-idx3-ubyte": (7, 2, 2), "train-labels-idx1-ubyte": (6,)}.items():
+@pytest.mark.parametrize("images", [(7, 28, 28), (6, 32, 32), (6, 28)])
+def test_images_of_another_form_or_without_their_labels_are_refused(tmp_path: Path, images: tuple[int, ...]) -> None:
+    for name, shape in {"train-images-idx3-ubyte": images, "train-labels-idx1-ubyte": (6,)}.items():
         head = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
         (tmp_path / name).write_bytes(head + bytes(int(np.prod(shape))))
-    with pytest.raises(HetpartError, match=r"holds \[7, 2, 2\] bytes and .* \[6\]"):
+    with pytest.raises(HetpartError, match=rf"holds {re.escape(str([*images]))} bytes and .* \[6\]"):
         mnist(tmp_path)
 
 
+@pytest.mark.parametrize("given", [None, 3, ""])
+def test_what_is_no_path_is_told(given: Any) -> None:
+    for read in (mnist, cifar):
+        with pytest.raises(InvalidOptionError, match="folder cannot be"):
+            read(given)
+    with pytest.raises(InvalidOptionError, match="path cannot be"):
+        Criteo(given, 2)
+
+
 def test_a_label_that_is_no_digit_is_refused(tmp_path: Path) -> None:
-    images, labels = np.zeros((4, 2, 2), np.uint8), np.array([9, 0, 77, 10], np.uint8)
+    images, labels = np.zeros((4, 28, 28), np.uint8), np.array([9, 0, 77, 10], np.uint8)
     for name, content in {"train-images-idx3-ubyte": images, "train-labels-idx1-ubyte": labels}.items():
         raw = struct.pack(f">HBB{content.ndim}I", 0, 8, content.ndim, *content.shape) + content.tobytes()
         (tmp_path / name).write_bytes(raw)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
+from hetpart.errors import InvalidOptionError
 from hetpart.training.data import Clicks, Pictures, Tokens
 from hetpart.training.data.synthetic import hidden_effect, power_law
 
@@ -69,6 +72,26 @@ def test_effects_differ_by_id_by_field_and_by_seed() -> None:
 def test_without_strength_labels_are_chance() -> None:
     _, _, label = next(iter(Clicks((100,), 100_000, 1, strength=0.0)))
     assert float(label.mean()) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Clicks((), 2, 1), "there are 0 cardinalities"),
+        (lambda: Clicks((4, 0), 2, 1), "a cardinality cannot be 0"),
+        (lambda: Clicks((4,), 0, 1), "batch_size cannot be 0"),
+        (lambda: Clicks((4,), 2, 1, hot=0), "hot cannot be 0"),
+        (lambda: Clicks((4,), 2, 1, alpha=-1.0), r"alpha cannot be -1\.0"),
+        (lambda: Clicks((4,), 2, 1, seed=-1), "seed cannot be -1"),
+        (lambda: Pictures((1, 0), 2, 2, 1), "a size of shape cannot be 0"),
+        (lambda: Pictures((1, 8), 0, 2, 1), "classes cannot be 0"),
+        (lambda: Tokens(0, 4, 2, 1), "vocabulary cannot be 0"),
+        (lambda: Tokens(9, 4, 2, -1), "batches cannot be -1"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        make()
 
 
 def test_pictures_of_a_class_are_nearest_to_its_pattern() -> None:

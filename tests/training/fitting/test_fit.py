@@ -173,6 +173,13 @@ def test_training_on_nothing_is_refused(loader: list[int], epochs: int, message:
         fit(Step(), loader, epochs=epochs, progress=False)
 
 
+@pytest.mark.parametrize(("loader", "why"), [([], "it is empty"), (iter(()), "an iterator is spent")])
+def test_why_there_is_no_batch_is_said(loader: Any, why: str) -> None:
+    with pytest.raises(InvalidOptionError) as error:
+        fit(Step(), loader, progress=False)
+    assert why in error.value.hint
+
+
 def test_an_evaluation_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="gave no batch"):
         fit(Step(), [1], evaluation=Evaluation([], lambda: ([], []), {}), progress=False)
@@ -187,6 +194,15 @@ def test_numbers_are_written_as_lines_and_a_resumed_run_goes_on(tmp_path: Path) 
     losses = [(row["step"], float(row["value"])) for row in rows if row["name"] == "train/loss"]
     assert losses == [(str(n), pytest.approx(1.0 / n)) for n in range(1, 7)]
     assert [row["step"] for row in rows if row["name"] == "evaluation/accuracy"] == ["3", "6"]
+
+
+@pytest.mark.parametrize("cut", ["2,1,train/loss,0.2", "2,1,tr", "2"])
+def test_a_line_that_was_cut_off_is_not_continued(cut: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    whole = "step,epoch,name,value\n1,1,train/loss,1.0\n"
+    path.write_text(whole + cut)
+    fit(Step(1), [1], callbacks=[CSVLog(path)], progress=False)
+    assert path.read_text().startswith(f"{whole}2,1,train/loss,0.5\n2,1,train/seconds,")
 
 
 def test_callbacks_serve_one_training_after_another(tmp_path: Path) -> None:
@@ -224,6 +240,12 @@ def test_tensorboard_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(InvalidOptionError, match="needs the package tensorboard"):
         TensorBoard("runs")
+
+
+def test_curves_in_the_place_of_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HetpartError, match="file cannot be written: File exists"):
+        TensorBoard(tmp_path / "file")
 
 
 @pytest.mark.parametrize(("every", "expected"), [(2, [2, 4, 6]), (4, [4, 6]), (100, [6])])
