@@ -29,7 +29,7 @@ from hetpart.frontend.laid import Told, laid, told_to
 
 _KINDS = ("cpu", "cuda")
 _REGISTER = {
-    "hetpart::": "hetpart.training.row_operators",
+    "hetpart::": "hetpart.training.registered",
     "hetpart_bodies::": "hetpart.frontend.higher",
     "hetpart_packed::": "hetpart.frontend.packed",
     "hetpart_formed::": "hetpart.frontend.formed",

@@ -25,10 +25,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.kept import parts_of_all
 from hetpart.training.capture import OWN, PREFIX, Exported, Input
-from hetpart.training.dropout import seeded
 from hetpart.training.held import require_apart, require_unwritten
 from hetpart.training.lookups import LOOKUP_PARTS, LookingUp, Lookup, require_lookups
 from hetpart.training.precision import Casting
+from hetpart.training.seeded import seeded
 from hetpart.training.traced import traceable
 from hetpart.training.transposes import without_turns
 from hetpart.training.writer import LOSS_SCALE, SEED

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""PyTorch operators of a training step: an update of one parameter by each optimizer, and the mask of a dropout.
+"""PyTorch operators of a training step: an update of one parameter by each optimizer, and norms that clip it.
 
 An update is ``hetpart::adamw(parameter, gradient, exp_avg, exp_avg_sq, progress, scale, record)``, which returns the
 new content of the parameter and of its state, and ``hetpart::adamw_``, which writes it where the old one lies.
@@ -41,7 +41,6 @@ NUMBER = torch.float64
 LEAST_NORM = 1e-15
 """Below it, squares of elements that count are less than float32 holds in full."""
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-_WORD = 2**64
 
 
 def record_text(optimizer: AnyOptimizer) -> str:
@@ -60,11 +59,6 @@ def update_of(optimizer: Optimizer, *, halved: bool = False) -> OpOverload:
     """The operator that makes the updates of ``optimizer``."""
     name = f"{type(optimizer).__name__.lower()}{'_half' if halved else ''}"
     return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-
-def keep_operator() -> OpOverload:
-    """The operator that says which elements a dropout keeps."""
-    return torch.ops.hetpart.keep.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,22 +198,6 @@ def _clipped(norm: torch.Tensor, progress: torch.Tensor, most: float, leaving: b
     return norm.new_tensor([LEFT_OUT if leaving and not isfinite(found) else clipped])
 
 
-def _keep(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
-    """Which elements a dropout keeps: those of one call and step are the same wherever it runs on one kind of device.
-
-    ``seed`` is int64: the user's, and the number of the call.
-    """
-    base, call = seed.tolist()
-    generator = torch.Generator(seed.device)
-    generator.manual_seed((base * 0x9E3779B97F4A7C15 + call * 0xBF58476D1CE4E5B9 + salt * 0x94D049BB133111EB) % _WORD)
-    return torch.rand(size, generator=generator, device=seed.device) >= p
-
-
-def _kept(seed: torch.Tensor, size: list[int], p: float, salt: int) -> torch.Tensor:
-    del p, salt
-    return seed.new_empty(size, dtype=torch.bool)
-
-
 def _register() -> None:
     for name in DENSE:
         _define(name)
@@ -232,9 +210,6 @@ def _register() -> None:
     _LIBRARY.define("clipped(Tensor norm, Tensor progress, float most, bool leaving) -> Tensor")
     _LIBRARY.impl("clipped", _clipped, "CompositeExplicitAutograd")
     _LIBRARY.impl("clipped", one_number, "Meta")
-    _LIBRARY.define("keep(Tensor seed, int[] size, float p, int salt) -> Tensor")
-    _LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
-    _LIBRARY.impl("keep", _kept, "Meta")
 
 
 _register()
