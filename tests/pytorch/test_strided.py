@@ -24,6 +24,7 @@ VIEWS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
         lambda x: (x * 2).view(8, 2, 3).transpose(0, 1).reshape(2, 8, 3).as_strided((2, 3, 4, 3), (3, 12, 6, 1)) + 1,
         X,
     ),
+    "a number": (lambda x: (x * 2).as_strided((), (), 9) + 1, X),
     "an argument": (lambda x: x.as_strided((4, 4), (1, 3), 2) + 1, X.t()),
     "a part": (lambda x: x[2:4].as_strided((3,), (3,)) + x[2:4].as_strided((3,), (3,), 17), X),
     "a copy": (lambda x: torch.as_strided_copy((x * 2).t(), (4, 4), (1, 3), 2) + 1, X),
