@@ -113,12 +113,12 @@ def _exported(module: torch.nn.Module, example: Example) -> Captured:
     require_form(example.dynamic_shapes)
     name = type(module).__name__
     notes = ("the module is in training mode; module.eval() leaves out what only trains",) if module.training else ()
-    _require_dense(module, example, name)
+    require_dense(module, example, name)
     held, example = without_storage(module, told_apart(example))
     with watched(held) as changes:
         program = _program(held, example, name)
     notes += tuple(notes_of_changes(changes, program, name))
-    _require_dense_results(program, name)
+    require_dense_results(program, name)
     return Captured(program, name, module, tied_names(module), notes=notes, asked=asked_dimensions(held, example))
 
 
@@ -135,7 +135,12 @@ def told_apart(example: Example) -> Example:
     return replace(example, args=args, kwargs=kwargs)
 
 
-def _require_dense(module: torch.nn.Module, example: Example, name: str) -> None:
+def require_dense(module: torch.nn.Module, example: Example, name: str) -> None:
+    """See that ``module`` holds, and is given, tensors that have all of their elements.
+
+    Raises:
+        InvalidModelError: one has not.
+    """
     given = pytree.tree_leaves((example.args, dict(example.kwargs)))
     held = chain(module.parameters(), module.buffers(), (leaf for leaf in given if isinstance(leaf, torch.Tensor)))
     layouts = sorted({str(tensor.layout) for tensor in held} - {"torch.strided"})
@@ -146,7 +151,12 @@ def _require_dense(module: torch.nn.Module, example: Example, name: str) -> None
         )
 
 
-def _require_dense_results(program: torch.export.ExportedProgram, name: str) -> None:
+def require_dense_results(program: torch.export.ExportedProgram, name: str) -> None:
+    """See that ``program`` makes tensors that have all of their elements.
+
+    Raises:
+        InvalidModelError: it makes another.
+    """
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:

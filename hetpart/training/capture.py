@@ -11,7 +11,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
-from hetpart.frontend.capture import tied_names, told_apart, without_storage
+from hetpart.frontend.capture import require_dense, require_dense_results, tied_names, told_apart, without_storage
 from hetpart.frontend.example import Example
 from hetpart.training.criterion import Loss, LossFunction, require_no_parameters
 from hetpart.training.followed import require_flat, require_no_hooks
@@ -59,15 +59,17 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     """``loss_fn(model, *batch)``. Nothing is computed: contents may be fake.
 
     Raises:
-        InvalidModelError: it cannot be exported.
+        InvalidModelError: it cannot be exported, or holds, is given or makes a sparse tensor.
         InvalidOptionError: a part of the batch holds others.
     """
     require_no_hooks(model)
     require_no_parameters(loss_fn, model)
     require_flat(batch)
+    require_dense(model, Example(args=tuple(batch)), type(model).__name__)
     held, example = without_storage(Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
     with traceable():
         program = exported(held, example, type(model).__name__)
+        require_dense_results(program, type(model).__name__)
         whole: Any = held
         require_alike(whole.left, program, lambda: exported(held, example, type(model).__name__))
         inputs = _inputs(program, example.args, tied_names(held))

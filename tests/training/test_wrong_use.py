@@ -99,6 +99,21 @@ def test_a_parameter_of_complex_numbers_is_refused() -> None:
     assert "view_as_real" in error.value.hint
 
 
+@pytest.mark.parametrize("sparse", ["held", "made"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_sparse_tensor_is_refused(sparse: str) -> None:
+    model, x, adjacent = nn.Linear(4, 4), torch.ones(4, 4), torch.eye(4)
+    if sparse == "held":
+        model.register_buffer("adjacent", adjacent.to_sparse_csr())
+
+    def loss(model: Any, x: Tensor, adjacent: Tensor) -> Tensor:
+        held = getattr(model, "adjacent", adjacent.to_sparse() if sparse == "made" else adjacent)
+        return torch.sparse.mm(held, model(x)).sum()
+
+    with pytest.raises(InvalidModelError, match=r"tensor in the layout torch\.sparse_c"):
+        capture(model, loss, optimizer=SGD(0.1), example_batch=(x, adjacent))
+
+
 def test_numbers_may_be_numpys() -> None:
     [found, *_] = assigned(AdamW(lr=cast("Any", np.float32(0.5)), weight_decay=cast("Any", 0))).values()
     assert found.optimizer == AdamW(lr=0.5, weight_decay=0.0)
