@@ -15,9 +15,10 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from hetpart.frontend.conditions import Concerned, always
+from hetpart.frontend.divided import DIVIDED
 from hetpart.frontend.halves import LOST
 from hetpart.frontend.parts import OWN
-from hetpart.frontend.wrong import DIVIDED, KEPT
+from hetpart.frontend.staying import KEPT
 
 NAMESPACE = "hetpart_kept"
 """Of the names that such calls have while a program is translated: all calls of an operator have one translation."""

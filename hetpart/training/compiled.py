@@ -110,7 +110,7 @@ def compile(  # noqa: A001, PLR0913 - `hetpart.training.compile`, and the option
             leaves out updates whose gradients are not finite, and changes.
         accumulate: Calls that make one update, of the mean of their gradients.
         clip_norm: The most that the norm of all gradients together may be.
-        seed: Of dropouts; with the number of the call it says what they keep.
+        seed: With the number of the call it says what is drawn: what dropouts keep, noise.
         emulate: Run the accelerator's part on the host, behind memory of its own.
         emulate_link: As in ``hetpart.Session``.
         session_threads: ``threads`` of ``hetpart.Session``.

@@ -21,13 +21,14 @@ from hetpart.training.optimizers.protocol import STATE, UNLISTED
 if TYPE_CHECKING:
     from hetpart.partitioned import PartitionedModel
     from hetpart.runtime.session import Session
-    from hetpart.training.checkpoint import Part
+    from hetpart.training.checkpoint import Checkpoint, Part
     from hetpart.training.logged import CallLog
     from hetpart.training.program import StepProgram
 
 Contents = dict[str, torch.Tensor]
 """Tensors by the model's names, and ``optimizer/<state>/<parameter>``."""
 _SAME = "compile the same model with the same optimizers"
+_SAME_MODEL = "compile the model that the checkpoint was made from"
 _SAME_PARTS = (
     "compile with the accumulate= that it was made with, or save when all parts of a batch have made an update"
 )
@@ -65,6 +66,25 @@ class Rest:
                 frozen[name] = tensor.detach()
         unlisted = (name for name in known if not name.startswith(STATE) and name not in listed)
         return cls(frozen, tied, tuple(sorted(unlisted)))
+
+    def require_same(self, found: Checkpoint) -> None:
+        """See that a checkpoint has the same of it, as far as it has any.
+
+        Raises:
+            InvalidFeedError: it has another.
+        """
+        for name, tensor in self.frozen.items():
+            if name in found.files and not alike(found.tensor(name), tensor):
+                raise InvalidFeedError(
+                    f"{name!r}, which no step changes, is another in the checkpoint of step {found.step}",
+                    hint=_SAME_MODEL,
+                )
+        for name, own in self.tied.items():
+            if name in found.files and own in found.names and not alike(found.tensor(name), found.tensor(own)):
+                raise InvalidFeedError(
+                    f"{name!r} and {own!r} are one tensor here, and two in the checkpoint of step {found.step}",
+                    hint=_SAME_MODEL,
+                )
 
     def copied(self) -> Rest:
         """The same, whatever becomes of the model."""

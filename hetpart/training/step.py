@@ -25,7 +25,7 @@ from hetpart.training.fed import (
     require_unnamed,
     seeded,
 )
-from hetpart.training.kept import Kept, alike
+from hetpart.training.kept import Kept
 from hetpart.training.limits import rate_of
 from hetpart.training.optimizers.protocol import STATE
 from hetpart.training.precision import IN_FLOAT32, scaling_of
@@ -258,18 +258,7 @@ class Step:
         from hetpart.training.checkpoint import load
 
         found = load(folder, step)
-        for name, tensor in self._rest.frozen.items():
-            if name in found.files and not alike(found.tensor(name), tensor):
-                raise InvalidFeedError(
-                    f"{name!r}, which no step changes, is another in the checkpoint of step {found.step}",
-                    hint="compile the model that the checkpoint was made from",
-                )
-        for name, own in self._rest.tied.items():
-            if name in found.files and own in found.names and not alike(found.tensor(name), found.tensor(own)):
-                raise InvalidFeedError(
-                    f"{name!r} and {own!r} are one tensor here, and two in the checkpoint of step {found.step}",
-                    hint="compile the model that the checkpoint was made from",
-                )
+        self._rest.require_same(found)
         names = [name for name in found.names if name not in self._rest.frozen and name not in self._rest.tied]
         tensors = {name: found.tensor(name) for name in names}
         self.load_state_dict({**found.metadata, "step": found.step, "tensors": tensors})

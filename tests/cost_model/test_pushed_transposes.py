@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from hetpart.cost_model.session.transposes.orders import composed, inverse, reordered, squeezed, unsqueezed
+from hetpart.cost_model.session.rewired.orders import composed, inverse, reordered, squeezed, unsqueezed
 from tests.cost_model.float_models import Sizes, Weights, model_of
 from tests.cost_model.kernels_and_memory import assert_as_onnx_runtime
 

@@ -10,9 +10,9 @@ from hetpart.cost_model.memory import NO_SCRATCH, Scratch
 from hetpart.cost_model.session.flow import ChannelsLast, Flow
 from hetpart.cost_model.session.forms import Forms, last_made, plain_made, wide_made
 from hetpart.cost_model.session.inlined import BodyNumbers
-from hetpart.cost_model.session.integers import BYTES, convolves_bytes, turning
+from hetpart.cost_model.session.integers import FIRST, LAST, convolves_bytes, turns
 from hetpart.cost_model.session.lane import Lane
-from hetpart.cost_model.session.layout import IMAGE_RANK, WHOLE_IMAGES, is_image
+from hetpart.cost_model.session.layout import WHOLE_IMAGES, is_image
 from hetpart.cost_model.session.made import IN_PLACE, made_by
 from hetpart.cost_model.session.members import adds_before_gelu, computing, ends, views
 from hetpart.cost_model.session.merge import head_of
@@ -23,14 +23,11 @@ from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.scratch.table import at_once
 from hetpart.cost_model.session.sequences import sequences_held
 from hetpart.cost_model.session.simplify import Simplified, simplified
-from hetpart.cost_model.session.transposes.orders import Order, written_order
 from hetpart.cost_model.session.widened import WIDENED_IN_MODEL, as_floats, half_body, widened
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
 
 SUMS = frozenset({"Add", "Sum"})
-LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Orders of Transposes that put the channels of images last, and back."""
 RESIZING = frozenset({"Resize"})
 """What is no Upsample with channels last, as it is with channels in blocks."""
 FORMULAS = frozenset({"Erf", "Sigmoid"})
@@ -88,11 +85,11 @@ class Building:
             self._add_body(members[-1], body)
         elif self._on_cpu and (convolves_bytes(members) or self.last.stays(members)):
             self._add_last(members)
-        elif self._turns(members, LAST) and self._lies_last(members):
+        elif turns(members, LAST, self.graph) and self._lies_last(members):
             self._keep_last(members)
-        elif self._turns(members, LAST) and self.forms.is_blocked(members[-1].uses[0]):
+        elif turns(members, LAST, self.graph) and self.forms.is_blocked(members[-1].uses[0]):
             self._bring_last(members[-1])
-        elif self._on_cpu and self._turns(members, FIRST):
+        elif self._on_cpu and turns(members, FIRST, self.graph):
             self.waiting[members[-1].results[0]] = members
             self.last.values.add(members[-1].results[0])
         elif in_blocks is not None:
@@ -243,14 +240,6 @@ class Building:
     def _waits(self, value: int) -> bool:
         """Whether it is put first, and nobody has asked for that."""
         return value in self.waiting and value not in self.forms.there
-
-    def _turns(self, members: tuple[Op, ...], order: Order) -> bool:
-        """Whether they are a Transpose of images, or of bytes between quantizers, in this order."""
-        op = turning(members)
-        if op is None or written_order(op) != order:
-            return False
-        image = self.graph.values[op.uses[0]]
-        return is_image(image) or (image.dtype in BYTES and len(image.shape or ()) == IMAGE_RANK)
 
     def _bring_last(self, op: Op) -> None:
         """What brings channels out of blocks puts them last at once."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hetpart.cost_model.session.layout import IMAGE_RANK
+from hetpart.cost_model.session.layout import IMAGE_RANK, is_image
+from hetpart.cost_model.session.rewired.orders import Order, written_order
 from hetpart.cost_model.session.simplify import Simplified
 from hetpart.graph.ir import Graph, Op
 
 QUANTIZERS = frozenset({"DequantizeLinear", "QuantizeLinear"})
 BYTES = frozenset({"int8", "uint8"})
+LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Orders of Transposes that put the channels of images last, and back."""
 POOLS = frozenset({"MaxPool"})
 ANY_ORDER = POOLS | {"Add", "AveragePool", "Concat", "GlobalAveragePool", "LeakyRelu", "Mul", "Sigmoid"}
 """Ops of bytes that ONNX Runtime pushes Transposes through, which put channels first behind a convolution."""
@@ -26,10 +29,13 @@ def convolves_bytes(members: tuple[Op, ...]) -> bool:
     return on_integers or (last.op_type == "QLinearConv" and not last.domain)
 
 
-def turning(members: tuple[Op, ...]) -> Op | None:
-    """The Transpose that they are, alone or between quantizers."""
+def turns(members: tuple[Op, ...], order: Order, graph: Graph) -> bool:
+    """Whether they are a Transpose of images, or of bytes between quantizers, in this order."""
     found = [op for op in members if op.op_type not in QUANTIZERS]
-    return found[0] if len(found) == 1 and found[0].op_type == "Transpose" and not found[0].domain else None
+    if len(found) != 1 or found[0].op_type != "Transpose" or found[0].domain or written_order(found[0]) != order:
+        return False
+    image = graph.values[found[0].uses[0]]
+    return is_image(image) or (image.dtype in BYTES and len(image.shape or ()) == IMAGE_RANK)
 
 
 def is_of_any_order(members: tuple[Op, ...], graph: Graph) -> bool:

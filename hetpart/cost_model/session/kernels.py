@@ -14,10 +14,10 @@ from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.order import in_order
 from hetpart.cost_model.session.remade import remade
 from hetpart.cost_model.session.reuse import Kernel
+from hetpart.cost_model.session.rewired.pushing import pushed
+from hetpart.cost_model.session.rewired.session import Told
 from hetpart.cost_model.session.scratch import scratch_of
 from hetpart.cost_model.session.simplify import Simplified, simplified, vanished
-from hetpart.cost_model.session.transposes.pushing import pushed
-from hetpart.cost_model.session.transposes.session import Told
 from hetpart.cost_model.session.widened import (
     as_floats,
     cancelled,

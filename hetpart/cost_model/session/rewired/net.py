@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from hetpart.cost_model.session.rewired.orders import Order, inverse, reordered, written_order
 from hetpart.cost_model.session.simplify import Simplified
-from hetpart.cost_model.session.transposes.orders import Order, inverse, reordered, written_order
 from hetpart.graph.ir import AS_USUAL, Graph, Op, Value, ValueRole
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from hetpart.cost_model.session.rewired.net import Net
 from hetpart.cost_model.session.simplify import Simplified
-from hetpart.cost_model.session.transposes.net import Net
 from hetpart.graph.ir import Op
 
 

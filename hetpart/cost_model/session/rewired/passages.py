@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hetpart.cost_model.session.transposes.net import Net, is_weight
-from hetpart.cost_model.session.transposes.orders import Order, inverse, squeezed, unsqueezed
+from hetpart.cost_model.session.rewired.net import Net, is_weight
+from hetpart.cost_model.session.rewired.orders import Order, inverse, squeezed, unsqueezed
 from hetpart.cost_model.turning import MATRIX, runs_apart
 from hetpart.graph.ir import Op
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hetpart.cost_model.memory import Scratch
 from hetpart.cost_model.session.reuse import Kernel, Made
-from hetpart.cost_model.session.transposes.pushing import Pushed
+from hetpart.cost_model.session.rewired.pushing import Pushed
 from hetpart.graph.ir import Graph
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hetpart.cost_model.session.rewired.net import Net, is_weight
 from hetpart.cost_model.session.simplify import Simplified
-from hetpart.cost_model.session.transposes.net import Net, is_weight
 from hetpart.graph.ir import Graph, Op, Value
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm"})

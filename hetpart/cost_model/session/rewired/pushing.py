@@ -11,12 +11,12 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from hetpart.cost_model.session.rewired.biases import dequantize, quantized_products
+from hetpart.cost_model.session.rewired.net import Net, is_weight
+from hetpart.cost_model.session.rewired.orders import Order, composed, inverse, written_order
+from hetpart.cost_model.session.rewired.passages import PASSAGES, Passage, passage_of
+from hetpart.cost_model.session.rewired.unshared import shares_any, unshare
 from hetpart.cost_model.session.simplify import Simplified
-from hetpart.cost_model.session.transposes.biases import dequantize, quantized_products
-from hetpart.cost_model.session.transposes.net import Net, is_weight
-from hetpart.cost_model.session.transposes.orders import Order, composed, inverse, written_order
-from hetpart.cost_model.session.transposes.passages import PASSAGES, Passage, passage_of
-from hetpart.cost_model.session.transposes.unshared import shares_any, unshare
 from hetpart.graph.ir import Graph, Op
 
 MOST_ROUNDS = 10

@@ -1,0 +1,1 @@
+"""What ONNX Runtime rewires in a session: Transposes pushed on towards those that undo them, dequantizers added."""

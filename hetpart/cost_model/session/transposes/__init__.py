@@ -1,1 +1,0 @@
-"""Transposes where ONNX Runtime's optimiser leaves them: pushed on towards those that undo them."""
