@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportPrivateUsage=false
 """Operators that PyTorch's tracer takes apart before anybody is asked, in parts that are wrong."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -105,14 +105,15 @@ class _Filled:
 
     def refilled(self) -> Any:
         """The container, which holds ``content`` again."""
-        content = self.content
-        if isinstance(self.container, list | deque):
-            content = [_back(value) for value in content]
-        elif isinstance(self.container, dict):
-            content = {key: _back(value) for key, value in content.items()}
-        self.container.clear()
-        (self.container.extend if isinstance(content, list) else self.container.update)(content)
-        return self.container
+        container, content = self.container, self.content
+        container.clear()
+        if isinstance(content, list):
+            container.extend(map(_back, cast("list[Any]", content)))
+        elif isinstance(content, dict):
+            container.update((key, _back(value)) for key, value in content.items())
+        else:
+            container.update(content)
+        return container
 
 
 def _attributes(owner: nn.Module) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false, reportPrivateImportUsage=false
 """PyTorch operators of a training step that draw numbers: by a seed, the number of the call, and a salt of their own.
 
 ``hetpart::keep(seed, size, p, salt)`` says what a dropout keeps, ``hetpart::draw(seed, size, dtype, law, given, salt)``
@@ -19,6 +19,15 @@ from hetpart.training.operators import NAMESPACE
 if TYPE_CHECKING:
     from torch._ops import OpOverload
 
+
+def _integers(made: torch.Tensor, low: float, high: float, generator: torch.Generator) -> torch.Tensor:
+    return made.random_(int(low), int(high), generator=generator)
+
+
+def _order(made: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return made.copy_(torch.randperm(len(made), generator=generator, device=made.device))
+
+
 LAWS: Mapping[str, Callable[..., torch.Tensor]] = {
     "uniform": torch.Tensor.uniform_,
     "normal": torch.Tensor.normal_,
@@ -26,8 +35,8 @@ LAWS: Mapping[str, Callable[..., torch.Tensor]] = {
     "log_normal": torch.Tensor.log_normal_,
     "cauchy": torch.Tensor.cauchy_,
     "geometric": torch.Tensor.geometric_,
-    "integers": lambda made, low, high, generator: made.random_(int(low), int(high), generator=generator),
-    "order": lambda made, generator: made.copy_(torch.randperm(len(made), generator=generator, device=made.device)),
+    "integers": _integers,
+    "order": _order,
 }
 """What fills a tensor, given numbers and a generator."""
 LAWS_BY: Mapping[str, Callable[..., torch.Tensor]] = {
