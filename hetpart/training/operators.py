@@ -109,7 +109,7 @@ def _functional(names: tuple[str, ...], update: Callable[..., None]) -> Callable
 
     def updated(parameter: torch.Tensor, gradient: torch.Tensor, *rest: Any) -> Any:
         made = [tensor.clone() for tensor in (parameter, *rest[:count])]
-        update(made[0], gradient.clone(), *made[1:], *rest[count:])
+        update(made[0], gradient, *made[1:], *rest[count:])
         return tuple(made) if count else made[0]
 
     return updated

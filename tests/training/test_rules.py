@@ -374,6 +374,46 @@ def test_models_of_other_types_do_as_eager_pytorchs(dtype: torch.dtype, toleranc
         assert ours == pytest.approx(theirs, rel=tolerance)
 
 
+class Sharing(nn.Module):
+    """Parameters whose gradients are constants, or one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scores = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+        self.base, self.delta, self.added = (nn.Parameter(torch.randn(6, 3)) for _ in range(3))
+        self.summed, self.factors = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4))
+        self.register_buffer("fixed", torch.arange(4.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = nn.functional.linear(x, self.base + self.delta).tanh()
+        terms = self.scores(x).mean(), (self.factors * self.fixed).sum(), (x[:6] + self.added).square().mean()
+        return made.square().sum() + self.summed.sum() + sum(terms)
+
+
+@pytest.mark.parametrize("rules", [Rules(clip_norm=0.5), Rules(loss_scale=1024.0)], ids=["clip_norm", "loss_scale"])
+@pytest.mark.parametrize("placement", ["all-cpu", "random:1"])
+def test_gradients_that_are_constants_or_of_two_parameters_are_scaled_for_each(rules: Rules, placement: str) -> None:
+    model, x = Sharing(), torch.linspace(-1, 1, 24).reshape(8, 3)
+
+    def whole(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x)
+
+    made = capture(model, whole, optimizer=SGD(lr=RATE), example_batch=(x,), rules=rules)
+    step = place(made, running=EMULATED, hardware="emulated", placement=placement)
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=RATE)
+    for _ in range(6):
+        loss = whole(eager, x)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(eager.parameters(), rules.clip_norm or torch.inf)
+        optimizer.step()
+        assert step(x).item() == pytest.approx(loss.item(), rel=1e-5)
+    for name, parameter in eager.named_parameters():
+        torch.testing.assert_close(step.state_dict()["tensors"][name], parameter.detach(), rtol=1e-5, atol=1e-6)
+
+
 def test_a_scale_that_never_changes_is_not_a_checkpoints(tmp_path: Path) -> None:
     task = mlp()
     first, other = placed(Rules(loss_scale=128.0)), placed(Rules(loss_scale=1024.0))

@@ -63,15 +63,16 @@ class Elementwise(ABC):
     def update_(
         self, parameter: Tensor, gradient: Tensor, state: State, step: int, lr: float, scale: float = 1.0
     ) -> None:
+        """One update in place; ``gradient`` stays as it is: it may be a constant, or another parameter's too."""
         moment = Moment(step, lr, scale)
         states = [state[name] for name in self.state_names]
         if not all_contiguous(parameter, gradient, *states):
             self._update_copies_(parameter, gradient, states, moment)
-        elif gradient.dtype == parameter.dtype:
+        elif gradient.dtype == parameter.dtype and scale == 1.0:
             self.apply_(parameter, gradient, state, moment)
         else:
             for block, other, *parts in flat_blocks(parameter, gradient, *states):
-                self.apply_(block, other.to(block.dtype), self._named(parts), moment)
+                self.apply_(block, other.to(block.dtype, copy=True), self._named(parts), moment)
 
     def _update_copies_(self, parameter: Tensor, gradient: Tensor, states: list[Tensor], moment: Moment) -> None:
         """The fused kernels read memory in its order and ignore strides: they get copies that are contiguous."""
@@ -87,7 +88,10 @@ class Elementwise(ABC):
 
     @abstractmethod
     def apply_(self, parameter: Tensor, gradient: Tensor, state: State, moment: Moment) -> None:
-        """The update itself, of contiguous tensors of one dtype, while no gradients are recorded."""
+        """The update itself, of contiguous tensors of one dtype, while no gradients are recorded.
+
+        Where ``moment`` has a scale, ``gradient`` is scaled in place, as PyTorch's fused kernels do.
+        """
 
 
 def filled_like(tensor: Tensor, number: float) -> Tensor:

@@ -32,5 +32,5 @@ def update_master_(  # noqa: PLR0913 - an update of two copies of one parameter
         weight.copy_(master)
         return
     for block, rounded, slopes, *parts in flat_blocks(master, weight, gradient, *states):
-        optimizer.update_(block, slopes.to(block.dtype), dict(zip(names, parts, strict=True)), step, lr, scale)
+        optimizer.update_(block, slopes, dict(zip(names, parts, strict=True)), step, lr, scale)
         rounded.copy_(block)

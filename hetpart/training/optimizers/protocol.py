@@ -34,8 +34,8 @@ class Optimizer(Protocol):
     ) -> None:
         """Make update number ``step``, counted from 1, of ``parameter`` and ``state`` in place.
 
-        ``scale`` multiplies the gradient first; where it is not 1, the gradient's content is spent. A gradient of
-        another dtype is cast in blocks that fit the caches.
+        ``scale`` multiplies the gradient first, whose content stays: it may be a constant, or another parameter's
+        too. It is scaled, and cast where it is of another dtype, in blocks that fit the caches.
         """
         ...
 

@@ -46,7 +46,8 @@ class Rowwise(ABC):
         for some, slopes in zip(rows.split(length), as_vector(gradient).split(length), strict=True):
             weight, *parts = taken = [home.index_select(0, some) for home in homes]
             named = dict(zip(self.state_names, parts, strict=True))
-            rule.apply_(weight, slopes.to(weight.dtype).contiguous(), named, moment)
+            own = slopes.to(weight.dtype, copy=scale != 1.0).contiguous()  # what is scaled is scaled in place
+            rule.apply_(weight, own, named, moment)
             for home, part in zip(homes, taken, strict=True):
                 home.index_copy_(0, some, part)
 

@@ -190,6 +190,22 @@ def test_a_scale_is_a_scaled_gradient(rule: Optimizer) -> None:
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_gradient_stays_as_it_is(rule: Optimizer, dtype: torch.dtype, scale: float) -> None:
+    parameter, [gradient] = weights((700, 300)).to(dtype), gradients((700, 300), 1)
+    gradient = gradient.to(dtype)
+    before, state = gradient.clone(), rule.init(parameter)
+    for step in (1, 2):
+        rule.update_(parameter, gradient, state, step, rule.lr, scale)
+    assert torch.equal(gradient, before)
+    master = parameter.float()
+    half, state = parameter.bfloat16(), rule.init(master)
+    update_master_(rule, master, half, gradient, state, step=1, lr=rule.lr, scale=scale)
+    assert torch.equal(gradient, before)
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: type(rule).__name__)
 def test_the_rate_of_the_step_counts_and_not_the_records(rule: Optimizer) -> None:
     parameter, expected = weights((4, 3)), weights((4, 3))
     [gradient] = gradients((4, 3), 1)

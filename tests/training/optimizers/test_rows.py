@@ -134,6 +134,15 @@ def test_a_scale_is_a_scaled_gradient(rule: RowOptimizer) -> None:
 
 
 @pytest.mark.parametrize("rule", EVERY, ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_gradient_stays_as_it_is(rule: RowOptimizer, scale: float) -> None:
+    weight, [(rows, gradient)] = table(), batches(1)
+    before = gradient.clone()
+    rule.update_rows_(weight, rows, gradient, rule.init(weight), 1, rule.lr, scale)
+    assert torch.equal(gradient, before)
+
+
+@pytest.mark.parametrize("rule", EVERY, ids=lambda rule: type(rule).__name__)
 def test_no_row_is_no_update(rule: RowOptimizer) -> None:
     weight = table()
     rule.update_rows_(weight, torch.empty(0, dtype=torch.int64), torch.empty(0, WIDTH), rule.init(weight), 1, 0.1)
