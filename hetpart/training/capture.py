@@ -15,7 +15,7 @@ from hetpart.frontend.capture import require_dense, require_dense_results, tied_
 from hetpart.frontend.example import Example
 from hetpart.training.criterion import Loss, LossFunction, require_no_parameters
 from hetpart.training.followed import require_flat, require_no_hooks
-from hetpart.training.left import require_alike
+from hetpart.training.left import Left, require_alike
 from hetpart.training.traced import exported, traceable
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def exported_loss(model: torch.nn.Module, loss_fn: LossFunction, batch: Sequence
     require_flat(batch)
     require_dense(model, Example(args=tuple(batch)), type(model).__name__)
     held, example = without_storage(Loss(model, loss_fn), told_apart(Example(args=tuple(batch))))
-    with traceable():
+    with traceable(), Left(model).restored():
         program = exported(held, example, type(model).__name__)
         require_dense_results(program, type(model).__name__)
         whole: Any = held

@@ -7,6 +7,7 @@ import copy
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,33 @@ def remembered(model: Any, made: Tensor) -> Tensor:
     return made + sum(model.kept)
 
 
+def paired(model: Any, made: Tensor) -> Tensor:
+    hidden = made if model.kept is None else made + model.kept[0]
+    model.kept = (hidden.detach(), 1)
+    return hidden
+
+
+def named(model: Any, made: Tensor) -> Tensor:
+    made = made * (2.0 if model.kept == "second" else 1.0)
+    model.kept = "second"
+    return made
+
+
+def in_an_array(model: Any, made: Tensor) -> Tensor:
+    model.kept[0] += 1
+    return made * float(model.kept[0])
+
+
+@dataclass
+class State:
+    calls: int = 0
+
+
+def in_an_object(model: Any, made: Tensor) -> Tensor:
+    model.kept.calls += 1
+    return made * model.kept.calls
+
+
 def recorded(model: Any, made: Tensor) -> Tensor:
     model.kept.clear()
     model.kept += [made, made * 2]
@@ -226,7 +254,8 @@ def looked_at(model: Any, made: Tensor) -> Tensor:
     [
         (torch.zeros(ROWS, WIDTH), recurrent), (None, recurrent), (ABSENT, fading), (True, toggled),
         (np.float64(1.0), damped), ([], listed), (deque([torch.ones(WIDTH)], 3), listed), ({}, counted),
-        ({"shapes": set()}, seen), ([], remembered),
+        ({"shapes": set()}, seen), ([], remembered), (None, paired), ("first", named), (np.zeros(2), in_an_array),
+        (State(), in_an_object),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("nested", [False, True])
@@ -241,9 +270,74 @@ def test_a_pass_that_goes_on_from_what_the_last_one_left_is_refused(
     with pytest.raises(InvalidModelError, match=f"changes 'kept' of '{'1' if nested else 'the model'}'") as error:
         capture(held, squared, optimizer=SGD(0.1), example_batch=(batch,))
     assert "register_buffer" in error.value.hint
-    left = vars(model).get("kept", ABSENT)  # PyTorch puts containers of its own in the place of others
-    assert left is begun or type(left) is type(begun)
-    assert str(left) == content
+    assert vars(model).get("kept", ABSENT) is begun
+    assert str(begun) == content
+
+
+def late(model: Any, made: Tensor) -> Tensor:
+    model.kept += 1
+    return made * (2.0 if model.kept > 100 else 1.0)
+
+
+def late_by_a_list(model: Any, made: Tensor) -> Tensor:
+    model.kept.append(made.detach())
+    return made * (2.0 if len(model.kept) > 100 else 1.0)
+
+
+def late_by_a_remainder(model: Any, made: Tensor) -> Tensor:
+    model.kept["calls"] += 1
+    return made * (1.0 if model.kept["calls"] % 100 else 2.0)
+
+
+def third(model: Any, made: Tensor) -> Tensor:
+    made = made * (2.0 if model.seen else 1.0)
+    model.seen, model.kept = model.kept, True
+    return made
+
+
+@pytest.mark.parametrize(
+    ("begun", "going_on"),
+    [(0, late), ([], late_by_a_list), (deque(maxlen=101), late_by_a_list), ({"calls": 0}, late_by_a_remainder),
+     (False, third)],
+)  # fmt: skip
+def test_a_pass_that_goes_on_from_what_many_left_is_refused(
+    begun: Any, going_on: Callable[[Any, Tensor], Tensor]
+) -> None:
+    model, batch = Leaving(begun, going_on), torch.ones(ROWS, WIDTH)
+    model.seen = False
+    after, content = copy.deepcopy(model), str(begun)
+    losses = [squared(after, batch).item() for _ in range(102)]
+    assert losses[0] == losses[1]
+    assert len({*losses}) == 2
+    with pytest.raises(InvalidModelError, match=r"changes (the number )?'kept' of 'the model'"):
+        capture(model, squared, optimizer=SGD(0.1), example_batch=(batch,))
+    assert str(model.kept) == content
+
+
+def counted_alone(model: Any, made: Tensor) -> Tensor:
+    model.kept["calls"] = model.kept["calls"] + 1
+    return made
+
+
+def last_two(model: Any, made: Tensor) -> Tensor:
+    model.kept.append(made.detach())
+    model.seen = [list(model.kept)[-1].shape, "seen"]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("begun", "going_on"), [({"calls": 0}, counted_alone), (deque(maxlen=2), last_two), (None, looked_at)]
+)
+def test_what_a_pass_keeps_and_nobody_asks_for_is_no_state(
+    begun: Any, going_on: Callable[[Any, Tensor], Tensor]
+) -> None:
+    torch.manual_seed(0)
+    model, batches = Leaving(begun, going_on), [torch.randn(ROWS, WIDTH) for _ in range(4)]
+    model.seen = 0
+    eager = copy.deepcopy(model)
+    step = placed(model, squared, batches[0])
+    assert (str(model.kept), model.seen) == (str(begun), 0)
+    assert [step(batch).item() for batch in batches] == pytest.approx(by_eager(eager, squared, batches), rel=1e-5)
 
 
 def test_a_list_that_a_pass_fills_anew_is_no_state() -> None:
