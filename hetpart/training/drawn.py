@@ -19,27 +19,36 @@ _aten = torch.ops.aten
 Law = tuple[str, tuple[str | float, ...]]
 """One of ``random_operators.LAWS``, and the numbers that it is given: of arguments, by name, or these."""
 _LAWS: Mapping[OpOverload, Law] = {
-    **dict.fromkeys((_aten.rand.default, _aten.rand_like.default), ("uniform", (0, 1))),
-    **dict.fromkeys((_aten.randn.default, _aten.randn_like.default), ("normal", (0, 1))),
+    **dict.fromkeys((_aten.rand.default, _aten.rand.out, _aten.rand_like.default), ("uniform", (0, 1))),
+    **dict.fromkeys((_aten.randn.default, _aten.randn.out, _aten.randn_like.default), ("normal", (0, 1))),
     _aten.uniform_.default: ("uniform", ("from", "to")),
-    **dict.fromkeys((_aten.normal_.default, _aten.normal.float_float), ("normal", ("mean", "std"))),
+    **dict.fromkeys(
+        (_aten.normal_.default, _aten.normal.float_float, _aten.normal.float_float_out), ("normal", ("mean", "std"))
+    ),
     _aten.exponential_.default: ("exponential", ("lambd",)),
     _aten.log_normal_.default: ("log_normal", ("mean", "std")),
     _aten.cauchy_.default: ("cauchy", ("median", "sigma")),
     _aten.geometric_.default: ("geometric", ("p",)),
+    _aten.random_.default: ("any", ()),
     _aten.random_.to: ("integers", (0, "to")),
-    **dict.fromkeys((_aten.randint.default, _aten.randint_like.default), ("integers", (0, "high"))),
-    **dict.fromkeys((_aten.randint.low, _aten.randint_like.low_dtype), ("integers", ("low", "high"))),
-    _aten.randperm.default: ("order", ()),
+    **dict.fromkeys((_aten.randint.default, _aten.randint.out, _aten.randint_like.default), ("integers", (0, "high"))),
+    **dict.fromkeys(
+        (_aten.randint.low, _aten.randint.low_out, _aten.randint_like.low_dtype), ("integers", ("low", "high"))
+    ),
+    **dict.fromkeys((_aten.randperm.default, _aten.randperm.out), ("order", ())),
 }
 _LAWS_BY: Mapping[OpOverload, tuple[str, str]] = {
-    _aten.bernoulli.default: ("bernoulli", "self"),
+    **dict.fromkeys((_aten.bernoulli.default, _aten.bernoulli.out), ("bernoulli", "self")),
     _aten.bernoulli_.Tensor: ("bernoulli", "p"),
     _aten.poisson.default: ("poisson", "self"),
     _aten._standard_gamma.default: ("gamma", "self"),
+    _aten._sample_dirichlet.default: ("dirichlet", "self"),
 }
 """One of ``random_operators.LAWS_BY``, and the argument that has its parameters."""
-_NORMALS = (_aten.normal.Tensor_float, _aten.normal.float_Tensor, _aten.normal.Tensor_Tensor)
+_NORMALS = (
+    _aten.normal.Tensor_float, _aten.normal.float_Tensor, _aten.normal.Tensor_Tensor,
+    _aten.normal.Tensor_float_out, _aten.normal.float_Tensor_out, _aten.normal.Tensor_Tensor_out,
+)  # fmt: skip
 _RELUS = (_aten.rrelu_with_noise.default, _aten.rrelu_with_noise_.default)
 
 
@@ -54,8 +63,11 @@ def put(node: Node, target: Callable[..., Any], *args: Any) -> Node:
 def put_in_place_of(node: Node, made: Node) -> None:
     """Let ``made`` be what ``node`` makes, which may be what it writes to."""
     target: Any = node.target
-    if target._schema.is_mutable:
-        made = put(node, _aten.copy_.default, node.args[0], made)
+    into = target._schema.returns[0].alias_info
+    if into is not None and into.is_write:
+        known = target._schema.arguments
+        name = next(one.name for one in known if one.alias_info and one.alias_info.before_set == into.before_set)
+        made = put(node, _aten.copy_.default, arguments_of(node)[name], made)
     made.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(made)
     node.graph.erase_node(node)
@@ -95,8 +107,6 @@ def _draw_normal(node: Node, seed: Node, salt: int) -> None:
 def _draw_slopes(node: Node, seed: Node, salt: int) -> None:
     """Of what is not above 0; the rest is as it was. The noise is what it was multiplied by."""
     told = arguments_of(node)
-    if not told["training"]:
-        return
     slopes = _drawn(node, seed, salt, "uniform", told["lower"], told["upper"])
     below = put(node, _aten.le.Scalar, told["self"], 0)
     noise = put(node, _aten.where.ScalarOther, below, slopes, 1.0)

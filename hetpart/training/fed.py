@@ -65,7 +65,7 @@ def require_content(content: Mapping[str, Any]) -> None:
     """See that ``content`` is of the form that ``state_dict`` gives.
 
     Raises:
-        InvalidFeedError: it is no mapping, or has no number or no tensors.
+        InvalidFeedError: it is no mapping, or has no number or no tensors by name.
     """
     given: Any = content
     if not isinstance(given, Mapping):
@@ -74,6 +74,11 @@ def require_content(content: Mapping[str, Any]) -> None:
     if missing:
         raise InvalidFeedError(
             f"the content has no {missing[0]!r}, and has {sorted(map(str, content))[:4]}",
+            hint="give what state_dict gave",
+        )
+    if not isinstance(tensors := content["tensors"], Mapping):
+        raise InvalidFeedError(
+            f"the tensors of the content are a {type(tensors).__name__}, and go by names",
             hint="give what state_dict gave",
         )
 

@@ -35,6 +35,7 @@ LAWS: Mapping[str, Callable[..., torch.Tensor]] = {
     "log_normal": torch.Tensor.log_normal_,
     "cauchy": torch.Tensor.cauchy_,
     "geometric": torch.Tensor.geometric_,
+    "any": torch.Tensor.random_,
     "integers": _integers,
     "order": _order,
 }
@@ -43,6 +44,7 @@ LAWS_BY: Mapping[str, Callable[..., torch.Tensor]] = {
     "bernoulli": torch.bernoulli,
     "poisson": torch.poisson,
     "gamma": torch._standard_gamma,
+    "dirichlet": torch._sample_dirichlet,
 }
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _WORD = 2**64

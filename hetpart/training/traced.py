@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import checkpoint
 
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.recurrent import LAYERS
@@ -90,6 +91,22 @@ def _inferring_without_gradients() -> Generator[None]:
         kind.__enter__, kind.__exit__ = before
 
 
+@contextmanager
+def _computed_once() -> Generator[None]:
+    """Let what is under ``torch.utils.checkpoint`` be what it computes: parts of parts would be without gradients."""
+    checkpoints: Any = checkpoint
+    before = checkpoints._checkpoint_without_reentrant_generator
+    checkpoints._checkpoint_without_reentrant_generator = _plain
+    try:
+        yield
+    finally:
+        checkpoints._checkpoint_without_reentrant_generator = before
+
+
+def _plain(*_: Any, **__: Any) -> Generator[None]:
+    yield
+
+
 def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedProgram:
     """The program of ``module``, which computes the loss of a model called ``name``.
 
@@ -97,7 +114,7 @@ def exported(module: torch.nn.Module, example: Example, name: str) -> ExportedPr
         InvalidModelError: ``torch.export`` refuses it.
     """
     try:
-        with unwound(), Traceable(), _inferring_without_gradients():
+        with unwound(), Traceable(), _inferring_without_gradients(), _computed_once():
             program = torch.export.export(module, example.args, strict=False)
     except HetpartError:
         raise

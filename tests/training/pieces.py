@@ -138,6 +138,12 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
         lambda x: torch.fft.rfft(x.detach()).angle() * torch.fft.fft(x).angle()[:, :4], 4, 6
     ),
     "constants": lambda: _on(lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.arange(3), 4, 3),
+    "recomputed in what is recomputed": lambda: _on(
+        lambda x: checkpoint(
+            lambda y: checkpoint(lambda z: z.exp() * z, y, use_reentrant=False).tanh(), 0.5 * x, use_reentrant=False
+        ),  # pyright: ignore
+        4, 5,
+    ),
     "margins of many labels": lambda: _logits(lambda x: functional.multilabel_margin_loss(x, LABELS)),
     "margins of one label": lambda: _logits(lambda x: functional.multi_margin_loss(x, SOME.clamp(min=0), p=2)),
 }  # fmt: skip

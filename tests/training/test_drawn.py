@@ -48,6 +48,12 @@ KINDS: dict[str, Callable[[Tensor], Tensor]] = {
     "randperm": lambda x: torch.randperm(x.numel()).float().reshape(SHAPE),
     "bernoulli": torch.bernoulli,
     "bernoulli_ of tensors": lambda x: torch.empty_like(x).bernoulli_(x[0] * 0.5),
+    "bernoulli out": lambda x: torch.bernoulli(x, out=torch.empty_like(x)),
+    "rand out": lambda x: torch.rand(SHAPE, out=torch.empty_like(x)),
+    "randint out": lambda x: torch.randint(2, 9, SHAPE, out=torch.empty_like(x, dtype=torch.int64)).float(),
+    "normal of means, out": lambda x: torch.normal(x, 0.5, out=torch.empty_like(x)),
+    "random_ of any": lambda x: torch.empty_like(x).random_(),
+    "dirichlet": lambda x: torch._sample_dirichlet(torch.stack([x, 2 * x], -1))[..., 0],
     "poisson": lambda x: torch.poisson(5 * x),
     "gamma": lambda x: torch._standard_gamma(x + 1),
     "RReLU": lambda x: functional.rrelu(x - 0.5, training=True),
@@ -106,6 +112,14 @@ def test_draws_of_one_call_are_apart() -> None:
     found = made.graph(*(torch.tensor([3, 1]) if part.content is None else part.content for part in made.inputs))[1]
     assert found.std().item() == pytest.approx(1000, rel=0.02)
     assert not torch.allclose(found / 1001, found.round(decimals=-3) / 1000, atol=1e-3)
+
+
+def test_a_dropout_that_is_told_not_to_train_keeps_all() -> None:
+    model = Weighing("randn")
+    model.draw = lambda x: torch.native_dropout(x, 0.5, False)[0]
+    made = gradients_of(exported_loss(model, summed, (PLACES,)))
+    assert [part.name for part in made.inputs if part.content is None] == []
+    torch.testing.assert_close(made.graph(*(part.content for part in made.inputs))[1], PLACES)
 
 
 @pytest.mark.parametrize("inplace", [False, True])

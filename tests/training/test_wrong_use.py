@@ -304,6 +304,9 @@ def test_what_an_op_of_a_step_refuses_is_told_in_terms_of_the_batch() -> None:
 def test_a_content_that_is_none() -> None:
     with pytest.raises(InvalidFeedError, match="has no 'step'"):
         placed().load_state_dict({})
+    for tensors in ([1], None, 5, "x"):
+        with pytest.raises(InvalidFeedError, match="the tensors of the content are a"):
+            placed().load_state_dict({"step": 1, "tensors": tensors})
 
 
 def _frozen_meanwhile(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:

@@ -250,6 +250,8 @@ def _require_evaluation(given: Any) -> None:
         )
 
 
-def _total(loader: Iterable[Any], epochs: int) -> int | None:
-    length = getattr(loader, "__len__", None)
-    return None if length is None else int(length()) * epochs
+def _total(loader: Any, epochs: int) -> int | None:
+    try:
+        return len(loader) * epochs
+    except TypeError:  # as a DataLoader over what has no length has one that raises it
+        return None

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import hetpart
 import hetpart.training
@@ -171,6 +171,17 @@ def test_a_loader_of_fewer_samples_than_a_batch_is_told_so() -> None:
 def test_training_on_nothing_is_refused(loader: list[int], epochs: int, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         fit(Step(), loader, epochs=epochs, progress=False)
+
+
+class Endless(IterableDataset[Tensor]):
+    """Has no length; a loader over it has one that raises an error."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (torch.full((3,), float(n)) for n in range(4))
+
+
+def test_a_loader_without_a_length_has_a_bar_too() -> None:
+    assert len(fit(lambda x: x.sum(), DataLoader(Endless(), 2), epochs=2).losses) == 4
 
 
 @pytest.mark.parametrize(("loader", "why"), [([], "it is empty"), (iter(()), "an iterator is spent")])
