@@ -136,6 +136,19 @@ def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.T
     return aten.squeeze.dims(STAYING(x, named), named)
 
 
+def _random(x: torch.Tensor, *bounds: Any, **named: Any) -> torch.Tensor:
+    """Between two bounds: a trace is code, in which no argument can be called ``from``."""
+    told = dict(zip(("from", "to"), bounds, strict=False)) | named
+    if {*told} != {"from", "to"} or None in told.values():
+        return NotImplemented
+    return x.copy_(torch.randint(told["from"], told["to"], x.shape, device=x.device))
+
+
+def _randint_like(x: torch.Tensor, *bounds: Any, **named: Any) -> torch.Tensor:
+    """Of what records gradients: PyTorch has no formula for a form."""
+    return torch.randint_like(x.detach(), *bounds, **named)
+
+
 INSTEAD: Mapping[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
@@ -148,6 +161,8 @@ INSTEAD: Mapping[Any, Callable[..., Any]] = {
     functional.ctc_loss: _ctc_mean,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.linalg.lstsq: solved,
+    torch.Tensor.random_: _random,
+    torch.randint_like: _randint_like,
     **dict.fromkeys((torch.squeeze, torch.Tensor.squeeze), _squeeze),
     **packed.INSTEAD,
     **grown.INSTEAD,

@@ -32,6 +32,8 @@ _NO_FORMULA = re.compile(
     rf"(\S+): {_NO_KERNEL}|backward through (\S+) but no autograd|derivative for (\S+) is not implemented"
 )
 """What PyTorch says of the operator, by how it was defined."""
+_WRITTEN_OVER = "modified by an inplace operation"
+"""Of what PyTorch says of a gradient that is to be taken of what is no more."""
 _GRADIENT_INSIDE = "fake tensor in the exported"
 """Of what PyTorch says where code takes gradients."""
 
@@ -52,12 +54,17 @@ def traceable() -> Generator[None]:
 
 @contextmanager
 def _formulas() -> Generator[None]:
-    """Refuse a gradient through an operator that has no formula for it: PyTorch warns, and hands back nothing."""
+    """Refuse what has no gradient: an operator without a formula, of which PyTorch warns, and what was written over."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=f".*{_NO_KERNEL}")
             yield
     except (RuntimeError, Warning) as error:
+        if _WRITTEN_OVER in str(error):
+            raise InvalidModelError(
+                "the loss writes over a tensor whose content its gradient needs, which eager PyTorch refuses too",
+                hint="write to a copy of it: clone()",
+            ) from error
         found = _NO_FORMULA.search(str(error))
         if found is None:
             raise

@@ -52,6 +52,8 @@ KINDS: dict[str, Callable[[Tensor], Tensor]] = {
     "rand out": lambda x: torch.rand(SHAPE, out=torch.empty_like(x)),
     "randint out": lambda x: torch.randint(2, 9, SHAPE, out=torch.empty_like(x, dtype=torch.int64)).float(),
     "normal of means, out": lambda x: torch.normal(x, 0.5, out=torch.empty_like(x)),
+    "random_ from": lambda x: torch.empty_like(x).random_(-3, 9),
+    "randint_like, of what is trained": lambda x: torch.randint_like(x * torch.ones((), requires_grad=True), 5),
     "random_ of any": lambda x: torch.empty_like(x).random_(),
     "dirichlet": lambda x: torch._sample_dirichlet(torch.stack([x, 2 * x], -1))[..., 0],
     "poisson": lambda x: torch.poisson(5 * x),

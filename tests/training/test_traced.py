@@ -35,12 +35,21 @@ def mistaken(model: nn.Module, x: Tensor) -> Tensor:
     return model(x @ x)
 
 
+def written_over(model: nn.Module, x: Tensor) -> Tensor:
+    made = model(x).exp()
+    loss = made.square().sum()
+    with torch.no_grad():
+        made.mul_(2)
+    return loss
+
+
 @pytest.mark.parametrize(
     ("loss", "why"),
     [
         (branching, "data-dependent"),
         (penalised, "the loss of Linear takes gradients itself"),
         (drawing, r"draws numbers from a torch\.Generator \(aten\.rand\.generator\)"),
+        (written_over, "writes over a tensor whose content its gradient needs"),
         (mistaken, r"mat1 and mat2|same reduction dim"),
     ],
 )
