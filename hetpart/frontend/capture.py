@@ -24,6 +24,7 @@ from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.frontend.asked import Asked, asked_dimensions, export_dimensions, require_axes, require_form
 from hetpart.frontend.caches import HINT, know_caches, with_open_numbers
 from hetpart.frontend.changed import notes_of_changes, watched
+from hetpart.frontend.dense import require_dense, require_dense_results
 from hetpart.frontend.example import Example
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked, writes
 from hetpart.frontend.mistakes import FAKE_HINT, GRADIENTS_HINT, hint_of_call, require_unscripted
@@ -133,38 +134,6 @@ def told_apart(example: Example) -> Example:
 
     args, kwargs = pytree.tree_map_only(torch.Tensor, once, (example.args, dict(example.kwargs)))
     return replace(example, args=args, kwargs=kwargs)
-
-
-def require_dense(module: torch.nn.Module, example: Example, name: str) -> None:
-    """See that ``module`` holds, and is given, tensors that have all of their elements.
-
-    Raises:
-        InvalidModelError: one has not.
-    """
-    given = pytree.tree_leaves((example.args, dict(example.kwargs)))
-    held = chain(module.parameters(), module.buffers(), (leaf for leaf in given if isinstance(leaf, torch.Tensor)))
-    layouts = sorted({str(tensor.layout) for tensor in held} - {"torch.strided"})
-    if layouts:
-        raise InvalidModelError(
-            f"{name} holds or is given a tensor in the layout {layouts[0]}, and plans compute with dense ones",
-            hint="give tensor.to_dense(), or leave that part out of what is partitioned",
-        )
-
-
-def require_dense_results(program: torch.export.ExportedProgram, name: str) -> None:
-    """See that ``program`` makes tensors that have all of their elements.
-
-    Raises:
-        InvalidModelError: it makes another.
-    """
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
-            raise InvalidModelError(
-                f"{name} makes a tensor in the layout {value.layout} by {node.target}, and plans compute with dense "
-                "ones",
-                hint="write that part in dense tensors, or leave it out of what is partitioned",
-            )
 
 
 def tied_names(module: torch.nn.Module) -> dict[str, str]:

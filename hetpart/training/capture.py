@@ -11,7 +11,8 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
-from hetpart.frontend.capture import require_dense, require_dense_results, tied_names, told_apart, without_storage
+from hetpart.frontend.capture import tied_names, told_apart, without_storage
+from hetpart.frontend.dense import require_dense, require_dense_results
 from hetpart.frontend.example import Example
 from hetpart.training.criterion import Loss, LossFunction, require_no_parameters
 from hetpart.training.followed import require_flat, require_no_hooks
