@@ -43,8 +43,10 @@ def _cycles(o: Operands) -> float:
 
 KEEP_CYCLES = 7.0
 """Of each number that a dropout draws, on one thread: 2.2 ns at about 3 GHz."""
-flops.add(lambda o: float(o.output_numel()), ("hetpart.keep.default",), CALL_DOMAIN)
-serial_cycles.add(lambda o: KEEP_CYCLES * o.output_numel(), ("hetpart.keep.default",), CALL_DOMAIN)
+# Laws of other numbers than a dropout's are taken to be drawn as fast; one of a normal law takes longer.
+_DRAWS = ("hetpart.keep.default", "hetpart.draw.default", "hetpart.draw_by.default")
+flops.add(lambda o: float(o.output_numel()), _DRAWS, CALL_DOMAIN)
+serial_cycles.add(lambda o: KEEP_CYCLES * o.output_numel(), _DRAWS, CALL_DOMAIN)
 
 
 @flops("aten.convolution_backward.default", domain=CALL_DOMAIN)
