@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Attribute = tuple[str, str]
 """Path of a module, and a name."""
 _OWN = frozenset({*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"})
-"""What PyTorch keeps of a module: its parameters, buffers, parts, hooks, and parameters of recurrent layers in order."""
+"""What PyTorch keeps of a module: parameters, buffers, parts, hooks, and a recurrent layer's parameters in order."""
 _GONE = object()
 """In the place of an attribute that is not there."""
 _PASSES, _WATCHED = 5, 1
