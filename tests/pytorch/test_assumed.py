@@ -64,9 +64,9 @@ def test_a_module_goes_the_way_of_the_size_that_is_planned(module: nn.Module) ->
 
 
 def test_parts_go_the_way_of_the_size_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hetpart.frontend import wrong
+    from hetpart.frontend import staying
 
-    kept = {target: when for target, when in wrong.KEPT.items() if "adaptive" not in str(target)}
+    kept = {target: when for target, when in staying.KEPT.items() if "adaptive" not in str(target)}
     monkeypatch.setattr("hetpart.frontend.kept.KEPT", kept)
     x = torch.arange(33.0).reshape(11, 3)
     assert_equal(ran(Windows(), x, args=(X,), dynamic_shapes=ROWS, shape={"rows": 11}), Windows()(x))
