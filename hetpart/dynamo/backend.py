@@ -65,10 +65,8 @@ def hetpart(
     write_copies(graph_module, name)
     refusal = partial(_refuse_training, name=name)
     compiled = aot_autograd(fw_compiler=refusal, bw_compiler=refusal, inference_compiler=compiler)
-    with (
-        left_whole(),
-        sdpa_kernel(SDPBackend.MATH),
-    ):  # attention in products and a softmax: its kernels have no ONNX operator of their own
+    # Attention in products and a softmax: its kernels have no ONNX operator of their own.
+    with left_whole(), sdpa_kernel(SDPBackend.MATH):
         made = compiled(graph_module, example_inputs)
     return SameOverlap(made, called.written, called.sources) if called.written.places else made
 

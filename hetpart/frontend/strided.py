@@ -15,9 +15,8 @@ aten = torch.ops.aten
 
 def _viewed(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> torch.Tensor:
     places = _places(x, size, stride, storage_offset)
-    return (
-        _as_it_lies(x).index_select(0, places.reshape(-1)).reshape(places.shape)
-    )  # a number as an index would be read
+    # As an index, a number would be read while it is traced.
+    return _as_it_lies(x).index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
 def _written(

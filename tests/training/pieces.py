@@ -60,6 +60,12 @@ def _logits(loss: Callable[[Tensor], Tensor]) -> Piece:
     return Piece(_drawn(ROWS, CLASSES), loss)
 
 
+def _anew(code: Callable[[Any], Tensor], x: Tensor) -> Tensor:
+    """What a backward pass computes anew."""
+    made: Any = checkpoint(code, x, use_reentrant=False)
+    return made
+
+
 def _turned(code: Callable[[Tensor], Tensor]) -> Piece:
     """Of a matrix and a parameter that do not lie in rows."""
     matrix = _drawn(4, 4) + 3 * torch.eye(4)
@@ -113,7 +119,7 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     "a tiny number": lambda: Piece(torch.zeros(3, 4), lambda held: ((held + 1e-7) / (held**2 + 1e-8)).mean()),
     "a tiny number under a root": lambda: Piece(torch.full((3,), 1e-4), lambda held: (held**2 + 1e-8).sqrt().sum()),
     "in place": lambda: _on(_in_place, 4, 5),
-    "recomputed": lambda: _on(lambda x: checkpoint(lambda y: (y.exp() * y).tanh(), x, use_reentrant=False), 4, 5),  # pyright: ignore
+    "recomputed": lambda: _on(lambda x: _anew(lambda y: (y.exp() * y).tanh(), x), 4, 5),
     "without gradients": lambda: _on(_frozen, 4, 5),
     "relu6 at its bounds": lambda: Piece(BOUNDS.clone(), lambda held: _squares(functional.relu6(held))),
     "hardtanh at its bounds": lambda: Piece(BOUNDS.clone(), lambda held: _squares(functional.hardtanh(held))),
@@ -139,9 +145,9 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     ),
     "constants": lambda: _on(lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.arange(3), 4, 3),
     "recomputed in what is recomputed": lambda: _on(
-        lambda x: checkpoint(
-            lambda y: checkpoint(lambda z: z.exp() * z, y, use_reentrant=False).tanh(), 0.5 * x, use_reentrant=False
-        ),  # pyright: ignore
+        lambda x: _anew(
+            lambda y: _anew(lambda z: z.exp() * z, y).tanh(), 0.5 * x
+        ),
         4, 5,
     ),
     "margins of many labels": lambda: _logits(lambda x: functional.multilabel_margin_loss(x, LABELS)),
