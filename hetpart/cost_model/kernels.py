@@ -1,19 +1,13 @@
-"""Which provider has a kernel for an op, and which operands its CUDA kernel keeps in host memory.
-
-The facts are data, in ``kernels.json``; it says which ONNX Runtime they speak of.
-"""
+"""Which provider has a kernel for an op, and which operands its CUDA kernel keeps in host memory."""
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from hetpart.cost_model.formulas.operands import Operands
+from hetpart.cost_model.kernel_facts import KernelFacts, Kernels, kernel_facts, newest_opset, runtime
 from hetpart.cost_model.pytorch_kernels import missing_in_pytorch
 from hetpart.cost_model.refusals import BODY_NEEDS, CPU_REFUSES, CUDA_REFUSES, LEFT_WHOLE, REFUSES, refused
 from hetpart.devices import Provider
@@ -21,82 +15,12 @@ from hetpart.graph.calls import CALL_DOMAIN
 from hetpart.graph.ir import Graph, Op, ValueKind
 from hetpart.graph.kernel_rules import KernelRules, TypedOp
 
-FACTS = Path(__file__).parent / "kernels.json"
 CASTS: Mapping[str, Mapping[str, str]] = {"CPU": {"float16": "float32", "bfloat16": "float32"}}
 """What is cast to where a provider has no kernel for half precision: float16 by ONNX Runtime, else by the runtime."""
 GATED: Mapping[tuple[Provider, str], str] = {(Provider.CPU, "HardSwish"): "HardSigmoid"}
 """Ops without a kernel that become two there: one makes a gate of the input, a Mul multiplies the input by it."""
 LIFTED = frozenset({("", "Constant")})
 """ONNX Runtime turns them into initializers before it looks for kernels."""
-
-
-class _OpFacts(TypedDict, total=False):
-    since: list[int]
-    cpu: list[tuple[int, int, dict[str, int]]]
-    function: int
-    expands: list[tuple[int, int, dict[str, int]]]
-    cuda: list[tuple[int, int, dict[str, int]]]
-    host_inputs: list[int]
-    host_outputs: list[int]
-
-
-class _Facts(TypedDict):
-    onnxruntime: str
-    opsets: dict[str, int]
-    types: list[str]
-    ops: dict[str, dict[str, _OpFacts]]
-
-
-@dataclass(frozen=True, slots=True)
-class TypedOperand:
-    """An operand of a kernel, and the dtypes it may have."""
-
-    is_output: bool
-    position: int
-    dtypes: frozenset[str]
-
-    @staticmethod
-    def of(slot: str, index: int) -> TypedOperand:
-        """``slot`` as the data file writes it: ``0`` is input 0, ``o0`` output 0."""
-        return TypedOperand(slot.startswith("o"), int(slot.removeprefix("o")), _dtypes(index))
-
-    def takes(self, op: TypedOp) -> bool:
-        """Whether the operand of ``op`` is left out, of unknown dtype, or of one that is taken."""
-        dtypes = op.makes if self.is_output else op.reads
-        dtype = dtypes[self.position] if self.position < len(dtypes) else None
-        return not dtype or dtype in self.dtypes
-
-    def suits(self, op: Op, graph: Graph, instead: Mapping[str, str]) -> bool:
-        """Whether the operand of ``op`` is left out, no tensor, of unknown dtype, or of one that is taken.
-
-        ``instead`` is the dtype that another is cast to where only that one is taken.
-        """
-        values = op.outputs if self.is_output else op.inputs
-        position = values[self.position] if self.position < len(values) else None
-        value = None if position is None else graph.values[position]
-        if value is None or value.kind is not ValueKind.TENSOR or not value.dtype:
-            return True
-        return value.dtype in self.dtypes or instead.get(value.dtype) in self.dtypes
-
-
-Kernels = tuple[tuple[TypedOperand, ...], ...]
-"""For each kernel, the operands whose dtypes it limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelFacts:
-    """What is known of one op type in one opset version."""
-
-    name: str
-    """Op type and schema version, as in ``Unique-11``."""
-    cpu: Kernels
-    function: bool
-    """Its schema has a body of other ops, which ONNX Runtime puts in its place where no provider has a kernel."""
-    expands: Kernels
-    """What of that body the CPU provider runs, where it has no kernel for the op."""
-    cuda: Kernels
-    host_inputs: frozenset[int]
-    host_outputs: frozenset[int]
 
 
 def missing_kernel(provider: Provider, op: Op, graph: Graph) -> str | None:
@@ -122,14 +46,13 @@ def _missing_inside(provider: Provider, op: Op) -> str | None:
 def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     newest = newest_opset(op)
     if op.version > newest:
-        reader = f"ONNX Runtime {_facts()['onnxruntime']}"
-        return f"{reader} reads {op.domain or 'ai.onnx'} up to opset {newest}, and the model's is {op.version}"
+        return f"{runtime()} reads {op.domain or 'ai.onnx'} up to opset {newest}, and the model's is {op.version}"
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
     refusal = None if op.domain else refused(REFUSES, Operands.of(op, graph))
     if refusal:
-        return f"ONNX Runtime {_facts()['onnxruntime']} runs no {facts.name} with {refusal}"
+        return f"{runtime()} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
         refusal = refused(CPU_REFUSES, Operands.of(op, graph))
         if refusal:
@@ -144,11 +67,6 @@ def cpu_kernels(facts: KernelFacts, op_type: str, attributes: Mapping[str, objec
     """What the CPU provider has for an op: kernels of its own, and those of its body."""
     name, value = BODY_NEEDS.get(op_type, ("", None))
     return (*facts.cpu, *(facts.expands if attributes.get(name) == value else ()))
-
-
-def newest_opset(op: Op) -> int:
-    """The newest version of its domain that ONNX Runtime reads; the op's own where any is read."""
-    return _facts()["opsets"].get(op.domain, op.version)
 
 
 def lacks_half(op: Op, graph: Graph) -> bool:
@@ -209,51 +127,6 @@ def host_outputs(op: Op) -> frozenset[int]:
     """Positions of the outputs that the CUDA kernel of ``op`` leaves in host memory."""
     facts = kernel_facts(op.domain, op.op_type, op.version)
     return frozenset() if facts is None else facts.host_outputs
-
-
-@cache
-def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
-    """Facts about ``op_type`` as opset ``version`` of ``domain`` defines it; None where no provider knows it."""
-    facts = _facts()
-    row = facts["ops"].get(domain, {}).get(op_type)
-    if row is None:
-        return None
-    since = _schema_version(row.get("since", []), version)
-    return KernelFacts(
-        name=f"{op_type}-{since}",
-        cpu=_kernels(row.get("cpu", []), since),
-        function=bool(row.get("function", 0)),
-        expands=_kernels(row.get("expands", []), version),
-        cuda=_kernels(row.get("cuda", []), since),
-        host_inputs=frozenset(row.get("host_inputs", [])),
-        host_outputs=frozenset(row.get("host_outputs", [])),
-    )
-
-
-def _kernels(rows: list[tuple[int, int, dict[str, int]]], since: int) -> Kernels:
-    kernels = (types for first, last, types in rows if _covers(first, last, since))
-    return tuple(tuple(TypedOperand.of(slot, index) for slot, index in types.items()) for types in kernels)
-
-
-def _schema_version(since: list[int], version: int) -> int:
-    """The newest schema version an opset contains: opset 20 has ``Gather`` as of 13."""
-    position = bisect_right(since, version)
-    return since[position - 1] if position else version
-
-
-def _covers(first: int, last: int, since: int) -> bool:
-    """ONNX Runtime takes a kernel without a last version for its first version only."""
-    return since == first if last == 0 else first <= since <= last
-
-
-@cache
-def _facts() -> _Facts:
-    return cast("_Facts", json.loads(FACTS.read_text(encoding="utf-8")))
-
-
-@cache
-def _dtypes(index: int) -> frozenset[str]:
-    return frozenset(_facts()["types"][index].split())
 
 
 def _missing_on_cuda(facts: KernelFacts, op: Op, graph: Graph) -> str | None:

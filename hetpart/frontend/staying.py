@@ -23,7 +23,6 @@ from hetpart.frontend.conditions import (
     always,
     argument_of,
     corrects_too_much,
-    drops_windows,
     either,
     empties,
     empty,
@@ -32,17 +31,14 @@ from hetpart.frontend.conditions import (
     has,
     keeps_all,
     makes,
-    pads_beyond,
-    pools_open,
     projects,
-    rounds_scale,
     searches_open,
-    shrinks,
     single,
     steps_open,
     takes_complex,
     uses_beyond_first,
 )
+from hetpart.frontend.windows import drops_windows, pads_beyond, pools_open, rounds_scale, shrinks
 
 aten = torch.ops.aten
 KEPT: Mapping[OpOverload, Concerned] = {
