@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false
-"""What the exporter has no translation of: it stops at the first, after it has traced all of the program anew."""
+"""What the exporter has no translation of: it stops at the first, and traces all of the program for the next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch._ops import OpOverload
-from torch.onnx._internal.exporter import _fx_passes
+from torch.onnx._internal.exporter import _core
 
 from hetpart.frontend.kept import graphs_of
 
@@ -18,21 +18,27 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def missing_into(missing: set[OpOverload]) -> Generator[None]:
-    """Add to ``missing`` all operators in what is exported within that have no translation, once it is taken apart."""
-    known = _fx_passes.decompose_with_registry
+def taken_apart_once(missing: set[OpOverload]) -> Generator[None]:
+    """Within it one program is exported, again and again until nothing in it lacks a translation; it is traced once.
 
-    def taken_apart(program: torch.export.ExportedProgram, registry: ONNXRegistry) -> torch.export.ExportedProgram:
-        made = known(program, registry)
-        missing.update(filter(lambda target: not registry.is_registered(target), _operators(made)))
-        return made
+    A translation for an operator that is in its parts already changes none of them, so whoever exports it anew goes on
+    from there. ``missing`` gets all operators that have no translation.
+    """
+    known = _core._prepare_exported_program_for_export
+    made: list[torch.export.ExportedProgram] = []
 
-    replaced: Any = _fx_passes
-    replaced.decompose_with_registry = taken_apart
+    def prepared(program: torch.export.ExportedProgram, *, registry: ONNXRegistry) -> torch.export.ExportedProgram:
+        if not made:
+            made.append(known(program, registry=registry))
+            missing.update(target for target in _operators(made[0]) if not registry.is_registered(target))
+        return made[0]
+
+    replaced: Any = _core
+    replaced._prepare_exported_program_for_export = prepared
     try:
         yield
     finally:
-        replaced.decompose_with_registry = known
+        replaced._prepare_exported_program_for_export = known
 
 
 def _operators(program: torch.export.ExportedProgram) -> set[OpOverload]:

@@ -27,7 +27,7 @@ from hetpart.frontend.doubles import exact_numbers, has_doubles, widen
 from hetpart.frontend.higher import RUN
 from hetpart.frontend.kept import apart, graphs_of, keep, kept, name_views, own_names, parts_of, restore, wrong_in
 from hetpart.frontend.misfits import has_misfits_inside, misfits
-from hetpart.frontend.missing import missing_into
+from hetpart.frontend.missing import taken_apart_once
 from hetpart.frontend.mixed import require_one_type
 from hetpart.frontend.mutating import without_mutating
 from hetpart.frontend.refused import causes, refusal
@@ -166,32 +166,34 @@ def _left(targets: Iterable[OpOverload], program: torch.export.ExportedProgram) 
 def _exported(program: torch.export.ExportedProgram, name: str, left: Translations) -> ONNXProgram:
     numbers = exact_numbers if has_doubles(program) else nullcontext
     missing: set[OpOverload] = set()
-    while True:
-        _forget_pending(program)
-        try:
-            # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie
-            # otherwise: the views that were traced of them fail.
-            with taking_apart(), torch.no_grad(), parsed_once(), complex_too(left), numbers(), missing_into(missing):
-                made = torch.onnx.export(
-                    program,
-                    dynamo=True,
-                    optimize=False,
-                    verbose=False,
-                    custom_translation_table={**TRANSLATIONS, **left},
-                )
-        except Exception as error:  # torch.onnx raises what its translations raise
-            target = failed_at(list(causes(error)))
-            if target is None or target in left:
-                raise refusal(name, error) from error
-            left |= _left({target} | missing - left.keys(), program)
-        else:
-            assert made is not None
-            if numbers is exact_numbers:
-                widen(made.model)
-            settle_indices(made.model)
-            settle_axes(made.model, _decomposed(made))
-            settle_reductions(made.model)
-            return made
+    _forget_pending(program)
+    # Where gradients are recorded, attention takes other kernels than in the trace, whose results lie otherwise: the
+    # views that were traced of them fail.
+    with taking_apart(), torch.no_grad(), parsed_once(), numbers(), taken_apart_once(missing):
+        while True:
+            try:
+                made = _with_translations(program, left)
+                break
+            except Exception as error:  # torch.onnx raises what its translations raise
+                target = failed_at(list(causes(error)))
+                if target is None or target in left:
+                    raise refusal(name, error) from error
+                left |= _left({target} | missing - left.keys(), program)
+    if numbers is exact_numbers:
+        widen(made.model)
+    settle_indices(made.model)
+    settle_axes(made.model, _decomposed(made))
+    settle_reductions(made.model)
+    return made
+
+
+def _with_translations(program: torch.export.ExportedProgram, left: Translations) -> ONNXProgram:
+    with complex_too(left):
+        made = torch.onnx.export(
+            program, dynamo=True, optimize=False, verbose=False, custom_translation_table={**TRANSLATIONS, **left}
+        )
+    assert made is not None
+    return made
 
 
 def _forget_pending(program: torch.export.ExportedProgram) -> None:

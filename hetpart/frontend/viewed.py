@@ -10,6 +10,7 @@ import torch
 from torch.fx import traceback
 from torch.fx.experimental import _config as symbolic_config
 
+from hetpart.frontend.composite import looked_up_once
 from hetpart.frontend.kept import graphs_of
 from hetpart.frontend.layouts import layouts_unasked, sharing_unasked
 from hetpart.frontend.said import quiet
@@ -24,7 +25,7 @@ _REFUSED = "Cannot view a tensor"
 def taking_apart() -> Generator[None]:
     """Within it PyTorch takes programs apart: it says nothing, and asks no size for the sake of how memory lies."""
     settings = (symbolic_config.patch(backed_size_oblivious=True), layouts_unasked(are_shared=False), sharing_unasked())
-    with quiet(), traceback.preserve_node_meta(), settings[0], settings[1], settings[2], left_whole():
+    with quiet(), traceback.preserve_node_meta(), settings[0], settings[1], settings[2], left_whole(), looked_up_once():
         yield
 
 
