@@ -113,7 +113,7 @@ def test_headroom_is_kept_free_of_every_budget() -> None:
 
 
 def test_machines_are_compared_and_the_smallest_budget_is_named() -> None:
-    found = sweep(budgets="0:40MB", hardware=f"{HARDWARE},t4+generic-2core", target="500us")
+    found = sweep(budgets="0:40MB", points=3, hardware=f"{HARDWARE},t4+generic-2core", target="500us")
     assert [curve.hardware for curve in found.curves] == [HARDWARE, "t4+generic-2core"]
     smallest = found.sweep.smallest
     assert smallest is not None
@@ -168,7 +168,8 @@ def test_the_command_prints_json(path: Path) -> None:
 def test_the_plot_holds_every_machine_and_equal_plots_are_equal_files(path: Path, tmp_path: Path) -> None:
     names = ["first.svg", "second.svg"]
     for name in names:
-        asked = ("sweep", path, "--hardware", f"{HARDWARE},t4+xeon", "--target", "1ms", "--plot", tmp_path / name)
+        asked = ("sweep", path, "--hardware", f"{HARDWARE},t4+xeon", "--budgets", "20MB:36MB", "--points", "3",
+                 "--target", "1ms", "--plot", tmp_path / name)  # fmt: skip
         result = invoke(*asked)
         assert (result.exit_code, f"Written to {tmp_path / name}" in result.stdout.replace("\n", "")) == (0, True)
     drawn = (tmp_path / "first.svg").read_bytes()

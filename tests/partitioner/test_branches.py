@@ -78,7 +78,7 @@ def test_no_branch_loses_a_placement_and_together_they_are_nearly_exact(start: i
 
 def test_what_is_solved_by_branches_is_best_to_within_its_gap() -> None:
     solved = 0
-    for seed in range(180):
+    for seed in range(90):
         problem = random_problem(seed, most_ops=8, budget=(0.3, 0.5, 0.7)[seed % 3], sessions=True)
         problem = replace(problem, session_seconds=np.zeros(2), session_bytes=np.array([0, 1 + 60 * (seed % 4)]))
         problem = with_calls(problem, seed) if seed % 2 else problem
@@ -89,7 +89,7 @@ def test_what_is_solved_by_branches_is_best_to_within_its_gap() -> None:
         best = min(problem.cost(p) for p in placements(problem) if fits(problem, p))
         assert solution.lower_bound <= best * (1 + 1e-9), seed
         solved += solution.cost <= best * 1.01
-    assert solved > 120
+    assert solved > 60
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -189,7 +189,7 @@ def test_partitions_are_numbered_as_they_begin() -> None:
 
 def test_no_cut_is_faster_than_the_finest_bound() -> None:
     """Of cuts into runs of neighbouring ops all, the one into the fewest partitions, and what that is split into."""
-    for seed in range(150):
+    for seed in range(75):
         asked = random_problem(seed, most_ops=6, sessions=True)
         for placement in islice(placements(asked), 0, 64, 13):
             least = lower_bound(finest_tasks(asked, placement))
