@@ -8,7 +8,7 @@ import onnx
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from hetpart.cost_model.formulas.table import CONTRIB, flops, whole
-from hetpart.cost_model.kernels import FACTS
+from hetpart.cost_model.kernel_facts import FACTS
 
 WITHOUT_FORMULA = {
     ("ai.onnx.preview.training", "Gradient"): "it stands for the derivative of a whole graph; no provider runs it",
