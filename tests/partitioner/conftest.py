@@ -6,12 +6,12 @@ from collections.abc import Generator
 
 import pytest
 
-from hetpart.partitioner.search import optimise
+from hetpart.partitioner.search import enumerated
 
 
 @pytest.fixture(autouse=True, scope="module")
 def none_enumerated() -> Generator[None]:
     """Else nothing that can be compared with the best of all placements would go through search and bounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimise, "SMALL_OPS", -1)
+        patch.setattr(enumerated, "MOST_OPS", -1)
         yield

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hetpart.partitioner.problem import PlacementProblem
 from hetpart.partitioner.scores.certificate import check
-from hetpart.partitioner.search import optimise
-from hetpart.partitioner.search.optimise import SMALL_OPS
+from hetpart.partitioner.search import enumerated
+from hetpart.partitioner.search.enumerated import MOST_OPS
 from hetpart.partitioner.search.solve import NothingFitsError, Solution
 from hetpart.partitioner.search.three_states import solve_three_states
 from tests.partitioner.force import Best, best_of_all, costs, every_placement
@@ -62,7 +62,7 @@ def test_two_states_of_few_ops(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(3))
 def test_the_optimum_of_few_ops(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimise, "SMALL_OPS", SMALL_OPS)
+    monkeypatch.setattr(enumerated, "MOST_OPS", MOST_OPS)
     seeds = range(100 * part, 100 * part + 100)
     found = ratios(
         [random_problem(seed + 10**7, most_ops=7, budget=BUDGETS[seed % 6], sessions=seed % 4 < 2) for seed in seeds]
@@ -96,6 +96,19 @@ def test_three_states_of_layers(part: int) -> None:
     assert any(best.streams for _, best in agreed)
     assert np.mean([found.total_seconds / best.total_seconds for found, best in agreed]) <= 1.01
     assert np.mean([1 - found.lower_bound / best.cost for found, best in agreed]) <= 0.2
+
+
+def test_the_optimum_of_three_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enumerated, "MOST_OPS", MOST_OPS)
+    anything = [
+        any_problem(seed + 10**5, budget=(0.15, 0.3, 0.6)[seed % 3], sessions=seed % 4 < 2) for seed in range(60)
+    ]
+    agreed = list(filter(None, map(assert_agrees, [*anything, *map(layered_problem, range(100, 150))])))
+    assert len(agreed) > 60
+    assert sum(best.streams for _, best in agreed) > 10
+    for found, best in agreed:
+        assert found.total_seconds == pytest.approx(best.total_seconds)
+        assert found.lower_bound == pytest.approx(best.cost)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.problem import PlacementProblem
 
-SMALL_OPS = 256
-"""Up to which it is asked whether so few groups may move that all placements can be looked at."""
 SMALL_GROUPS = 256
 """Up to which a program is solved whatever it says with parts of groups allowed."""
 
@@ -125,7 +123,7 @@ def optimise(
     best = min((*first, *baselines.values()), key=lambda found: found.fit_rank)
     if best.fits and (problem.ops >= LARGE_OPS or gap(best.total_seconds, search.bound) <= AIM):
         return Optimum(best, search.bound, by_moments=False)
-    exact = enumerated(scorer, Wiring.of(within), within, clock.expired) if problem.ops <= SMALL_OPS else None
+    exact = enumerated(scorer, within, clock.expired)
     if exact is not None:
         return exact
     fallback = scorer.score(forced_placement(problem))

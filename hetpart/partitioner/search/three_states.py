@@ -22,6 +22,7 @@ from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.streamed import StreamScored, StreamScorer
 from hetpart.partitioner.search.baselines import BASELINES
+from hetpart.partitioner.search.enumerated import enumerated
 from hetpart.partitioner.search.optimise import optimise
 from hetpart.partitioner.search.optimum import Optimum
 from hetpart.partitioner.search.solve import (
@@ -191,26 +192,32 @@ class _Begun:
         two = {} if best is None else {TWO_STATES: scorer.score(scorer.states.lifted(best.placement))}
         starts = {**self.lifted, **two, **self.more}
         nearest = min(starts.values(), key=lambda found: found.fit_rank)
-        enough = min(floor, nearest.cost * (1 - AIM)) if nearest.fits else floor
-        streaming = bound_by_partitions(scorer.states, self.within, enough, clock.expired)
-        streaming = max(streaming, self._by_rings(nearest, min(floor, streaming), floor, clock))
-        search = replace(self.search, bound=max(self.search.bound, min(floor, streaming)))
-        # What rings and what lives beside them take is more than that: nothing exact would come of it.
-        proven = nearest.fits and gap(nearest.cost, search.bound) <= AIM_WITH_MOMENTS
-        optimum = (
-            Optimum(nearest, search.bound, by_moments=False) if proven else optimise(scorer, search, starts, clock)
-        )
+        exact = enumerated(scorer, self.within, clock.expired)
+        known, optimum = (self.search.bound, exact) if exact else self._searched(starts, nearest, floor, clock)
         rivals = {SOLVER: optimum.found, **starts}
         name = min(rivals, key=lambda name: rivals[name].fit_rank)
-        taken = _in_own_terms(touched_up(scorer, rivals[name], clock.expired))
+        taken = _in_own_terms(rivals[name] if exact else touched_up(scorer, rivals[name], clock.expired))
         if not taken.fits:
             return None
         # Either something is streamed, which the optimum's bound is of, or nothing.
-        bound = max(search.bound, min(floor, optimum.bound))
+        bound = max(known, min(floor, optimum.bound))
         if taken.cost < nearest.cost or not nearest.fits:
             bound = max(bound, min(floor, self._by_rings(taken, bound, floor, clock)))
         name = SOLVER if name in self.more or taken is not rivals[name] else name
         return self._solution(name, taken, bound, best)
+
+    def _searched(
+        self, starts: dict[str, Scored], nearest: Scored, floor: float, clock: Clock
+    ) -> tuple[float, Optimum]:
+        """A bound on what streams, and the best that is found from ``starts``, of which one is ``nearest``."""
+        enough = min(floor, nearest.cost * (1 - AIM)) if nearest.fits else floor
+        streaming = bound_by_partitions(self.scorer.states, self.within, enough, clock.expired)
+        streaming = max(streaming, self._by_rings(nearest, min(floor, streaming), floor, clock))
+        search = replace(self.search, bound=max(self.search.bound, min(floor, streaming)))
+        # What rings and what lives beside them take is more than that: nothing exact would come of it.
+        if nearest.fits and gap(nearest.cost, search.bound) <= AIM_WITH_MOMENTS:
+            return search.bound, Optimum(nearest, search.bound, by_moments=False)
+        return search.bound, optimise(self.scorer, search, starts, clock)
 
     def _by_rings(self, found: Scored, known: float, floor: float, clock: Clock) -> float:
         """A bound on what streams, as far as it matters to ``found``; nothing where what is ``known`` proves that."""
