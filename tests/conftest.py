@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from benchmarks import zoo
 from hetpart.cost_model import calibrated, processors
 
-# A gate gives the same answer twice. New examples are looked for by `pytest --hypothesis-profile drawn`.
+# A gate gives the same answer twice, on a slow machine too. `pytest --hypothesis-profile drawn` looks for new examples.
 settings.register_profile("drawn")
-settings.register_profile("same", derandomize=True)
+settings.register_profile("same", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
 
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="hetpart-no-calibration-")
     config.add_cleanup(folder.cleanup)
     patch.setenv(calibrated.FOLDER_VARIABLE, folder.name)
-    nameless = replace(processors.this_processor(), name="", family="", avx512=True)
+    nameless = replace(processors.this_processor(), name="", family="", avx512=True, amx=False)
     patch.setattr(processors, "this_processor", lambda: nameless)
 
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from hetpart.calibration.families import CHECKS, ELEMENTS, Sizes, families
 from hetpart.calibration.kernels import elementwise, gemm, typed_product
 from hetpart.calibration.models import chain, model, numbers
+from hetpart.cost_model.detect import cache_bytes
 from hetpart.cost_model.moving_calls import GATHER_SHARED
 
 WEIGHING = frozenset({"gemm", "cold"})
@@ -44,13 +45,15 @@ FEW_OPERANDS, MANY_OPERANDS = 2, 34
 COLD_LAYERS, COLD_WIDTH = 24, 1024
 """Weights of 100 MB: no cache holds them from run to run."""
 NARROW, WIDE = 256, 1024
+LARGE_CACHE_BYTES = 2**27
 KEPT_LAYERS = (
     *((NARROW, layers) for layers in (2, 4, 8, 16)),
     *((WIDE, layers) for layers in (1, 2, 4, 8, 16, COLD_LAYERS)),
+    *((WIDE, layers) for layers in (2 * COLD_LAYERS,) if cache_bytes(3) > LARGE_CACHE_BYTES),
 )
-"""Width and number: weights of 0.5 MB to 100 MB, read over and over, of which the caches keep so much. Models with more
-weights have larger ones, which lie in larger pages. As many bytes are read as 16 narrow and as one wide layer: what
-starting more products takes shows there."""
+"""Width and number: weights of 0.5 MB to 100 MB, read over and over, of which the caches keep so much; to 200 MB where
+the last cache is so large. Models with more weights have larger ones, which lie in larger pages. As many bytes are read
+as 16 narrow and as one wide layer: what starting more products takes shows there."""
 BEYOND_ELEMENTS = 2**24
 
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from hetpart.calibration.kernels import ROWS, TABLE
 from hetpart.calibration.models import numbers
+from hetpart.cost_model.detect import cache_bytes
 from hetpart.runtime.sessions import SessionSettings, require_runtime, session_options
 from hetpart.runtime.shared_threads import share_threads
 
-EVICTING_ELEMENTS = 2**19
-"""Floats that are read before a run: in a model, other ops and their weights have passed through the core's caches
-since an op's operands were made, which lie in the last cache: twice a server core's own."""
-EVICTING_BYTES = 4 * EVICTING_ELEMENTS
+EVICTING_CACHES = 2
+"""What a core's own caches hold is read so often over before a run: in a model, other ops and their weights have passed
+through them since an op's operands were made, which lie in the last cache."""
 SETTLING = 2
 """Runs after which everything lies in the cache where it stays: weights of megabytes are then read twice as fast."""
 KEEPING = 10
@@ -81,7 +81,8 @@ class Buffers:
             table = np.memmap(file, np.float32, "r+", shape=(table_bytes // 4,))
             np.add.reduce(table[::1024])  # read once: no run shall wait for the file system
             rows = np.random.default_rng(0).integers(0, 2**31, CHOSEN)
-            yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(EVICTING_ELEMENTS))
+            evicting = EVICTING_CACHES * cache_bytes(2) // 4
+            yield Buffers(numbers(elements), numbers(elements), table, rows, numbers(evicting))
 
 
 def _options(threads: int, *, alone: bool = False) -> Any:
@@ -199,6 +200,7 @@ class Probe:
             self.streamed.add(self._timed())
         if self.manner.flushed:
             self._flush()
+            self.before.run()  # the runtime's own code is as warm as behind the first kernels of a model
             self.far.add(self._timed())
         self._settle()
         self._evict()

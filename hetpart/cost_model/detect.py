@@ -33,6 +33,8 @@ class Processor:
     memory_bytes: int | None
     avx512: bool = False
     """Whether it computes on 512 bits at once, which doubles its rate of arithmetic."""
+    amx: bool = False
+    """Whether it multiplies tiles of matrices, as Xeons do since Sapphire Rapids."""
     channel_block: int = CHANNEL_BLOCK
     """Channels of images that ONNX Runtime lays out and computes together on it."""
     family: str = ""
@@ -70,6 +72,7 @@ def this_processor() -> Processor:
         cores=max(1, threads // max(1, per_core)),
         memory_bytes=int(memory[1]) * 1024 if memory else None,
         avx512="avx512f" in flags,
+        amx="amx_tile" in flags,
         channel_block=NARROW_BLOCK if "sse2" in flags and "avx512f" not in flags else CHANNEL_BLOCK,
         family=_family(cpuinfo),
     )

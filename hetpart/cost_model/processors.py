@@ -13,6 +13,8 @@ from hetpart.rates import KernelRates
 from hetpart.units import format_percent
 
 DEFAULT_PROCESSOR, DEFAULT_WIDE_PROCESSOR = "generic-2core", "generic-avx512"
+NEWEST_XEON = "xeon-emr"
+"""What is nearest to a Xeon with AMX that no profile names: a newer one, or one whose hypervisor hides its kind."""
 THIS_PROCESSOR = "host"
 NAMED = 4
 """Families that a machine's words name."""
@@ -29,13 +31,19 @@ def named_processor(name: str, threads: int) -> tuple[Profile, str]:
 def this_machines_processor(threads: int) -> tuple[Profile, str]:
     """This machine's processor: as calibrated, else the profile its name or kind matches, on its cores and memory."""
     processor = this_processor()
-    usual = DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
-    profile = matching_profile(f"{processor.name}, {processor.family}", Kind.CPU) or load_profile(usual)
+    profile = matching_profile(f"{processor.name}, {processor.family}", Kind.CPU) or load_profile(_usual(processor))
     own = _as_detected(_on_cores(profile, processor.cores), processor)
     found = calibrated.load()
     own = own if found is None else _calibrated(own, found, threads)
     how = f"priced as {profile.name}" if found is None else _how_calibrated(profile.name, found, threads)
     return own, f"this machine's processor ({processor.name or 'unnamed'}, {processor.cores} cores, {how})"
+
+
+def _usual(processor: Processor) -> str:
+    """The profile of a processor that none matches."""
+    if processor.amx:
+        return NEWEST_XEON
+    return DEFAULT_WIDE_PROCESSOR if processor.avx512 else DEFAULT_PROCESSOR
 
 
 def _how_calibrated(name: str, found: Calibration, threads: int) -> str:

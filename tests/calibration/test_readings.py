@@ -13,7 +13,18 @@ from rich.console import Console
 
 from hetpart.calibration import measure
 from hetpart.calibration.families import CONVOLUTIONS, FAMILIES
-from hetpart.calibration.probes import COLD, FLUSHED, LONG, LONG_CHAIN, MANY, SHORT, TWIN, VIEWS, probe_keys
+from hetpart.calibration.probes import (
+    COLD,
+    FLUSHED,
+    KEPT_LAYERS,
+    LONG,
+    LONG_CHAIN,
+    MANY,
+    SHORT,
+    TWIN,
+    VIEWS,
+    probe_keys,
+)
 from hetpart.calibration.samples import MOST_CACHE_BYTES, Sampled, Samples, Taken, TakenByKernels, named
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
@@ -28,6 +39,7 @@ from hetpart.report.calibration_text import calibration_parts
 
 SESSION, START, FLUSH = 2e-6, 0.2e-6, 60e-6
 MICROSECOND = 1e-6
+MEASURED = max(4 * width**2 * layers for width, layers in KEPT_LAYERS)
 
 
 def _work(key):
@@ -214,7 +226,7 @@ def test_convolutions_that_others_slowed_are_named(quiet, share, slower, named):
     assert ("Too slow" in console.file.getvalue()) == bool(named)
 
 
-@pytest.mark.parametrize(("last_cache", "reaches"), [(2**25, 100_663_296), (300 * 2**20, 600 * 2**20)])
+@pytest.mark.parametrize(("last_cache", "reaches"), [(2**25, MEASURED), (300 * 2**20, 600 * 2**20)])
 def test_a_large_last_cache_keeps_only_what_weights_were_read_from_it(quiet, monkeypatch, last_cache, reaches):
     """Weights of 100 MB may come from a cache of 300 MB, and those of twice its size come from main memory."""
     monkeypatch.setattr("hetpart.calibration.samples.cache_bytes", lambda _: last_cache)
@@ -224,7 +236,7 @@ def test_a_large_last_cache_keeps_only_what_weights_were_read_from_it(quiet, mon
     assert sizes[-1] == reaches
     assert rates.cache_bytes == min(last_cache / 2, MOST_CACHE_BYTES)
     lost = lost_share(1e9, rates)
-    if reaches > 100_663_296:
+    if reaches > MEASURED:
         assert seconds[-1] == pytest.approx(reaches / rates.cold_bandwidth)
         assert lost == 1.0
         assert 0 < lost_share(300e6, rates) < lost

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from hetpart.calibration import timing
 from hetpart.calibration.families import FAMILIES
-from hetpart.calibration.probes import FEW, LONG, MANY, MIXED, TWIN
+from hetpart.calibration.probes import FEW, LONG, MANY, MIXED, OVERHEADS, SHORT, TWIN
 from hetpart.calibration.readings import Readings
 from hetpart.calibration.samples import Samples, Taken, named
-from hetpart.calibration.timing import Times
+from hetpart.calibration.timing import Buffers, Manner, Probe, Times
 
 
 def test_of_what_chance_decides_a_quarter_counts_and_of_others_the_least():
@@ -47,3 +48,22 @@ def test_the_least_lookup_takes_what_starting_a_kernel_does():
     table = Readings({**taken, **short, **idle}, {}, 0.0).table("gather")
     assert table.at((1, 16, 2**14)) == pytest.approx(0.2e-6, rel=1e-3)
     assert table.at((128, 16, 2**14)) == pytest.approx(5.15e-6, rel=1e-3)
+
+
+def test_far_is_behind_a_flush_and_a_run_of_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would hold what fetching the runtime's own code takes, which a model's first nodes pay for all."""
+    events: list[str] = []
+    with Buffers.of(2**12, 2**16) as buffers:
+        before = Probe(OVERHEADS[SHORT](), buffers, 1)
+        probe = Probe(OVERHEADS[TWIN](), buffers, 1, before=before, manner=Manner(flushed=True))
+        monkeypatch.setattr(probe, "_flush", lambda: events.append("flush"))
+        monkeypatch.setattr(before, "run", lambda: events.append("another"))
+        monkeypatch.setattr(probe, "_timed", lambda: events.append("run") or 1.0)
+        probe.sample()
+    assert events[:3] == ["flush", "another", "run"]
+
+
+def test_all_that_a_cores_own_caches_hold_is_read_over_before_a_cool_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "cache_bytes", {2: 3 * 2**20}.__getitem__)
+    with Buffers.of(2**12, 2**16) as buffers:
+        assert buffers.other.nbytes == 6 * 2**20

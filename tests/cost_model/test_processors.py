@@ -73,3 +73,19 @@ def test_images_have_blocks_of_as_many_channels_as_the_processors_vectors_hold(t
     assert [device.channel_block for device in machine.devices] == [block, block]
     assert machine.host.sources["channel_block"] == "flags of /proc/cpuinfo"
     assert load_machine("l4+epyc").host.channel_block == 16
+
+
+@pytest.mark.parametrize(
+    ("flags", "profile"),
+    [
+        ("sse2 avx2 avx512f amx_tile", "xeon-emr"),
+        ("sse2 avx2 avx512f", "generic-avx512"),
+        ("sse2 avx2", "generic-2core"),
+    ],
+)
+def test_a_processor_that_no_profile_names_is_priced_by_its_flags(tmp_path, monkeypatch, flags, profile):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 255\nflags\t\t: {flags}\n")
+    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
+    monkeypatch.setattr(processors, "this_processor", this_processor.__wrapped__)
+    assert f"priced as {profile})" in load_machine("l4+host").origin
