@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -341,6 +341,7 @@ every_key = sorted({*flops.keys(), *whole.keys()})
     outputs=st.lists(shape, max_size=3),
     options=attributes,
 )
+@example(key=("", "STFT"), inputs=[], outputs=[(None, 0)], options={})
 @settings(max_examples=500, deadline=None)
 def test_no_shape_dtype_or_attribute_makes_a_formula_raise(key, inputs, outputs, options):
     b = Builder()

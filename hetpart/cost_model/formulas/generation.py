@@ -111,7 +111,7 @@ def _short_time_fourier(o: Operands) -> float:
 def _frames(o: Operands) -> tuple[float, int]:
     """How many, and how long: the output is [batch, frames, bins, 2]."""
     shape = o.output_shape()
-    bins = shape[-2] if len(shape) > 1 else 2
+    bins = max(1, shape[-2]) if len(shape) > 1 else 2
     return o.output_numel() / (2 * bins), max(2, 2 * (bins - 1) if o.integer("onesided", 1) else bins)
 
 
