@@ -23,6 +23,7 @@ from hetpart.partitioner.bounds.margins import Margins, margins
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.problem import NO_BUDGET
+from hetpart.partitioner.scores.scoring import weight_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,18 +207,26 @@ class Relaxation:
         self.bound = max(self.bound, found.bound)
         return self._placed(found)
 
-    def fitted(self, budget: int, score: Callable[[Placement], Scored]) -> list[Scored]:
-        """Cheap placements that keep to ``budget``, less by what the last one exceeded every time, until one fits."""
+    def fitted(self, misfit: Scored, score: Callable[[Placement], Scored]) -> list[Scored]:
+        """Cheap placements with less room, by what ``misfit`` and then the last one exceeded, until one fits."""
         met: list[Scored] = []
-        while len(met) < MOST_FITTED and budget >= 0 and not self.clock.expired():
-            placed = self._placed(self._solve(None, budget, CORE_SHARE, FITTED_GAP))
+        last, budget = misfit, self.program.budget
+        while len(met) < MOST_FITTED and not self.clock.expired():
+            budget -= last.excess
+            if not self.moments.caps:  # the same weights would do again: less room than they leave changes nothing
+                budget = min(budget, self.program.budget - self._left_by_weights(last) - last.excess)
+            placed = self._placed(self._solve(None, budget, CORE_SHARE, FITTED_GAP)) if budget >= 0 else []
             if not placed:
                 break
-            met.append(score(placed[0]))
-            if met[-1].fits:
+            met.append(last := score(placed[0]))
+            if last.fits:
                 break
-            budget -= met[-1].excess
         return met
+
+    def _left_by_weights(self, found: Scored) -> int:
+        problem = self.program.problem
+        held = weight_bytes(problem, found.placement, ACCELERATOR)
+        return max(0, int(problem.budgets[ACCELERATOR]) - held)
 
     def proves(self, known: Scored) -> bool:
         """Whether no placement is better than ``known`` by more than is asked for."""

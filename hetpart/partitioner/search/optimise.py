@@ -96,7 +96,7 @@ def _proven(
     found = run.nearest([best, *met, *(run.trimmed(candidate) for candidate in met[-1:])])
     if met and not relaxation.proves(found):
         if relaxation.may_be_fitted(found):
-            met += relaxation.fitted(relaxation.program.budget - met[-1].excess, run.scorer.score)
+            met += relaxation.fitted(met[-1], run.scorer.score)
         found = run.nearest([found, *(run.settled(candidate) for candidate in run.promising(met))])
     met = relaxation.in_parts(branch.parts, found, run.scorer.score)
     return run.nearest([found, *met]), max(passed, relaxation.bound), True
