@@ -12,7 +12,7 @@ from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.bounds.margins import margins
 from hetpart.partitioner.bounds.milp import Effort, LinearProgram, Rows
 from hetpart.partitioner.bounds.mincut import CutNetwork
-from hetpart.partitioner.bounds.moments import moments
+from hetpart.partitioner.bounds.moments import Moments, moments
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.bounds.program import Program
 from hetpart.partitioner.problem import PlacementProblem
@@ -21,7 +21,7 @@ from hetpart.partitioner.scores.fixing import without_misfits
 from hetpart.partitioner.scores.liveness import usage
 from hetpart.partitioner.scores.scoring import Scorer
 from hetpart.partitioner.search.solve import NothingFitsError, solve
-from tests.partitioner.problems import accelerator_weights, placements, random_problem
+from tests.partitioner.problems import accelerator_weights, chain, placements, random_problem
 
 EXACT = Effort(0.0, 10_000, 60.0)
 
@@ -177,3 +177,16 @@ def test_the_constant_counts_and_no_solution_is_a_bound_of_infinity(capfd: pytes
     rows.add([(0, -1.0), (1, -1.0)], 0.0)
     assert program.solve(EXACT).bound == np.inf
     assert capfd.readouterr().out == ""
+
+
+def test_less_room_is_left_than_the_weights_of_a_misfit_take() -> None:
+    """Five weights of 100 leave 90 of 590 bytes, and what is alive beside them takes 10 more than that."""
+    problem = chain([(1.0 + op / 100, 0.1) for op in range(10)], [100] * 10, nbytes=25, budget=590)
+    scorer, clock = Scorer.of(problem), Clock.of(60.0)
+    relaxation = Relaxation.of(problem, 0.0, 0.0, clock, lambda _: Moments(Rows(), 0, ()))
+    assert relaxation is not None
+    misfit = scorer.score(np.array([0] * 5 + [1] * 5, np.int8))
+    assert (misfit.fits, misfit.excess) == (False, 10)
+    (found,) = relaxation.fitted(misfit, scorer.score)
+    assert found.fits
+    assert accelerator_weights(problem, found.placement) == 400
