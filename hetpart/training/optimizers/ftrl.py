@@ -51,5 +51,5 @@ class FTRL(Elementwise):
         before = squares.clamp_min(_LEAST).sqrt_()
         root = squares.addcmul_(slope, slope).clamp_min(_LEAST).sqrt_()
         linear.add_(slope).addcmul_(torch.sub(root, before, out=before), weight, value=-1.0 / lr)
-        strength = root.div_(lr).add_(self.beta / lr + self.l2)
-        torch.div(softshrink(linear, self.l1), strength.neg_(), out=weight)
+        shrunk = softshrink(linear, self.l1) if self.l1 else linear
+        torch.div(shrunk, root.div_(-lr).sub_(self.beta / lr + self.l2), out=weight)
