@@ -124,3 +124,14 @@ def test_a_buffer_called_seed_is_none_of_a_dropouts() -> None:
     step(x, y)
     step(x, y)
     assert step.state_dict()["tensors"]["seed"].tolist() == [2, 2]
+
+
+def test_no_op_has_a_line_of_what_calls_the_loss() -> None:
+    """PyTorch notes the lines of ``forward`` alone: of a loss function's own ops none is known."""
+    step = hetpart.training.compile(
+        nn.Sequential(nn.Linear(6, 3)), lambda model, x: model(x).square().mean(), optimizer=SGD(0.1),
+        example_batch=(torch.randn(4, 6),), budget="1GB", emulate=True, hardware="emulated",
+    )  # fmt: skip
+    lines = {decision.line for decision in step.plan.decisions}
+    assert any(line.endswith(" in forward") for line in lines)
+    assert not any("criterion.py" in line for line in lines)
