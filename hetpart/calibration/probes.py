@@ -43,13 +43,14 @@ SPEED: Key = ("speed", ())
 LONG_CHAIN = 64
 FEW_OPERANDS, MANY_OPERANDS = 2, 34
 COLD_LAYERS, COLD_WIDTH = 24, 1024
-"""Weights of 100 MB: no cache holds them from run to run."""
+"""Weights of 100 MB, which few caches hold from run to run."""
 NARROW, WIDE = 256, 1024
 LARGE_CACHE_BYTES = 2**27
+"""What is larger may keep parts of more weights than ``COLD_LAYERS``."""
 KEPT_LAYERS = (
     *((NARROW, layers) for layers in (2, 4, 8, 16)),
     *((WIDE, layers) for layers in (1, 2, 4, 8, 16, COLD_LAYERS)),
-    *((WIDE, layers) for layers in (2 * COLD_LAYERS,) if cache_bytes(3) > LARGE_CACHE_BYTES),
+    *(((WIDE, 2 * COLD_LAYERS),) if cache_bytes(3) > LARGE_CACHE_BYTES else ()),
 )
 """Width and number: weights of 0.5 MB to 100 MB, read over and over, of which the caches keep so much; to 200 MB where
 the last cache is so large. Models with more weights have larger ones, which lie in larger pages. As many bytes are read

@@ -41,8 +41,6 @@ _REPEATED = re.compile(r"@\d+")
 """What the exporter adds to a module's path where it is called for the second time."""
 _COUNT = re.compile(r"[1-9][0-9]{0,17}")
 _STACKS_KEPT = 4096
-_CALLER = ("hetpart", "training", "criterion.py")
-"""End of the path of what calls a loss function in a training step: no code of the user's."""
 _WRITTEN = "<eval_with_key>"
 """What the files of code are called that PyTorch writes from a graph."""
 
@@ -132,7 +130,7 @@ def _source(notes: Mapping[str, str]) -> Source | None:
 
 @lru_cache(_STACKS_KEPT)
 def line_of(stack: str) -> str:
-    """The innermost line of ``stack`` that is not PyTorch's own; ``""`` where it is hetpart's alone."""
-    frames = [frame for frame in STACK_LINE.findall(stack) if PurePath(frame[0]).parts[-3:] != _CALLER]
+    """The innermost line of ``stack`` that is not PyTorch's own."""
+    frames = STACK_LINE.findall(stack)
     own = [frame for frame in frames if _WRITTEN not in frame[0] and "torch" not in PurePath(frame[0]).parts]
     return "{}:{} in {}".format(*(own or frames)[-1]) if frames else ""

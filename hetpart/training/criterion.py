@@ -32,7 +32,8 @@ class Loss(nn.Module):
         vars(self)["_loss_fn"] = loss_fn  # no part of what a step trains and keeps, where it is a module itself
         self.training = model.training
 
-    def forward(self, *batch: Any) -> tuple[Tensor, ...]:
+    def called(self, *batch: Any) -> tuple[Tensor, ...]:
+        """The loss, and contents of buffers."""
         model, loss_fn = self.model, vars(self)["_loss_fn"]
         with (
             NoHooks(), unchanged(loss_fn), require_undrawn(model), self.left.watching(), self.assigned.by(model),
@@ -41,6 +42,9 @@ class Loss(nn.Module):
             loss = loss_fn(model, *batch)
         require_followed(loss)
         return loss, *self.assigned.contents.values()
+
+    # PyTorch notes lines of functions that are called so, as an op's in the user's code, and this is none.
+    forward = called
 
 
 def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:

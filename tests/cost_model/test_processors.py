@@ -18,6 +18,18 @@ def calibration(tmp_path, monkeypatch):
     calibrated.save(made_up_calibration())
 
 
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A function from what ``/proc/cpuinfo`` says to the processor that it tells of."""
+
+    def told(text):
+        (tmp_path / "cpuinfo").write_text(text)
+        monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
+        return this_processor.__wrapped__()
+
+    return told
+
+
 @pytest.mark.usefixtures("calibration")
 def test_a_calibrated_processor_has_as_many_cores_as_it_is_given_threads():
     """What every core does a part of takes as much longer with fewer."""
@@ -49,11 +61,8 @@ def test_a_calibration_is_of_one_kind_of_processor(monkeypatch):
         ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", ""),
     ],
 )
-def test_a_processors_family_is_its_makers_numbers(tmp_path, monkeypatch, lines, family):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor\t: 0\n{lines}model name\t: AMD EPYC\n")
-    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
-    found = this_processor.__wrapped__()
+def test_a_processors_family_is_its_makers_numbers(written, lines, family):
+    found = written(f"processor\t: 0\n{lines}model name\t: AMD EPYC\n")
     assert (found.name, found.family) == ("AMD EPYC", family)
     assert found.kind == f"AMD EPYC {family}".strip()
 
@@ -62,11 +71,8 @@ def test_a_processors_family_is_its_makers_numbers(tmp_path, monkeypatch, lines,
     ("line", "block"),
     [("flags\t\t: sse2 avx2 avx512f\n", 16), ("flags\t\t: sse2 avx2\n", 8), ("Features\t: fp asimd sve\n", 16)],
 )
-def test_images_have_blocks_of_as_many_channels_as_the_processors_vectors_hold(tmp_path, monkeypatch, line, block):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor\t: 0\n{line}")
-    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
-    processor = this_processor.__wrapped__()
+def test_images_have_blocks_of_as_many_channels_as_the_processors_vectors_hold(written, monkeypatch, line, block):
+    processor = written(f"processor\t: 0\n{line}")
     assert processor.channel_block == block
     monkeypatch.setattr(processors, "this_processor", lambda: processor)
     machine = load_machine("emulated")
@@ -83,9 +89,7 @@ def test_images_have_blocks_of_as_many_channels_as_the_processors_vectors_hold(t
         ("sse2 avx2", "generic-2core"),
     ],
 )
-def test_a_processor_that_no_profile_names_is_priced_by_its_flags(tmp_path, monkeypatch, flags, profile):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 255\nflags\t\t: {flags}\n")
-    monkeypatch.setattr(detect, "CPUINFO", cpuinfo)
-    monkeypatch.setattr(processors, "this_processor", this_processor.__wrapped__)
+def test_a_processor_that_no_profile_names_is_priced_by_its_flags(written, monkeypatch, flags, profile):
+    found = written(f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 255\nflags\t\t: {flags}\n")
+    monkeypatch.setattr(processors, "this_processor", lambda: found)
     assert f"priced as {profile})" in load_machine("l4+host").origin
