@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 _NARROW = 200
 """The smallest budget is looked for down to this part of it."""
 _SEARCHED = 1 / 3
-"""Part of the time limit for that."""
+"""Part of the time that is left for that."""
 _WIDENING_SECONDS = 5.0
 _SPARE = (1.0, 1.01, 1.05, 1.25, 1.5, 2.0)
 """Times what a placement takes, tried until the search comes to one that fits."""
@@ -132,57 +131,58 @@ def place(
     try:
         return task.searched(formulation, time_limit)
     except NothingFitsError as error:
-        least = _fitting(task, formulation, error, time_limit)
+        least = _fitting(task, formulation, error, clock)
     return task.by_arenas(formulation, least, clock)
 
 
-def _fitting(task: _Task, formulation: Formulation, error: NothingFitsError, time_limit: float) -> Assembly:
+def _fitting(task: _Task, formulation: Formulation, error: NothingFitsError, clock: Clock) -> Assembly:
     """What fits though the search, which ended in ``error``, counts too much in it."""
     try:
         return task.least(formulation, error)
     except _RefusedError as refused:
         if not task.optimal:
             raise refusal(refused.least, Needed(_lacking(refused.least), refused.least)) from refused
-        thrifty = _thriftiest(task, refused, time_limit)
+        thrifty = _thriftiest(task, refused, clock)
         if not excess(thrifty).any():
             return thrifty
-        raise refusal(refused.least, _least_found(task, refused, thrifty, time_limit)) from refused
+        raise refusal(refused.least, _least_found(task, refused, thrifty, clock)) from refused
 
 
-def _thriftiest(task: _Task, refused: _RefusedError, time_limit: float) -> Assembly:
+def _thriftiest(task: _Task, refused: _RefusedError, clock: Clock) -> Assembly:
     """What is found where the device that fits worst has no memory, under the budgets that there are.
 
     A search that is given a budget may miss what one with a smaller budget comes to, whose refusal named this budget.
     """
     formulation, device = refused.least.formulation, refused.device
     try:
-        placement = task.placed(_with_budgets(formulation, {device: 0}), time_limit).solution.placement
+        placement = task.placed(_with_budgets(formulation, {device: 0}), clock.left).solution.placement
     except _RefusedError as without:
         placement = without.shortage.placement
     found = task.arranged(formulation, placement)
     return refused.least if np.delete(excess(found), device).any() else found
 
 
-def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, time_limit: float) -> Needed:
+def _least_found(task: _Task, refused: _RefusedError, thrifty: Assembly, clock: Clock) -> Needed:
     """Budgets that do together: of the device that fits worst, or of another alone, the others' kept; else of all."""
     formulation, worst = refused.least.formulation, refused.device
     if not np.delete(excess(thrifty), worst).any():
         needed = Needed({worst: peaks(thrifty)[worst]}, thrifty)
-        return _smallest(task, formulation, needed, min(needed.nbytes[worst], refused.needed), time_limit)
+        return _smallest(task, formulation, needed, min(needed.nbytes[worst], refused.needed), clock)
     limited = np.flatnonzero(formulation.problem.budgets != NO_BUDGET).tolist()
     for device in sorted(limited, key=lambda device: (device != worst, device)):
-        found = _found(task, _with_budgets(formulation, {device: NO_BUDGET}), time_limit)
+        found = _found(task, _with_budgets(formulation, {device: NO_BUDGET}), clock.left)
         if found is not None:
             used = peaks(found)[device]
-            return _smallest(task, formulation, _widened(task, formulation, {device: used}, found), used, time_limit)
-    return _widened(task, formulation, _lacking(refused.least), refused.least)
+            needed = _widened(task, formulation, {device: used}, found, clock)
+            return _smallest(task, formulation, needed, used, clock)
+    return _widened(task, formulation, _lacking(refused.least), refused.least, clock)
 
 
-def _widened(task: _Task, formulation: Formulation, nbytes: dict[int, int], known: Assembly) -> Needed:
+def _widened(task: _Task, formulation: Formulation, nbytes: dict[int, int], known: Assembly, clock: Clock) -> Needed:
     """``nbytes``, or a little more: the search, asked for just what ``known`` takes, may not come to it."""
     for share in _SPARE:
         wide = {device: int(share * needed) for device, needed in nbytes.items()}
-        found = _found(task, _with_budgets(formulation, wide), _WIDENING_SECONDS)
+        found = _found(task, _with_budgets(formulation, wide), min(_WIDENING_SECONDS, clock.left))
         if found is not None:
             return Needed(wide, found)
     return Needed(nbytes, known)
@@ -194,15 +194,15 @@ def _lacking(found: Assembly) -> dict[int, int]:
     return {device: needed[device] for device in np.argsort(-lacks, kind="stable").tolist() if lacks[device]}
 
 
-def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, time_limit: float) -> Needed:
+def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, clock: Clock) -> Needed:
     """The budget of one device, as small as halving the way to one that does not do finds it; ``used`` may do."""
     (device,) = needed.nbytes
     problem = formulation.problem
     low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
-    end = monotonic() + time_limit * _SEARCHED
-    while used - low > used // _NARROW and monotonic() < end:
+    halving = Clock.of(clock.left * _SEARCHED)
+    while used - low > used // _NARROW and not halving.expired():
         middle = (low + used) // 2
-        found = _found(task, _with_budgets(formulation, {device: middle}), end - monotonic())
+        found = _found(task, _with_budgets(formulation, {device: middle}), halving.left)
         if found is None:
             low = middle
         else:
@@ -210,14 +210,14 @@ def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, 
     if used == needed.nbytes[device]:
         return needed
     # Asked for just what it used, the search may come to another placement, which need not fit.
-    found = _found(task, _with_budgets(formulation, {device: used}), time_limit)
+    found = _found(task, _with_budgets(formulation, {device: used}), clock.left)
     return needed if found is None else Needed({device: used}, found)
 
 
 def _found(task: _Task, formulation: Formulation, time_limit: float) -> Assembly | None:
     """The placement found for ``formulation``; ``None`` where none is."""
     try:
-        return task.placed(formulation, max(time_limit, 0.0))
+        return task.placed(formulation, time_limit)
     except _RefusedError:
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,11 @@ from hypothesis import strategies as st
 
 import hetpart
 from hetpart.errors import InfeasibleError
+from hetpart.partitioner import place
 from hetpart.partitioner.assembly import arenas
+from hetpart.partitioner.bounds import exact
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS
+from hetpart.partitioner.search.three_states import solve_three_states
 from tests.partitioner.simulate import simulated_peaks
 from tests.runtime.graphs import models
 from tests.runtime.models import model
@@ -119,6 +123,23 @@ def test_the_budgets_that_a_refusal_names_do_together(budgets: tuple[int, int], 
     assert all(int(nbytes) > given[device] for device, nbytes in named.items())
     assert re.search(r"'(m1|m0|s0|x|z)' \(", refused.value.message)
     assert_fits(hetpart.partition(proto, budget=given | named, **options))
+
+
+def test_a_refusal_searches_no_longer_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would do is looked for in the time that the search left: here none."""
+    given = list[float]()
+
+    def noted(*arguments: Any, time_limit: float, **options: Any) -> Any:
+        given.append(time_limit)
+        monkeypatch.setattr(exact, "monotonic", lambda: time.monotonic() + 20.0)
+        return solve_three_states(*arguments, time_limit=time_limit, **options)
+
+    monkeypatch.setattr(place, "solve_three_states", noted)
+    with pytest.raises(InfeasibleError):
+        hetpart.partition(wide(), hardware="l4+generic-2core", budget={"cuda:0": 0, "cpu": 0}, time_limit=20.0)
+    assert given[0] == 20.0
+    assert given[1:]
+    assert not any(given[1:])
 
 
 def test_a_refusal_names_the_op_that_must_be_there() -> None:
