@@ -240,7 +240,13 @@ class ByPassage:
         return np.exp(part.price + np.array(BESIDE))
 
     def _rooms(self, part: Range, less: int) -> Room:
-        return Room(*(np.array([one]) for one in (part.between[1], part.inside[1], self._room(part) - less)))
+        most = self._most_between(part)
+        return Room(*(np.array([one]) for one in (most, part.inside[1], self._room(part) - less)))
+
+    def _most_between(self, part: Range) -> float:
+        """Bytes up to which a placement that is followed is of ``part``: levels are of what is held, rounded down."""
+        above = int(np.searchsorted(self.levels[0], part.between[1], side="right"))
+        return float(self.levels[0][above]) - 1.0 if above < len(self.levels[0]) else np.inf
 
     def _room(self, part: Range) -> float:
         return self.budget - part.between[0] - part.inside[0]

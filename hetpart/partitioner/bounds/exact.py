@@ -59,6 +59,8 @@ WHOLE_SHARE = 1.5
 """The same where the rows speak of partitions: those programs close."""
 SHARP_SHARE = 0.03
 """The same where they tell what lies between partitions from what is inside them."""
+SMALL_SHARE = 3.0
+"""The same of small programs: their nodes take little time."""
 CORE_SHARE = 0.1
 """Of the nodes: what the first, small program gets."""
 CORE = 0.5
@@ -215,7 +217,7 @@ class Relaxation:
             budget -= last.excess
             if not self.moments.caps:  # the same weights would do again: less room than they leave changes nothing
                 budget = min(budget, self.program.budget - self._left_by_weights(last) - last.excess)
-            placed = self._placed(self._solve(None, budget, CORE_SHARE, FITTED_GAP)) if budget >= 0 else []
+            placed = self._placed(self._fitted(budget)) if budget >= 0 else []
             if not placed:
                 break
             met.append(last := score(placed[0]))
@@ -250,6 +252,8 @@ class Relaxation:
             return WHOLE_SHARE
         if self.moments.sharp:
             return SHARP_SHARE * min(1.0, FITTED_GROUPS / self.program.groups) ** 2
+        if self.moments.small:
+            return SMALL_SHARE
         return MOMENTS_SHARE if self.moments.caps else 1.0
 
     def _aim(self, cost: float) -> float:
@@ -268,8 +272,9 @@ class Relaxation:
         program = self._linear(self.margins.sides(limit), self.program.budget).below(limit)
         return self._solved(program, self.program.budget, self._effort(share))
 
-    def _solve(self, sides: NDArray[np.int8] | None, budget: int, share: float, gap: float | None = None) -> Outcome:
-        return self._solved(self._linear(sides, budget), budget, self._effort(share, gap))
+    def _fitted(self, budget: int) -> Outcome:
+        """Something cheap in ``budget``; the cheapest where that is soon found."""
+        return self._solved(self._linear(None, budget), budget, self._effort(CORE_SHARE, FITTED_GAP))
 
     def _solved(self, linear: LinearProgram, budget: int, effort: Effort) -> Outcome:
         found = linear.solve(effort)

@@ -4,11 +4,16 @@ While an op runs on the accelerator, every weight that it reads there is there, 
 held for other ops; and so is all that ``moments`` knows to be alive then. So is what streams by for the op that comes
 next, where the two certainly share a partition before that is cut into pieces: they are in one piece then, or in two
 that follow each other. What else streams by is left out.
+
+Where an op writes its output over what it reads, as an activation between two products, and the op before it reads
+weights too, all three in a partition: either the first two share a piece, and what streams by for the first is still
+there; or what the second reads lies in a buffer, over which nothing is written.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +27,7 @@ from hetpart.partitioner.scores.fixing import while_running
 from hetpart.partitioner.uses import unique_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +54,16 @@ def streaming_moments(program: Program) -> Moments:
     return Moments(rows, len(alive.extra), (), small=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """Bytes that are there where a variable is 1 and a weight is not held."""
+
+    variable: int
+    place: int
+    """Of the weight, among those that may be streamed."""
+    nbytes: int
+
+
 @dataclass(slots=True, eq=False)
 class _Ops:
     """Rows of what there is while each op runs."""
@@ -63,6 +78,8 @@ class _Ops:
     """Per op that reads some of them: the weights."""
     next: list[int] = field(init=False)
     """Per op: the next that is no weight's; itself if there is none."""
+    before: dict[int, int] = field(init=False)
+    """Per op, that it is the next of: the one that is no weight's."""
     known: set[Terms] = field(default_factory=set[Terms])
 
     def __post_init__(self) -> None:
@@ -71,13 +88,17 @@ class _Ops:
         ops = np.setdiff1d(np.arange(problem.ops), problem.value_producer[self.weights.values])
         later = np.searchsorted(ops, np.arange(problem.ops), side="right")
         self.next = np.append(ops, ops[-1:])[later].tolist()
+        self.before = {later: op for op, later in pairwise(ops.tolist())}
 
     def add_rows(self) -> None:
         for op, there in self._at_every_op():
             group = int(self.program.of_op[op])
-            brought = [(group, place) for place in self.read.get(op, [])]
-            for streamed in (brought, brought + self._brought_next(op)):
-                self._add(there, streamed)
+            brought = self._whole((group, place) for place in self.read.get(op, []))
+            following = self._whole(self._brought_next(op))
+            self._add(there, brought)
+            self._add(there, brought + following)
+            if following:
+                self._add(there, brought + following + self._stayed(op))
 
     def _at_every_op(self) -> Iterator[tuple[int, dict[int, int]]]:
         """Bytes by variable of what is alive; of many ops only those that read weights, with what they alone need."""
@@ -89,19 +110,42 @@ class _Ops:
         needs = while_running(replace(problem, value_bytes=np.where(problem.given_there, 0, problem.value_bytes)))
         yield from ((op, {int(self.program.of_op[op]): int(needs[op])}) for op in self.read)
 
-    def _add(self, there: dict[int, int], streamed: list[tuple[int, int]]) -> None:
-        """Beside all that is held: bytes by variable, and weights that are streamed where a variable is 1."""
-        problem, unit, sizes = self.program.problem, self.program.unit, self.weights.sizes
-        most = int(problem.weight_bytes.sum()) + problem.given_bytes + sum(sizes[place] for _, place in streamed)
+    def _whole(self, brought: Iterable[tuple[int, int]]) -> list[_Brought]:
+        return [_Brought(variable, place, self.weights.sizes[place]) for variable, place in brought]
+
+    def _add(self, there: dict[int, int], streamed: list[_Brought]) -> None:
+        """Beside all that is held: bytes by variable, and what is streamed."""
+        problem, unit = self.program.problem, self.program.unit
+        most = int(problem.weight_bytes.sum()) + problem.given_bytes + sum(one.nbytes for one in streamed)
         if most + sum(there.values()) <= self.program.budget:
             return
         used = [(variable, -unit * nbytes) for variable, nbytes in there.items()]
-        brought = [(variable, -unit * sizes[place]) for variable, place in streamed]
-        kept = [(self.weights.holders[place], unit * sizes[place]) for _, place in streamed]
+        brought = [(one.variable, -unit * one.nbytes) for one in streamed]
+        kept = [(self.weights.holders[one.place], unit * one.nbytes) for one in streamed]
         terms = tuple(_summed([(self.held, -BYTES), *used, *brought, *kept]))
         if terms not in self.known:
             self.known.add(terms)
             self.alive.rows.add([*terms], -unit * self.program.budget)
+
+    def _stayed(self, op: int) -> list[_Brought]:
+        """Of a weight that streams by for the op before: what ``op`` writes over else, if all three are together."""
+        earlier, later, shared = self.before.get(op, op), self.next[op], self._written_over(op)
+        others = {*self.read.get(op, []), *self.read[later]}
+        weights = [place for place in self.read.get(earlier, []) if place not in others]
+        if not weights or not shared or not self.alive.reach.before(earlier, op):
+            return []
+        groups = self.certain.together(earlier, op, later)
+        together = self.certain.variable([Case(groups)] if groups else [])
+        place = max(weights, key=lambda place: self.weights.sizes[place])
+        return [] if together == NOBODY else [_Brought(together, place, min(shared, self.weights.sizes[place]))]
+
+    def _written_over(self, op: int) -> int:
+        """Bytes of what ``op`` makes over what it reads, where the next op reads all of that and does no such thing."""
+        scratch, later = self.program.problem.scratch_bytes, self.next[op]
+        makers, readers, sizes = self.alive.reach.makers, self.alive.readers, self.alive.sizes
+        made = [value for value, maker in enumerate(makers) if maker == op and sizes[value]]
+        plain = scratch[op] < 0 <= scratch[later]
+        return -int(scratch[op]) if plain and all(later in readers[value] for value in made) else 0
 
     def _brought_next(self, op: int) -> list[tuple[int, int]]:
         """Weights that the next op reads, each with a variable that is 1 where it shares the partition of ``op``."""

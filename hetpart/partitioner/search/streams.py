@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.scores.cut import Cut
 from hetpart.partitioner.scores.groups import Groups
+from hetpart.partitioner.scores.liveness import buffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +39,9 @@ def streaming_starts(
 ) -> Iterator[Scored]:
     """Of every placement of ops: all that may be is streamed, then as many weights are held as fit.
 
-    Those are held first whose copies take most seconds a byte; or, in their order, those used first; or last; or those
-    larger than some size, since what streams in one piece is there in one piece. Nothing more once time is up.
+    Those are held first whose copies take most seconds a byte; or that would lie beside most; or, in their order, those
+    used first; or last; or those larger than some size, since what streams in one piece is there in one piece. Nothing
+    more once time is up.
     """
     states = scorer.states
     assert states.own.streaming is not None
@@ -49,8 +52,19 @@ def streaming_starts(
         if expired():
             return
         used = states.lifted(placement)[states.holders] == ACCELERATOR
-        for order in (dearest, first, first[::-1], *_largest_before(first[used[first]], nbytes)):
+        fullest = dearest[np.argsort(-_beside(scorer, placement)[dearest], kind="stable")]
+        for order in (dearest, fullest, first, first[::-1], *_largest_before(first[used[first]], nbytes)):
             yield _most_held(scorer, placement, states.weights[order[used[order]]])
+
+
+def _beside(scorer: StreamScorer, placement: Placement) -> NDArray[np.int64]:
+    """(holders,) Bytes alive while each weight comes and is first read, were every op a partition of its own."""
+    states, problem = scorer.states, scorer.plain.problem
+    finest = Cut(np.arange(problem.ops, dtype=np.int32), placement)
+    held = buffers(problem, placement, finest, np.ones(problem.values, np.bool_))
+    live = held.live(len(problem.devices), problem.ops)[ACCELERATOR]
+    reader = np.searchsorted(states.ops, states.holders)
+    return np.maximum(live[reader], live[np.maximum(reader - 1, 0)])
 
 
 def _largest_before(order: NDArray[np.int64], nbytes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
