@@ -111,13 +111,17 @@ def test_no_placement_is_lost_between_ranges_of_what_is_rounded(start: int) -> N
         scorer = Scorer.of(problem)
         best, found = best_so(problem, scorer), ByPassage.of(problem, Sweep.ALONG)
         assert found is not None
-        bound = found.raised(0.01, 2 * best, Met(*(partial(told_of, scorer, 2 * best),) * 2), never)
+        bound = found.raised(0.01, 2 * best, truly(scorer, 2 * best), never)
         assert bound <= best * (1 + ROUNDING), seed
 
 
-def told_of(scorer: Scorer, enough: float, placement: Placement) -> Told:
-    """Whether a placement fits, which is no reason to ask for less."""
-    return Told(enough, max(0, int(scorer.score(placement).excess)))
+def truly(scorer: Scorer, enough: float) -> Met:
+    """Tells whether a placement fits, which is no reason to ask for less."""
+
+    def told(placement: Placement) -> Told:
+        return Told(enough, max(0, int(scorer.score(placement).excess)))
+
+    return Met(told, told)
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))
@@ -126,7 +130,7 @@ def test_of_ops_that_all_lead_to_the_next_the_bound_is_the_best(seed: int) -> No
     assert all(InOrder.of(problem).waist)
     best, search = best_of(problem), ByPassage.of(problem)
     assert search is not None
-    met = Met(*(partial(told_of, Scorer.of(problem), 2 * best),) * 2)
+    met = truly(Scorer.of(problem), 2 * best)
     assert search.raised(0.05, 2 * best, met, never) == pytest.approx(best)
 
 

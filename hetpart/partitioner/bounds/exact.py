@@ -217,7 +217,10 @@ class Relaxation:
             budget -= last.excess
             if not self.moments.caps:  # the same weights would do again: less room than they leave changes nothing
                 budget = min(budget, self.program.budget - self._left_by_weights(last) - last.excess)
-            placed = self._placed(self._fitted(budget)) if budget >= 0 else []
+            if budget < 0:
+                break
+            linear, effort = self._linear(None, budget), self._effort(CORE_SHARE, FITTED_GAP)
+            placed = self._placed(self._solved(linear, budget, effort))
             if not placed:
                 break
             met.append(last := score(placed[0]))
@@ -271,10 +274,6 @@ class Relaxation:
         """What costs no more than ``limit``: soon known to be nothing where it is."""
         program = self._linear(self.margins.sides(limit), self.program.budget).below(limit)
         return self._solved(program, self.program.budget, self._effort(share))
-
-    def _fitted(self, budget: int) -> Outcome:
-        """Something cheap in ``budget``; the cheapest where that is soon found."""
-        return self._solved(self._linear(None, budget), budget, self._effort(CORE_SHARE, FITTED_GAP))
 
     def _solved(self, linear: LinearProgram, budget: int, effort: Effort) -> Outcome:
         found = linear.solve(effort)

@@ -129,10 +129,11 @@ class _Ops:
 
     def _stayed(self, op: int) -> list[_Brought]:
         """Of a weight that streams by for the op before: what ``op`` writes over else, if all three are together."""
-        earlier, later, shared = self.before.get(op, op), self.next[op], self._written_over(op)
+        earlier, later = self.before.get(op, op), self.next[op]
         others = {*self.read.get(op, []), *self.read[later]}
         weights = [place for place in self.read.get(earlier, []) if place not in others]
-        if not weights or not shared or not self.alive.reach.before(earlier, op):
+        shared = self._written_over(op) if weights and self.alive.reach.before(earlier, op) else 0
+        if not shared:
             return []
         groups = self.certain.together(earlier, op, later)
         together = self.certain.variable([Case(groups)] if groups else [])
@@ -142,10 +143,11 @@ class _Ops:
     def _written_over(self, op: int) -> int:
         """Bytes of what ``op`` makes over what it reads, where the next op reads all of that and does no such thing."""
         scratch, later = self.program.problem.scratch_bytes, self.next[op]
+        if not scratch[op] < 0 <= scratch[later]:
+            return 0
         makers, readers, sizes = self.alive.reach.makers, self.alive.readers, self.alive.sizes
         made = [value for value, maker in enumerate(makers) if maker == op and sizes[value]]
-        plain = scratch[op] < 0 <= scratch[later]
-        return -int(scratch[op]) if plain and all(later in readers[value] for value in made) else 0
+        return -int(scratch[op]) if all(later in readers[value] for value in made) else 0
 
     def _brought_next(self, op: int) -> list[tuple[int, int]]:
         """Weights that the next op reads, each with a variable that is 1 where it shares the partition of ``op``."""
