@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -47,8 +47,14 @@ def parts_of_all() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def _parts_of(targets: Iterable[OpOverload]) -> dict[OpOverload, Callable[..., Any]]:
+    return {target: _divided()[target] for target in targets}
+
+
+@cache
+def _divided() -> dict[OpOverload, Callable[..., Any]]:
+    """PyTorch makes its whole table anew each time it is asked for one."""
     known = {**torch.export.default_decompositions(), **decomposition_table, **OWN}
-    return {target: known[target] for target in targets}
+    return {target: known[target] for target in DIVIDED}
 
 
 @contextmanager

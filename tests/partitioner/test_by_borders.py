@@ -43,7 +43,7 @@ def sample(seed: int) -> PlacementProblem:
 
 def test_nothing_that_fits_is_cheaper() -> None:
     raised = 0
-    for seed in range(180):
+    for seed in range(60):
         problem = sample(seed)
         found, priced = bounds(problem)
         assert found <= cheapest(problem) * (1 + ROUNDING) + ROUNDING, seed
@@ -53,7 +53,7 @@ def test_nothing_that_fits_is_cheaper() -> None:
 
 def test_each_session_holds_what_crosses_its_border() -> None:
     """In some session lies as much as in all of them together, shared out evenly; the bound rests on that."""
-    for seed in range(100):
+    for seed in range(60):
         problem = random_problem(seed, most_ops=9)
         problem = with_calls(problem, seed) if seed % 2 else problem
         sizes = held_if_copied(problem)
@@ -83,7 +83,7 @@ def _most_stretches(placement: list[int], edges: set[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("price", [0.003, 0.02, 0.4])
 def test_the_cut_with_a_share_of_what_crosses_equals_brute_force(price: float) -> None:
-    for seed in range(120):
+    for seed in range(80):
         problem = random_problem(seed, most_ops=7, sessions=True)
         problem = with_calls(problem, seed) if seed % 4 == 1 else problem
         chain = Ways.of(problem).most_often(np.ones(problem.ops, np.int8))

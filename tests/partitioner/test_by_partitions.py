@@ -36,7 +36,7 @@ def cheapest(problem: PlacementProblem) -> float:
     return min((found.cost for found in all_scored(problem) if found.fits and found.streamed.any()), default=np.inf)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_nothing_that_streams_is_cheaper(seed: int) -> None:
     problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 2 else layered_problem(seed)
     assert bounds(problem)[0] <= cheapest(problem) * (1 + ROUNDING) + ROUNDING

@@ -29,7 +29,7 @@ def graph_of(problem: PlacementProblem) -> nx.DiGraph[int]:
 
 def test_the_chain_is_a_path_and_none_reads_more() -> None:
     longer = 0
-    for seed in range(200):
+    for seed in range(120):
         problem = random_problem(seed, most_ops=9, sessions=True)
         path = heaviest_chain(problem).tolist()
         graph = graph_of(problem)
@@ -44,7 +44,7 @@ def test_the_chain_is_a_path_and_none_reads_more() -> None:
 
 
 def test_no_placement_has_fewer_sessions_than_the_chain_tells() -> None:
-    for seed in range(200):
+    for seed in range(120):
         problem = random_problem(seed, most_ops=8, sessions=True)
         problem = with_calls(problem, seed) if seed % 2 else problem
         network = CutNetwork.of(problem, Path(heaviest_chain(problem), float(problem.session_bytes[1])))
@@ -55,7 +55,7 @@ def test_no_placement_has_fewer_sessions_than_the_chain_tells() -> None:
 
 @pytest.mark.parametrize("price", [0.0, 0.003, 0.02, 0.4])
 def test_the_cut_equals_brute_force(price: float) -> None:
-    for seed in range(200):
+    for seed in range(120):
         problem = random_problem(seed, most_ops=8, sessions=True)
         network = CutNetwork.of(problem, Path(heaviest_chain(problem), float(problem.session_bytes[1])))
         best = min(problem.cost(p) + price * network.weight(problem, p) for p in placements(problem))
@@ -67,7 +67,7 @@ def test_the_cut_equals_brute_force(price: float) -> None:
 @pytest.mark.parametrize("budget", [0.15, 0.3, 0.6])
 def test_the_bound_is_below_all_that_fits_and_never_below_that_without_sessions(budget: float) -> None:
     raised = 0
-    for seed in range(300):
+    for seed in range(160):
         problem = replace(random_problem(seed, most_ops=8, budget=budget), session_bytes=np.array([0, 60]))
         problem = with_calls(problem, seed) if seed % 4 == 1 else problem
         within = without_misfits(problem)

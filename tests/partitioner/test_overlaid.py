@@ -21,6 +21,7 @@ from hetpart.partitioner.scores.liveness import usage
 from tests.runtime.models import model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hetpart.graph.ir import Graph
@@ -61,8 +62,8 @@ def peaks_inside(path: Path, name: str, machine: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("machine", ["emulated+generic-2core", "l4+generic-2core"])
 @pytest.mark.parametrize("name", ["bert-tiny", "whisper-tiny", "vit-tiny", "resnet50", "inception-v2"])
-def test_what_shares_memory_is_counted_once(name: str, machine: str, tmp_path: Path) -> None:
-    alive, taken = peaks_inside(zoo.prepare(name, tmp_path), name, machine)
+def test_what_shares_memory_is_counted_once(name: str, machine: str, zoo_model: Callable[[str], Path]) -> None:
+    alive, taken = peaks_inside(zoo_model(name), name, machine)
     assert 0.8 * taken <= alive <= taken
 
 

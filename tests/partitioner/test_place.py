@@ -196,7 +196,7 @@ def waste(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
 
 def test_what_packs_badly_is_placed_again_and_proven_beside_all_that_packs_so(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"hardware": "emulated", "pin": ["node:b=cuda", "node:d=cuda"]}
-    for budget in range(12_288, 24_577, 2048):
+    for budget in range(12_288, 24_577, 4096):
         monkeypatch.undo()
         packed = hetpart.partition(CHAIN, **options, budget=budget)
         waste(monkeypatch, 4096)

@@ -13,7 +13,7 @@ from tests.partitioner.problems import accelerator_weights, placements, random_p
 
 @pytest.mark.parametrize("budget", [0.1, 0.3, 0.6])
 def test_bound_is_the_best_over_all_prices_and_below_every_placement_that_fits(budget: float) -> None:
-    for seed in range(200):
+    for seed in range(120):
         problem = random_problem(seed, most_ops=7, budget=budget)
         network = CutNetwork.of(problem)
         found = search_price(problem, network)
@@ -40,7 +40,7 @@ def _prices(lines: list[tuple[float, int, np.ndarray]], limit: int) -> set[float
 
 
 def test_without_a_budget_the_cut_is_the_optimum() -> None:
-    for seed in range(200):
+    for seed in range(120):
         problem = random_problem(seed, most_ops=7)
         found = search_price(problem, CutNetwork.of(problem))
         best = min(problem.cost(placement) for placement in placements(problem))

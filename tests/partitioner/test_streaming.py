@@ -31,7 +31,7 @@ def layers(count: int, *, budget: int, nbytes: int = 100) -> PlacementProblem:
     return replace(problem, streaming=Streaming(sizes * SECONDS_PER_BYTE, sizes, asked=True))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_every_figure_is_what_the_checker_finds(seed: int) -> None:
     problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
     problem = with_host_more(problem, seed) if seed % 4 < 2 else problem
@@ -132,7 +132,7 @@ def test_a_bound_is_of_all_placements_or_says_that_it_is_of_those_that_stream_no
     assert solution.bound_of_all <= best.cost * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_what_streams_costs_at_least_its_copies(seed: int) -> None:
     problem = any_problem(seed, budget=0.3, sessions=seed % 2 == 0) if seed % 3 else layered_problem(seed)
     within = without_misfits(replace(problem, streaming=None))

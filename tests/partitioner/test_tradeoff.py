@@ -28,7 +28,7 @@ class Placed:
     placement: Placement
 
 
-BUDGETS = (0, 10_000_000, *range(24_000_000, 36_000_000, 1_000_000))
+BUDGETS = (0, 10_000_000, *range(24_000_000, 36_000_000, 2_000_000))
 
 
 @cache
