@@ -138,8 +138,8 @@ def test_wrong_options_are_exit_code_2(path: Path, args: tuple[str, ...], said: 
 
 
 def test_a_file_that_cannot_be_written_is_told(path: Path, tmp_path: Path) -> None:
-    for option in ("--csv", "--plot"):
-        result = invoke(path, option, tmp_path / "none" / "x.svg")
+    for option, name in (("--csv", "x.csv"), ("--plot", "x.svg")):
+        result = invoke(path, option, tmp_path / "none" / name)
         assert (result.exit_code, result.stdout) == (2, "")
         assert "folder does not exist" in " ".join(result.stderr.split())
 
@@ -147,13 +147,14 @@ def test_a_file_that_cannot_be_written_is_told(path: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--csv", "model.onnx"], "is the model"),
-        (["--csv", "a.svg", "--plot", "a.svg"], "is what --csv writes"),
+        (["--csv", "model.onnx"], "--csv model.onnx: end the name in .csv or .txt"),
+        (["--csv", "model.onnx.data"], "end the name in .csv or .txt"),
+        (["--csv", "a.svg", "--plot", "a.svg"], "end the name in .csv or .txt"),
         (["--csv", "a.csv", "--plot", "nowhere/a.svg"], "folder does not exist"),
         (["--depth", "2"], "--by scope"),
     ],
 )
-def test_files_that_take_each_others_place_are_refused(tmp_path, monkeypatch, zoo_model, options, told):
+def test_a_table_takes_the_place_of_nothing_but_a_table(tmp_path, monkeypatch, zoo_model, options, told):
     monkeypatch.chdir(tmp_path)
     content = Path(zoo_model("bert-tiny")).read_bytes()
     Path("model.onnx").write_bytes(content)

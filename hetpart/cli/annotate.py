@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hetpart.cost_model.breakdown import Row
 
 _STDOUT = Path("-")
+_TABLES = (".csv", ".txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class AnnotateOptions:
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Names of a module's path that --by scope keeps.")
 @click.option("--sort", default="time", metavar="KEY", help="time, bytes, flops, intensity or a device's name.")
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Rows of the table, 20 by default.")
-@click.option("--csv", type=click.Path(path_type=Path), metavar="FILE", help="Write every row as CSV; - prints it.")
+@click.option("--csv", type=click.Path(path_type=Path), metavar="FILE", help="Write every row as CSV, to a .csv or .txt file; - prints it.")
 @plot_option("roofline")
 @json_option
 def annotate(**given: Any) -> None:
@@ -81,7 +82,9 @@ def annotate(**given: Any) -> None:
     asked = AnnotateOptions(**given)
     if asked.as_json and asked.csv == _STDOUT:
         raise click.UsageError("--json and --csv - cannot both print to standard output")
-    _require_apart(asked)
+    if asked.depth is not None and asked.by != "scope":
+        raise click.UsageError("--depth says how much of a module's path --by scope keeps; ask for that too")
+    _require_writable(asked)
     with stdout_kept_free(wanted=asked.as_json or asked.csv == _STDOUT), StageBar() as progress:
         costs, rows = _priced(asked, progress)
         progress("writing the results")
@@ -89,19 +92,15 @@ def annotate(**given: Any) -> None:
     _print(asked, costs, rows)
 
 
-def _require_apart(asked: AnnotateOptions) -> None:
-    """That no file takes another's place, and that each has a folder: nothing is written where one cannot be."""
-    if asked.depth is not None and asked.by != "scope":
-        raise click.UsageError("--depth says how much of a module's path --by scope keeps; ask for that too")
-    taken = {asked.model.resolve(): "the model"}
+def _require_writable(asked: AnnotateOptions) -> None:
+    """Each file has a folder, and a table takes the place of nothing but a table: a model's weights have any name."""
+    if asked.csv is not None and asked.csv != _STDOUT:
+        device = asked.csv.exists() and not asked.csv.is_file()
+        if not device and asked.csv.suffix.lower() not in _TABLES:
+            raise click.UsageError(f"--csv {printable(str(asked.csv))}: end the name in {' or '.join(_TABLES)}")
     for flag, path in (("--csv", asked.csv), ("--plot", asked.plot)):
-        if path is None or path == _STDOUT:
-            continue
-        if path.resolve() in taken:
-            raise click.UsageError(f"{flag} {printable(str(path))} is {taken[path.resolve()]}: name another file")
-        if not path.resolve().parent.is_dir():
+        if path is not None and path != _STDOUT and not path.resolve().parent.is_dir():
             raise click.UsageError(f"{flag} {printable(str(path))}: its folder does not exist")
-        taken[path.resolve()] = f"what {flag} writes"
 
 
 def _priced(asked: AnnotateOptions, progress: Callable[[str], None]) -> tuple[Costs, Sequence[Row]]:
