@@ -74,7 +74,12 @@ class AnnotateOptions:
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Names of a module's path that --by scope keeps.")
 @click.option("--sort", default="time", metavar="KEY", help="time, bytes, flops, intensity or a device's name.")
 @click.option("--top", type=click.IntRange(1), default=20, metavar="N", help="Rows of the table, 20 by default.")
-@click.option("--csv", type=click.Path(path_type=Path), metavar="FILE", help="Write every row as CSV, to a .csv or .txt file; - prints it.")
+@click.option(
+    "--csv",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write every row to a .csv or .txt file; - prints it.",
+)
 @plot_option("roofline")
 @json_option
 def annotate(**given: Any) -> None:
