@@ -24,6 +24,7 @@ class _OpFacts(TypedDict, total=False):
     cuda: list[tuple[int, int, dict[str, int]]]
     host_inputs: list[int]
     host_outputs: list[int]
+    takes: dict[str, int]
 
 
 class _Facts(TypedDict):
@@ -83,6 +84,8 @@ class KernelFacts:
     cuda: Kernels
     host_inputs: frozenset[int]
     host_outputs: frozenset[int]
+    takes: tuple[TypedOperand, ...]
+    """What the schema of an operator of ONNX Runtime's own allows its inputs, whichever provider runs it."""
 
 
 def runtime() -> str:
@@ -111,6 +114,7 @@ def kernel_facts(domain: str, op_type: str, version: int) -> KernelFacts | None:
         cuda=_kernels(row.get("cuda", []), since),
         host_inputs=frozenset(row.get("host_inputs", [])),
         host_outputs=frozenset(row.get("host_outputs", [])),
+        takes=tuple(TypedOperand.of(slot, index) for slot, index in row.get("takes", {}).items()),
     )
 
 

@@ -50,7 +50,7 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
     facts = kernel_facts(op.domain, op.op_type, op.version)
     if facts is None:
         return f"no provider knows {op.domain or 'ai.onnx'}.{op.op_type}"
-    refusal = None if op.domain else refused(REFUSES, Operands.of(op, graph))
+    refusal = _untaken(facts, op, graph) if op.domain else refused(REFUSES, Operands.of(op, graph))
     if refusal:
         return f"{runtime()} runs no {facts.name} with {refusal}"
     if provider is Provider.CPU:
@@ -61,6 +61,16 @@ def _missing_of(provider: Provider, op: Op, graph: Graph) -> str | None:
         kernels = facts.cpu if is_whole else cpu_kernels(facts, op.op_type, op.attributes)
         return _missing(kernels, "CPU", facts, op, graph)
     return _missing_on_cuda(facts, op, graph)
+
+
+def _untaken(facts: KernelFacts, op: Op, graph: Graph) -> str | None:
+    """The first input of a dtype that the operator's schema does not allow, which ONNX Runtime asks before a kernel."""
+    for operand in facts.takes:
+        if not operand.suits(op, graph, {}):
+            value = op.inputs[operand.position]
+            assert value is not None
+            return f"{graph.values[value].dtype} as input {operand.position}"
+    return None
 
 
 def cpu_kernels(facts: KernelFacts, op_type: str, attributes: Mapping[str, object]) -> Kernels:

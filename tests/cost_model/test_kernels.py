@@ -19,7 +19,7 @@ from hetpart.plan.cut_models import WIDENED
 from hetpart.runtime.widened import in_float32
 from tests.cost_model.build import Builder, single
 
-F32 = "float32"
+F32, OWN = "float32", "com.microsoft"
 
 
 ATTRIBUTES = {"INT": 1, "FLOAT": 1.0, "STRING": "x", "INTS": [1], "FLOATS": [1.0], "STRINGS": ["x"]}
@@ -164,6 +164,31 @@ def test_bodies_run_in_the_opsets_in_which_onnx_runtime_runs_them():
 def test_a_cpu_kernel_takes_certain_types(op_type, dtype, reason):
     graph = single(op_type, [((1, 1, 2, 2), dtype)] * 2, (1, 1, 2, 2), dtype=dtype)
     assert missing_kernel(Provider.CPU, graph.ops[0], graph) == reason
+
+
+@pytest.mark.parametrize("dtype", ["float16", F32, "float64", "bfloat16", "int32"])
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "options"),
+    [
+        ("SkipLayerNormalization", [(2, 4, 16), (2, 4, 16), (16,)], {}),
+        ("SkipSimplifiedLayerNormalization", [(2, 4, 16), (2, 4, 16), (16,)], {}),
+        ("CDist", [(4, 4), (5, 4)], {"metric": "sqeuclidean"}),
+        ("BiasGelu", [(2, 16), (16,)], {}),
+        ("FastGelu", [(2, 16)], {}),
+        ("QuickGelu", [(2, 16)], {}),
+        ("FusedMatMul", [(2, 3), (3, 4)], {}),
+    ],
+)
+def test_operators_of_onnx_runtimes_own_run_for_the_types_that_it_takes(op_type, shapes, options, dtype):
+    of = {"domain": OWN, "version": 1}
+    graph = single(op_type, [(shape, dtype) for shape in shapes], None, dtype=dtype, **of, **options)
+    kind = {F32: TensorProto.FLOAT, "float64": TensorProto.DOUBLE}.get(dtype) or _tensor(f"tensor({dtype})")
+    inputs = [helper.make_tensor_value_info(f"i{k}", kind, shape) for k, shape in enumerate(shapes)]
+    node = helper.make_node(op_type, [value.name for value in inputs], ["o"], domain=OWN, **options)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(OWN, 1)]
+    result = onnx.ValueInfoProto(name="o")
+    model = helper.make_model(helper.make_graph([node], "g", inputs, [result]), opset_imports=opsets, ir_version=10)
+    assert (missing_kernel(Provider.CPU, graph.ops[0], graph) is None) == bool(_runs_widened(model))
 
 
 @pytest.mark.parametrize("provider", list(Provider))

@@ -27,13 +27,15 @@ from tools.kernel_registry.merge import merge, united
 from tools.kernel_registry.records import Dump, Probed
 
 RECORDED = Path(__file__).parent / "dump.json"
-"""What get_all_opkernel_def() and the schemas of ONNX Runtime 1.31.1 and onnx 1.23.2 say of seven operators."""
+"""What get_all_opkernel_def() and the schemas of ONNX Runtime 1.31.1 and onnx 1.23.2 say of eight operators."""
 PROBED = """
 onnxruntime = "1.31.1"
 [host_inputs."com.microsoft"]
 DequantizeWithOrder = [1]
 [host_outputs."ai.onnx"]
 Size = [0]
+[bodies."com.microsoft"]
+QuickGelu = "float64"
 [expands."ai.onnx".Mish]
 18 = "float32 float16 float64"
 22 = "any"
@@ -62,6 +64,9 @@ com.microsoft.BiasSplitGelu cuda 1.. 0: float16 float32
 com.microsoft.DequantizeWithOrder since [1]
 com.microsoft.DequantizeWithOrder cuda 1.. 0: int8; 1: float32; o0: float16 float32
 com.microsoft.DequantizeWithOrder host_inputs [1]
+com.microsoft.QuickGelu since [1]
+com.microsoft.QuickGelu cpu 1.. 0: float32 float64
+com.microsoft.QuickGelu takes 0: bfloat16 float16 float32 float64
 """.splitlines()
 """Of ``Size`` more below: it has many versions."""
 
@@ -153,11 +158,12 @@ def _without_outputs(dump: Dump) -> Dump:
         ("host_inputs", '"ai.onnx".Mish = [0]', "host_inputs of ai.onnx.Mish, which has no CUDA kernel"),
         ("host_inputs", '"ai.onnx".Nonsense = [0]', "host_inputs of ai.onnx.Nonsense, which has no CUDA kernel"),
         ("host_outputs", '"com.microsoft".Size = [0]', "com.microsoft.Size, which has no CUDA kernel"),
+        ("bodies", '"ai.onnx".Mish = "float64"', "bodies of ai.onnx.Mish, which has no CPU kernel"),
         ("expands", '"ai.onnx".ArgMax.13 = "any"', "expands of ai.onnx.ArgMax, which has no function body"),
     ],
 )
 def test_a_probed_fact_of_what_is_not_there_is_an_error(kind: str, entry: str, lacking: str) -> None:
-    sections = {"host_inputs": "", "host_outputs": "", "expands": ""} | {kind: entry}
+    sections = {"host_inputs": "", "host_outputs": "", "bodies": "", "expands": ""} | {kind: entry}
     text = "\n".join(f"[{name}]\n{content}" for name, content in sections.items())
     with pytest.raises(HetpartError, match=lacking):
         merge(recorded(), probed(f'onnxruntime = "1.31.1"\n{text}'))

@@ -54,8 +54,9 @@ def _kernels() -> Iterator[Kernel]:
 def _schemas() -> Iterator[Schema]:
     for each in state.get_all_operator_schema():
         if each.domain in DOMAINS:
+            allowed = {one.type_param_str: tuple(one.allowed_type_strs) for one in each.type_constraints}
             inputs, outputs = (
-                tuple(Operand(operand.name, operand.typeStr) for operand in side)
+                tuple(Operand(one.name, one.typeStr, allowed.get(one.typeStr, (one.typeStr,))) for one in side)
                 for side in (each.inputs, each.outputs)
             )
             yield Schema(each.domain, each.name, each.since_version, inputs, outputs)

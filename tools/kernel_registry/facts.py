@@ -33,10 +33,14 @@ class OpFacts:
     cuda: tuple[Row, ...] = ()
     host_inputs: tuple[int, ...] = ()
     host_outputs: tuple[int, ...] = ()
+    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of an op of ONNX Runtime's own, what its schema allows each input, which is asked before any kernel."""
 
     @property
-    def rows(self) -> Iterator[Row]:
-        return chain(self.cpu, self.expands, self.cuda)
+    def lists(self) -> Iterator[tuple[str, ...]]:
+        """Every list of types."""
+        rows = chain(self.cpu, self.expands, self.cuda)
+        return chain(chain.from_iterable(row.slots.values() for row in rows), self.takes.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,7 @@ class Facts:
 
 def to_json(facts: Facts) -> str:
     """The data file: an op type a line, types once each."""
-    named = {
-        types for ops in facts.ops.values() for op in ops.values() for row in op.rows for types in row.slots.values()
-    }
+    named = {types for ops in facts.ops.values() for op in ops.values() for types in op.lists}
     types = {each: index for index, each in enumerate(sorted(named))}
     head = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in _head(facts).items()]
     listed = ",\n".join(json.dumps(" ".join(each)) for each in types)
@@ -73,7 +75,8 @@ def _head(facts: Facts) -> dict[str, object]:
             "function: the ONNX schema has a function body. cpu and cuda: [first version, last version or 0, "
             "{operand: index into types}], operand i is input i and oi output i; ONNX Runtime takes an open range "
             "for its first version only. expands: what the CPU provider runs by that body without a kernel, in the "
-            "same form, of opsets. host_inputs and host_outputs: operands the CUDA kernel keeps in host memory."
+            "same form, of opsets. host_inputs and host_outputs: operands the CUDA kernel keeps in host memory. takes: "
+            "what the schema of an operator of ONNX Runtime's own allows its inputs, whichever provider runs it."
         ),
         "source": (
             f"Kernels by get_all_opkernel_def(); schemas also of onnx {facts.onnx}; opsets by sessions. expands, "
@@ -103,6 +106,7 @@ def _fields(op: OpFacts, types: Mapping[tuple[str, ...], int]) -> dict[str, obje
         "cuda": rows(op.cuda),
         "host_inputs": op.host_inputs,
         "host_outputs": op.host_outputs,
+        "takes": {slot: types[kinds] for slot, kinds in op.takes.items()},
     }
     return {key: value for key, value in fields.items() if value}
 
@@ -120,6 +124,9 @@ def in_words(text: str) -> list[str]:
 
 def _op_in_words(facts: Mapping[str, Any], types: list[str]) -> Iterator[str]:
     for key, value in facts.items():
+        if key == "takes":
+            yield f"takes {'; '.join(f'{slot}: {types[index]}' for slot, index in value.items())}"
+            continue
         if key not in ("cpu", "expands", "cuda"):
             yield f"{key} {value}"
             continue

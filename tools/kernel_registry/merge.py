@@ -20,6 +20,9 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 HELD_BY_NONE = {PROVIDERS["cuda"]: {"string"}}
 """Dtypes of no tensor in the provider's memory, though the registry has them where a kernel takes any tensor."""
 RENAMED = {"float": "float32", "double": "float64"}
+OWN_DOMAINS = ("com.microsoft",)
+"""Of operators that the ``onnx`` package does not check."""
+TENSORS = ("tensor(", "sparse_tensor(")
 INSERTED = "Memcpy"
 """Ops that only ONNX Runtime puts into a graph."""
 _LARGEST = 2**31 - 1
@@ -42,6 +45,7 @@ def merge(dump: Dump, probed: Probed) -> Facts:
             cpu=kernels["cpu"].get(name, ()),
             cuda=kernels["cuda"].get(name, ()),
             function=name in bodies,
+            takes=_takes(schemas[name][-1]) if name[0] in OWN_DOMAINS and name in schemas else {},
         )
         for name in sorted({*since, *kernels["cpu"], *kernels["cuda"]})
     }
@@ -100,6 +104,15 @@ def _row(kernel: Kernel, schemas: Mapping[Name, list[Schema]], unplaced: list[st
     return Row(kernel.first, last, dict(sorted(slots.items())))
 
 
+def _takes(schema: Schema) -> dict[str, tuple[str, ...]]:
+    """The dtypes of tensors that each input may have; nothing for inputs that may be something else."""
+    return {
+        f"{position}": tuple(sorted({dtype for kind in operand.types if (dtype := _dtype(kind))}))
+        for position, operand in enumerate(schema.inputs)
+        if operand.types and all(kind.startswith(TENSORS) for kind in operand.types)
+    }
+
+
 def _schema_of(kernel: Kernel, schemas: list[Schema]) -> Schema | None:
     """The schema that the kernel's first version contains."""
     position = bisect_right(schemas, kernel.first, key=lambda schema: schema.since)
@@ -155,6 +168,10 @@ def _with_probed(known: Mapping[Name, OpFacts], probed: Probed) -> dict[Name, Op
     for key, rows in (("host_inputs", probed.host_inputs), ("host_outputs", probed.host_outputs)):
         for name, positions in _named(rows).items():
             merged[name] = replace(_present(name, merged, key), **{key: positions})
+    for name, types in _named(probed.bodies).items():
+        known_op = _present(name, merged, "bodies")
+        row = Row(max(known_op.since), OPEN, {"0": tuple(types.split())})
+        merged[name] = replace(known_op, cpu=united((*known_op.cpu, row)))
     for name, versions in _named(probed.expands).items():
         known_op = _present(name, merged, "expands")
         rows = sorted((_expanded(opsets, types, known_op.since) for opsets, types in versions.items()), key=_order)
@@ -168,9 +185,9 @@ def _named(rows: Mapping[str, Mapping[str, _Fact]]) -> dict[Name, _Fact]:
 
 
 def _present(name: Name, known: Mapping[Name, OpFacts], key: str) -> OpFacts:
-    wanted = {"expands": "function"}.get(key, "cuda")
+    wanted = {"expands": "function", "bodies": "cpu"}.get(key, "cuda")
     if name not in known or not getattr(known[name], wanted):
-        what = {"function": "function body", "cuda": "CUDA kernel"}[wanted]
+        what = {"function": "function body", "cuda": "CUDA kernel", "cpu": "CPU kernel"}[wanted]
         raise HetpartError(
             f"probed.toml has {key} of {name[0] or 'ai.onnx'}.{name[1]}, which has no {what} here",
             hint="probe it anew, or take it out of tools/kernel_registry/probed.toml",

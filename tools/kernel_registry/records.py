@@ -26,6 +26,8 @@ class Operand:
 
     name: str
     constraint: str
+    types: tuple[str, ...] = ()
+    """All that the schema allows, as in ``tensor(float)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +73,7 @@ class Probed:
     host_inputs: Mapping[str, Mapping[str, tuple[int, ...]]]
     """Domain and op type to positions."""
     host_outputs: Mapping[str, Mapping[str, tuple[int, ...]]]
+    bodies: Mapping[str, Mapping[str, str]]
+    """Domain and op type to dtypes of the first operand."""
     expands: Mapping[str, Mapping[str, Mapping[str, str]]]
     """Domain, op type and version to the dtypes of the first operand, ``any`` where none is limited."""
