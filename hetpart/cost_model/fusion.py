@@ -129,7 +129,7 @@ class _Found:
             users = self.wiring.users(ops[number])
             if len(users) == 1:
                 self._unite({number, *users, *self._behind_split(ops[number], ops[users[0]])})
-            if ops[number].op_type in VIEWS:
+            if ops[number].op_type in VIEWS and ops[users[0]].op_type in VIEWS:
                 self.kernels[users[0]] = "Reshape"
         for op in self.wiring.simple.ops:
             if is_op(op, "MatMul") and takes_operands(op, self.wiring, taken):

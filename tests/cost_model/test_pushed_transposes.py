@@ -172,6 +172,32 @@ def test_kernels_and_memory_are_those_of_onnx_runtime(name: str, tmp_path: Path)
     assert_as_onnx_runtime(MODELS[name], name, tmp_path)
 
 
+def keys(batches: int, heads: int, *behind: onnx.NodeProto) -> Any:
+    """Keys of ``heads``, turned as batches of one axis, that queries of four are multiplied with."""
+    rows, of_one = [256, 128], [batches * heads, 256, 128]
+    nodes = [
+        node("Reshape", ["a1", "flat"], ["f"]), turn("f", "t", SWAP), node("Reshape", ["t", "shape"], ["u"]), *behind,
+        node("MatMul", ["a2", "v" if behind else "u"], ["b"]),
+    ]  # fmt: skip
+    weights: Weights = {"flat": whole(*of_one), "shape": whole(batches, heads, 128, 256)}
+    inputs: dict[str, Sizes] = {"x1": (batches, heads, *rows), "x2": (batches, 4, 16, 128)}
+    return model(nodes, inputs, {"y": (batches, 4, 16, 256)}, weights | {"factor": np.array(0.3, np.float32)})
+
+
+KEYS: dict[str, Any] = {
+    "of as many heads": keys(8, 4),
+    "of one head": keys(8, 1),
+    "of one head of one batch": keys(1, 1),
+    "of one head, scaled": keys(8, 1, node("Mul", ["u", "factor"], ["v"])),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_are_turned_by_the_product_or_before_it(name: str, tmp_path: Path) -> None:
+    """Of one head an axis of one stands before the matrices, which the optimiser takes to be of the rows."""
+    assert_as_onnx_runtime(KEYS[name], name, tmp_path)
+
+
 def convolving(channels: int, *nodes: onnx.NodeProto, behind: bool = True) -> Any:
     """A convolution, ``nodes`` from ``a`` to ``b``, and another convolution or none."""
     window = {"kernel_shape": [3, 3], "pads": [1] * 4}

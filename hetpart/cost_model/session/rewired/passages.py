@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from hetpart.cost_model.session.rewired.net import Net, is_weight
 from hetpart.cost_model.session.rewired.orders import Order, inverse, squeezed, unsqueezed
-from hetpart.cost_model.turning import MATRIX, runs_apart
+from hetpart.cost_model.turning import MATRIX, runs_apart, swaps_last
 from hetpart.graph.ir import Op
 
 Axes = tuple[int, ...]
@@ -206,11 +206,11 @@ def _split(op: Op, order: Order, net: Net) -> Passed | None:
     """
     before, after = (net.values[value].shape for value in (op.uses[0], op.results[0]))
     runs = () if len(after or ()) <= len(before or ()) else runs_apart(before, after)
-    if not runs or _has_joined_batches(op, net):
-        return None
     first = [sum(runs[:axis]) for axis in range(len(runs))]
-    places = [first[axis] + part for axis in inverse(order) for part in range(runs[axis])]
-    return Passed(op, inverse(tuple(places)))
+    places = tuple([first[axis] + part for axis in inverse(order) for part in range(runs[axis])] if runs else ())
+    if not runs or (swaps_last(places) and _has_joined_batches(op, net)):
+        return None
+    return Passed(op, inverse(places))
 
 
 def _has_joined_batches(split: Op, net: Net) -> bool:
