@@ -31,11 +31,12 @@ def profiled_nodes(
     *,
     optimize: bool = True,
     thrifty: bool = False,
+    threads: int = 1,
 ) -> list[dict[str, Any]]:
     """What the profile says of every node of three runs, inputs and outputs in memory of the caller."""
     plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = dict(zip([o.name for o in plain.get_outputs()], plain.run(None, dict(feeds)), strict=True))
-    options = session_options(SessionSettings(optimize=optimize, threads=1), None)
+    options = session_options(SessionSettings(optimize=optimize, threads=threads), None)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     with spared(options, Provider.CPU) if thrifty else nullcontext():
@@ -51,11 +52,13 @@ def profiled_nodes(
     return [event for event in events if event["name"].endswith("_kernel_time")]
 
 
-def predicted_peak(model: onnx.ModelProto | str | Path, *, thrifty: bool = False, **shape: int) -> int:
+def predicted_peak(
+    model: onnx.ModelProto | str | Path, *, thrifty: bool = False, threads: int = 1, **shape: int
+) -> int:
     """Most bytes that the cost model says of the session of all of ``model``, which returns what ``model`` returns."""
     graph = hetpart.load(model, shape=shape)
     ends, fusions = frozenset(graph.outputs), find_fusions(graph)
-    lane = session_lane(graph, own_lane(thrifty=thrifty))
+    lane = session_lane(graph, own_lane(thrifty=thrifty, threads=threads))
     kernels = session_kernels(graph, [op.id for op in graph.ops], fusions, lane, ends)
     weights = turned_in_arena(graph, [op.id for op in graph.ops], Provider.CPU)
     return session_memory(kernels, {*graph.inputs, *graph.outputs}, weights, thrifty=thrifty).in_use

@@ -8,6 +8,6 @@ from hetpart.cost_model.session.layout import Blocks
 from hetpart.devices import Provider
 
 
-def own_lane(*, thrifty: bool = False) -> Lane:
-    """One thread of it; some kernels take room for each."""
-    return Lane(Provider.CPU, 1, thrifty=thrifty, blocks=Blocks(this_processor().channel_block))
+def own_lane(*, thrifty: bool = False, threads: int = 1) -> Lane:
+    """Threads of it; some kernels take room for each."""
+    return Lane(Provider.CPU, threads, thrifty=thrifty, blocks=Blocks(this_processor().channel_block))

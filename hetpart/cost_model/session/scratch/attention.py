@@ -21,8 +21,8 @@ BIAS, PADDING, PAST_KEY = 3, 4, 6
 """Inputs of MultiHeadAttention."""
 SOFTENED = ("softcap", "smooth_softmax")
 """Attributes with which GroupQueryAttention keeps all scores."""
-SCORE_INPUTS = (10, 11)
-"""Inputs of the same effect: a bias, and what a head adds to its sums."""
+HEAD_SINK, SCORES_OUT = 11, 3
+"""Input and output of the same effect: what a head adds to its sums, and scores that are returned."""
 MASK, KEY_LENGTHS = 3, 6
 """Inputs of ai.onnx's Attention."""
 
@@ -88,9 +88,14 @@ def _tile_bytes(queries: int, keys: int, key_size: int, value_size: int) -> int:
 
     Tiles are made so that their operands fill three quarters of the second cache.
     """
-    rows = max(1, L2_BYTES // (4 * FLOAT_BYTES * max(1, key_size + value_size)))
+    rows = _tile_rows(key_size, value_size)
     high, wide = min(rows, key_size + value_size, queries), min(rows, keys)
     return FLOAT_BYTES * high * (2 + wide + value_size)
+
+
+def _tile_rows(key_size: int, value_size: int) -> int:
+    """Most keys of a tile."""
+    return max(1, L2_BYTES // (4 * FLOAT_BYTES * max(1, key_size + value_size)))
 
 
 @scratch(TILED, domain=CONTRIB)
@@ -142,25 +147,63 @@ def _by_head(o: Operands, position: int, trace: Trace) -> None:
 
 @scratch("GroupQueryAttention", domain=CONTRIB)
 def _grouped(o: Operands, threads: int) -> Scratch:
-    """Operands by head, once more where they are rotated, and a tile for each thread.
-
-    Of halves all scores and sums as floats, and what a head multiplies by for each thread.
-    """
-    heads = max(1, o.integer("num_heads", 1))
-    size, batch = (o.output_shape() or (1,))[-1] // heads, (o.shape(0) or (1,))[0]
+    """Operands by head, rotated query and key beside them, and all scores or what a thread holds of them."""
+    trace = Trace()
     operands = [o.nbytes(position) for position in range(3)]
-    first = o.input(0)
-    in_half = first is not None and element_bytes(first) < FLOAT_BYTES
-    laid_out = [*operands, *([sum(operands[: 2 if in_half else 3])] if o.integer("do_rotary", 0) else [])]
-    softened = any(o.attribute(name, 0) for name in SOFTENED) or any(o.input(p) is not None for p in SCORE_INPUTS)
-    queries, keys = _queries(o), scores(o) // max(1, batch * heads * _queries(o))
-    if in_half:
-        sums, operand = FLOAT_BYTES * prod(o.output_shape()), FLOAT_BYTES * keys * size
-        return at_once(*laid_out, _score_bytes_of_floats(o), sums, threads * operand)
-    if softened:
-        return at_once(*laid_out, _score_bytes(o), o.output_nbytes())
-    tile = FLOAT_BYTES * (keys + size) if queries == 1 else _tile_bytes(queries, keys, size, size)
-    return at_once(*laid_out, threads * tile)
+    for nbytes in (*operands, *(operands[:2] if o.integer("do_rotary", 0) else ())):
+        trace.take(nbytes)
+    heads, first = _grouped_heads(o), o.input(0)
+    if first is not None and element_bytes(first) < FLOAT_BYTES:
+        _of_halves(o, min(threads, heads), trace)
+    elif _is_streamed(o):
+        trace.take(_streamed_bytes(o, threads))
+    else:
+        trace.take(_score_bytes(o))
+    return trace.scratch()
+
+
+def _grouped_heads(o: Operands) -> int:
+    """Of all sequences."""
+    return max(1, (o.shape(0) or (1,))[0]) * max(1, o.integer("num_heads", 1))
+
+
+def _grouped_keys(o: Operands) -> int:
+    return scores(o) // (_grouped_heads(o) * _queries(o))
+
+
+def _head_size(o: Operands) -> int:
+    return (o.output_shape() or (1,))[-1] // max(1, o.integer("num_heads", 1))
+
+
+def _is_streamed(o: Operands) -> bool:
+    """Whether GroupQueryAttention sums up as it goes: no score is bent, or returned, and there is more than one key."""
+    softened = any(o.attribute(name, 0) for name in SOFTENED) or o.input(HEAD_SINK) is not None
+    return not softened and o.output(SCORES_OUT) is None and _grouped_keys(o) > 1
+
+
+def _streamed_bytes(o: Operands, threads: int) -> int:
+    """A tile for each thread. One query has a row of scores and its sums.
+
+    Where threads outnumber such rows, and keys fill more than a tile, each has its share of them, and every head its
+    sums, its largest score and its sum for each tile.
+    """
+    queries, keys, size, heads = _queries(o), _grouped_keys(o), _head_size(o), _grouped_heads(o)
+    if queries > 1:
+        return threads * _tile_bytes(queries, keys, size, size)
+    rows = _tile_rows(size, size)
+    if heads < threads and keys > rows:
+        return FLOAT_BYTES * (threads * rows + heads * -(-keys // rows) * (2 + size))
+    return threads * FLOAT_BYTES * (keys + size)
+
+
+def _of_halves(o: Operands, threads: int, trace: Trace) -> None:
+    """All scores as floats; for each thread what it multiplies of a head, for the scores, then for the sums."""
+    queries, keys, size = _queries(o), _grouped_keys(o), _head_size(o)
+    trace.take(_score_bytes_of_floats(o))
+    trace.give_back(*(trace.take(FLOAT_BYTES * size * (queries + keys)) for _ in range(threads)))
+    trace.take(FLOAT_BYTES * prod(o.output_shape()))
+    for _ in range(threads):
+        trace.take(FLOAT_BYTES * keys * size)
 
 
 @scratch("Attention", "QAttention", domain=CONTRIB)

@@ -10,6 +10,9 @@ from hetpart.cost_model.session.scratch.table import FLOAT_BYTES, at_once, scrat
 
 UNFOLDED_BYTES = 64 << 10
 """Of an image laid out for a matrix product, what a thread holds at a time."""
+SHARE_MULTIPLICATIONS, SHARE_PIXELS, MOST_SHARING = 64 << 10, 16, 16
+"""For each so many multiplications of one image a thread more shares them, by as many pixels at a time, up to so many
+threads: ``MLAS_SGEMM_THREAD_COMPLEXITY``, ``MLAS_SGEMM_STRIDEN_THREAD_ALIGN``, ``MLAS_MAXIMUM_THREAD_COUNT``."""
 VOLUME = ("slices", "rows", "columns")
 FILTERS = {"cubic": 2, "linear": 1}
 """Pixels to either side that count when an image is resized, where it does not shrink."""
@@ -21,16 +24,51 @@ SAMPLE_BYTES = 32
 
 @scratch("Conv")
 def _convolution(o: Operands, threads: int) -> Scratch:
-    """A convolution whose filters outnumber its pixels lays out all of its image; one of a single pixel nothing."""
+    """A group whose filters outnumber its pixels lays out all of an image, and one group follows the other.
+
+    Any other lays out as much as a thread holds. What is a product as it lies takes nothing.
+    """
     source, made = o.input(0), o.output()
     if source is None or made is None or not (source.is_static and made.is_static) or made.dtype != "float32":
         return NO_SCRATCH
-    filters, *inner = o.shape(1)
-    pixels = prod(o.output_shape()[2:])
-    if prod(inner[1:]) == 1 and o.shape(0)[2:] == o.output_shape()[2:]:
+    if _is_product(o):
         return NO_SCRATCH
-    whole = prod(inner) * pixels * FLOAT_BYTES
-    return at_once(whole if filters > pixels else threads * UNFOLDED_BYTES)
+    groups = max(1, o.integer("group", 1))
+    filters, *inner = o.shape(1)
+    pixels, taps = prod(o.output_shape()[2:]), prod(inner)
+    if filters // groups > pixels or len(inner) - 1 > len(VOLUME):
+        return at_once(taps * pixels * FLOAT_BYTES)
+    images = groups * o.shape(0)[0]
+    workers = min(threads, images) if images > 1 else _sharing(filters * taps * pixels, pixels, threads)
+    return at_once(workers * UNFOLDED_BYTES)
+
+
+def _is_product(o: Operands) -> bool:
+    """Whether pixels are multiplied where they lie: one by one, or of a single channel in rows or whole columns.
+
+    Strides and room around the image forbid it, wherever the latter comes from.
+    """
+    image, made, (_, channels, *window) = o.shape(0)[2:], o.output_shape()[2:], o.shape(1)
+    dilations = o.integers("dilations") or (1,) * len(window)
+    inside = all(
+        after == before - step * (taps - 1)
+        for after, before, step, taps in zip(made, image, dilations, window, strict=True)
+    )
+    if not inside or any(stride != 1 for stride in o.integers("strides")):
+        return False
+    if prod(window) == 1:
+        return True
+    of_lines = len(window) < len(VOLUME) and channels == 1 and all(step == 1 for step in dilations)
+    return of_lines and (window[-1] == image[-1] or (window[-1] == 1 and window[0] == image[0]))
+
+
+def _sharing(multiplications: int, pixels: int, threads: int) -> int:
+    """How many of ``threads`` share the pixels of one image, as MLAS divides a product by its columns."""
+    workers = min(threads, MOST_SHARING, multiplications // SHARE_MULTIPLICATIONS + 1)
+    share = -(-pixels // (workers * SHARE_PIXELS)) * SHARE_PIXELS
+    if share >= pixels:
+        return 1
+    return workers - 1 if share * (workers - 1) >= pixels else workers
 
 
 @scratch("ConvTranspose")
