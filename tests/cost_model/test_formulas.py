@@ -240,6 +240,34 @@ def test_a_part_is_read_as_large_as_it_is(op_type):
     assert _work(single(op_type, [((10,), F32)], (1000,))).bytes_written == large
 
 
+IMAGE, PLACES = (1, 3, 1000, 1000), ((1, 2, 2, 2), F32)
+SCALES, REGION = ((4,), F32), ((1, 4), F32)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "others", "made", "each", "options"),
+    [
+        ("GridSample", [PLACES], (1, 3, 2, 2), 4, {}),
+        ("GridSample", [PLACES], (1, 3, 2, 2), 16, {"mode": "cubic"}),
+        ("GridSample", [PLACES], (1, 3, 2, 2), 1, {"mode": "nearest", "domain": "com.microsoft", "version": 1}),
+        ("CropAndResize", [REGION, ((1,), "int32")], (1, 3, 2, 2), 4, {"domain": "com.microsoft", "version": 1}),
+        ("Resize", [None, SCALES], (1, 3, 125, 125), 1, {}),
+        ("Resize", [None, SCALES], (1, 3, 125, 125), 4, {"mode": "linear"}),
+        ("Resize", [None, SCALES], (1, 3, 125, 1000), 2, {"mode": "linear"}),
+    ],
+)
+def test_of_an_image_what_lies_around_the_places_is_read(op_type, others, made, each, options):
+    read = _work(single(op_type, [(IMAGE, F32), *others], made, **options)).bytes_read
+    beside = sum(np.zeros(shape, dtype).nbytes for shape, dtype in filter(None, others))
+    assert read == each * np.zeros(made, F32).nbytes + beside
+
+
+@pytest.mark.parametrize(("made", "options"), [((1, 3, 2000, 2000), {}), ((1, 3, 125, 125), {"antialias": 1})])
+def test_an_image_is_read_once_at_most_and_whole_with_antialias(made, options):
+    graph = single("Resize", [(IMAGE, F32), None, SCALES], made, mode="linear", **options)
+    assert _work(graph).bytes_read == np.zeros(IMAGE, F32).nbytes + np.zeros(4, F32).nbytes
+
+
 def test_transpose_moves_everything_once_each_way():
     assert _work(single("Transpose", [((3, 4, 5), "float16")], (5, 4, 3), dtype="float16")) == Work(0.0, 120, 120)
 

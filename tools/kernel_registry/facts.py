@@ -33,7 +33,7 @@ class OpFacts:
     cuda: tuple[Row, ...] = ()
     host_inputs: tuple[int, ...] = ()
     host_outputs: tuple[int, ...] = ()
-    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Of an op of ONNX Runtime's own, what its schema allows each input, which is asked before any kernel."""
 
     @property

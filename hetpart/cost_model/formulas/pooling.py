@@ -31,6 +31,8 @@ CONTRIB_PER_INPUT_ELEMENT: dict[str, float] = {
 WINDOW_FLOPS: dict[str, float] = {"AveragePool": 1, "LpPool": 3, "MaxPool": 1}
 INTERPOLATION_FLOPS: dict[str, float] = {"nearest": 1, "linear": 11, "bilinear": 11, "cubic": 70, "bicubic": 70}
 """Per element written of an image, index arithmetic included."""
+NEIGHBOURS = {"nearest": 1, "cubic": 4, "bicubic": 4}
+"""Elements around a place that count, along each axis; 2 of other modes."""
 LERP_FLOPS = 3
 """Of finding what lies between two elements; on a grid of n axes 2^n lie around a place."""
 SAMPLES_PER_BIN = 4
@@ -116,8 +118,34 @@ def _largest(o: Operands) -> float:
 @bytes_read("RoiAlign")
 def _sampled_bytes(o: Operands) -> int:
     """Four neighbours of each sample, however many regions overlap, and the regions themselves."""
-    size = element_bytes(first) if (first := o.input(0)) is not None else 4.0
-    return round(4 * _samples(o) * o.output_numel() * size) + o.nbytes(1) + o.nbytes(2)
+    return round(4 * _samples(o) * o.output_numel() * _size(o)) + o.nbytes(1) + o.nbytes(2)
+
+
+def _size(o: Operands) -> float:
+    return element_bytes(first) if (first := o.input(0)) is not None else 4.0
+
+
+def _around(o: Operands, axes: int, mode: str) -> int:
+    """What counts of an image for the places in it that are written, the whole at most; and all other inputs."""
+    counted = NEIGHBOURS.get(str(o.attribute("mode", mode)), 2) ** axes * o.output_numel() * _size(o)
+    return min(o.nbytes(0), round(counted)) + sum(map(o.nbytes, range(1, len(o.op.inputs))))
+
+
+@bytes_read("GridSample")
+def _read_on_a_grid(o: Operands) -> int:
+    return _around(o, max(1, len(o.shape(0)) - 2), "linear")
+
+
+@bytes_read("Resize", "Upsample")
+def _read_to_resize(o: Operands) -> int:
+    """With antialias an image that shrinks is read whole."""
+    sizes = [*zip(o.shape(0), o.output_shape(), strict=False)]
+    if o.integer("antialias", 0) or not sizes:
+        return sum(map(o.nbytes, range(len(o.op.inputs))))
+    return _around(o, sum(before != after for before, after in sizes), "nearest")
+
+
+bytes_read.add(lambda o: _around(o, 2, "bilinear"), ("GridSample", "CropAndResize"), CONTRIB)
 
 
 @flops("TopK")
