@@ -100,12 +100,12 @@ def _is_scale(normalization: Op, wiring: Wiring) -> bool:
 
 
 def _channelwise(conv: Op, op: Op, wiring: Wiring) -> frozenset[Provider]:
-    """A factor or summand of each channel goes into the weights, if it is the second operand; one factor too."""
+    """A factor or summand of each channel goes into the weights, if it is the second operand; a scalar factor too."""
     made, second = wiring.graph.values[conv.results[0]], wiring.operands(op)[1]
-    weight = wiring.operands(conv)[1]
-    if second is None or weight is None or not (second.is_constant and weight.is_constant) or not made.shape:
+    constant = all(value is None or value.is_constant for value in wiring.operands(conv)[1:])
+    if second is None or not (second.is_constant and constant) or not made.shape:
         return NOWHERE
-    one = second.numel == 1 and op.op_type == "Mul"
+    one = second.shape == () and op.op_type == "Mul"
     return EVERYWHERE if one or _is_of_channels(second, made) else NOWHERE
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-OPSETS = {"RMSNormalization": 23}
+OPSETS = {"RMSNormalization": 23, "of opset 12": 12}
 OPSET = 20
 
 
@@ -40,6 +40,8 @@ WEIGHTS: dict[str, np.ndarray] = {
     "eight_channels": _ramp(1, 8, 1, 1), "eight_channels_b": _ramp(1, 8, 1, 1),
     "pads": _integers(0, 0, 1, 1, 0, 0, 1, 1), "pads_channels": _integers(0, 1, 0, 0, 0, 0, 0, 0),
     "axis_0": _integers(0), "axis_1": _integers(1), "last_axis": _integers(-1), "mone": _integers(-1),
+    "mfour": _integers(-4), "half_1d": _ramp(1), "of_lines": _ramp(4, 1), "of_lines_3d": _ramp(1, 4, 1),
+    "k_line": _ramp(4, 3, 3), "k_lines": _ramp(4, 4, 3),
     "from_0": _integers(0), "from_4": _integers(4), "to_4": _integers(4), "to_8": _integers(8),
     "to_end": _integers(2**63 - 1), "every": _integers(1), "first_four": _integers(0, 1, 2, 3),
     "three_five_seven": _integers(3, 5, 7), "as_2_4_8": _integers(2, 4, 8), "as_4_2_8": _integers(4, 2, 8),

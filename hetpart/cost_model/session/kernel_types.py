@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hetpart.cost_model.fusion import Fusions
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS
 from hetpart.cost_model.session.integers import BYTES, POOLS, convolves_bytes
-from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS, SUMS
+from hetpart.cost_model.session.merge import ACTIVATIONS, PARTS
 from hetpart.cost_model.session.reuse import Kernel
 from hetpart.cost_model.session.widened import HALVES
 from hetpart.graph.ir import Graph, Op
@@ -42,7 +42,7 @@ def _type(kernel: Kernel, graph: Graph, fusions: Fusions) -> str:
     if graph.values[last.results[0]].dtype in BYTES:
         return _of_bytes(tuple(members), kind, last=in_blocks)
     if "Conv" in types and len(members) > 1 and not in_blocks:
-        return "FusedConv" if types & (ACTIVATIONS | SUMS) else "Conv"
+        return "FusedConv" if types & ACTIVATIONS else "Conv"  # what else it takes over is in its weights
     if in_blocks and (types <= AS_CONVOLUTIONS or "Conv" in types):
         return "Conv"
     return "Upsample" if in_blocks and types <= ENLARGING else kind

@@ -16,6 +16,10 @@ from hetpart.graph.ir import Graph, Op, Value
 
 SUMS = frozenset({"Add", "Sum"})
 PARTS = frozenset({"Gather", "Slice"})
+FIRST, LAST, AXES, STEPS = 1, 2, 3, 4
+"""Positions of inputs of a Slice; a Gather has its index where that has its first places."""
+LISTED = 13
+"""Opset of the Gathers and Slices that become Splits."""
 ACTIVATIONS = frozenset({"Relu", *CONV_ACTIVATIONS})
 WITHIN = frozenset({"FastGelu"})
 """Kernels of formulas whose result stays in the session."""
@@ -188,55 +192,62 @@ def _residual(before: int, add: Op, wiring: _Wiring) -> Value | None:
 
 
 def _whole_parts(wiring: _Wiring, fusions: Fusions, provider: Provider) -> Iterator[tuple[int, ...]]:
-    """Ops that take a value apart along one axis, all of it: together they are a Split.
+    """Gathers and Slices that take a value apart along one axis, all of it and nothing twice: they are a Split.
 
     Where each part is quantized behind, each is a kernel of integers.
     """
-    taken: dict[tuple[int, int], list[Op]] = {}
+    taken: dict[int, list[Op]] = {}
     for op in wiring.simple.ops:
-        axis = None if provider in fusions.absorbed[op.id] else _taken_axis(op, wiring)
-        if axis is not None:
-            taken.setdefault((wiring.flowing(op)[0], axis), []).append(op)
-    for (value, axis), parts in taken.items():
-        if _is_one_of_several(value, wiring.graph) or is_dequantized(value, wiring.graph):
-            continue
-        sizes = [_taken_size(op, axis, wiring) for op in parts]
-        if len(parts) > 1 and sum(sizes) == (wiring.graph.values[value].shape or ())[axis]:
+        if op.op_type in PARTS and not op.domain and op.inputs[0] is not None:
+            taken.setdefault(wiring.simple.value(op.inputs[0]), []).append(op)
+    for value, parts in taken.items():
+        left = len(parts) < 2 or any(provider in fusions.absorbed[op.id] for op in parts)
+        if not left and _may_be_split(wiring.graph.values[value], wiring.graph) and _are_whole(parts, value, wiring):
             yield tuple(op.id for op in parts)
 
 
-def _is_one_of_several(value: int, graph: Graph) -> bool:
-    """Whether the op that makes ``value`` makes others: ONNX Runtime takes none of them apart."""
-    producer = graph.values[value].producer
-    return producer is not None and len(graph.ops[producer].results) > 1
+def _may_be_split(value: Value, graph: Graph) -> bool:
+    """Whether ONNX Runtime looks at it: not at constants, at sizes, or at one of several results of an op."""
+    maker = None if value.producer is None else graph.ops[value.producer]
+    alone = maker is None or (len(maker.results) == 1 and maker.op_type != "Shape")
+    return alone and not value.is_constant and not is_dequantized(value.id, graph)
 
 
-def _taken_axis(op: Op, wiring: _Wiring) -> int | None:
-    """The axis along which ``op`` takes a part, where shapes tell that it takes one."""
-    if op.domain or op.op_type not in PARTS or len(wiring.flowing(op)) != 1 or op.results[0] in wiring.returned:
-        return None
-    whole, part = (wiring.graph.values[value].shape or () for value in (wiring.flowing(op)[0], op.results[0]))
+def _are_whole(parts: list[Op], value: int, wiring: _Wiring) -> bool:
+    """Whether ``parts`` take every place of one axis of ``value``, each once."""
+    taken = [_taken(op, wiring.graph.values[value], wiring) for op in parts]
+    axes = {axis for axis, _ in taken}
+    if len(axes) != 1 or None in axes:
+        return False
+    (axis,) = axes
+    size = (wiring.graph.values[value].shape or ())[axis or 0]
+    return sorted(place for _, places in taken for place in places) == [*range(size or 0)]
+
+
+def _taken(op: Op, whole: Value, wiring: _Wiring) -> tuple[int | None, range]:
+    """The axis along which ``op`` takes a part, and the places of it; no axis where it is more than a run of one.
+
+    Before ``LISTED`` ops of those types are other ones to ONNX Runtime.
+    """
+    shape = whole.shape or ()
+    axis = op.attributes.get("axis", 0) if op.op_type == "Gather" else _number(op, AXES, wiring)
+    first = _number(op, FIRST, wiring)
+    if op.version < LISTED or not isinstance(axis, int) or first is None or not shape or shape[axis] is None:
+        return None, range(0)
+    places = range(shape[axis] or 0)
     if op.op_type == "Gather":
-        axis = op.attributes.get("axis", 0)
-        assert isinstance(axis, int)
-        one = wiring.constants(op) == (1,)
-        return axis % len(whole) if one and whole else None
-    if not _is_dense(op, wiring.graph):
-        return None
-    differing = [axis for axis, (size, left) in enumerate(zip(whole, part, strict=False)) if size != left]
-    return differing[0] if len(differing) == 1 else None
+        return axis % len(shape), places[first:][:1]
+    last, step = _number(op, LAST, wiring), _number(op, STEPS, wiring) if len(op.inputs) > STEPS else 1
+    part = places[first:last] if step == 1 and last is not None else range(0)
+    return (axis % len(shape) if part else None), part
 
 
-def _is_dense(part: Op, graph: Graph) -> bool:
-    """Whether a Slice takes every place between its ends."""
-    steps = part.inputs[4] if len(part.inputs) > 4 else None
-    content = None if steps is None else graph.values[steps].content
-    return content is None or set(content) == {1}
-
-
-def _taken_size(op: Op, axis: int, wiring: _Wiring) -> int:
-    shape = wiring.graph.values[op.results[0]].shape or ()
-    return 1 if op.op_type == "Gather" else shape[axis] or 0
+def _number(op: Op, place: int, wiring: _Wiring) -> int | None:
+    """The one number that an input is known to be; None where it is not known, or several."""
+    value = op.inputs[place] if place < len(op.inputs) else None
+    known = None if value is None else wiring.graph.values[wiring.simple.value(value)]
+    told = known is not None and known.is_constant and known.dtype == "int64" and known.numel == 1
+    return int(known.content[0]) if told and known is not None and known.content else None
 
 
 def head_of(members: tuple[Op, ...]) -> Op | None:
