@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hetpart.cost_model.session.forms import plain_made
-from hetpart.cost_model.session.members import product_form
+from hetpart.cost_model.session.members import ends, product_form
 from hetpart.cost_model.session.reuse import Made
 from hetpart.cost_model.session.scratch.table import CONTRIB
 from hetpart.cost_model.session.sequences import added, shares
@@ -39,6 +39,9 @@ def made_by(members: tuple[Op, ...], value: int, graph: Graph, simple: Simplifie
     source = _shaped_anew(members)
     if source is not None and not graph.values[source].is_constant:
         return replace(plain, view_of=simple.value(source))
+    axis = _squeezed_axis(members, value, graph)
+    if axis is not None and plain.form is not None:
+        return replace(plain, form=(*plain.form[:axis], 1, *plain.form[axis:]), seen=plain.form)
     if len(members) > 1 or first is None or value in last.results[1:]:
         return _aliased(value, last, graph, simple) or replace(
             plain, form=product_form(members, graph) or plain.form, seen=plain.form
@@ -48,6 +51,18 @@ def made_by(members: tuple[Op, ...], value: int, graph: Graph, simple: Simplifie
     if flows and not last.domain and last.op_type in SHAPING:
         return replace(plain, view_of=first)
     return replace(plain, over=(first,) if flows and _overwrites(last, provider) else ())
+
+
+def _squeezed_axis(members: tuple[Op, ...], value: int, graph: Graph) -> int | None:
+    """The axis that a part has of a Split in place of Gathers, and that is squeezed away behind it.
+
+    The part keeps its memory in the form that the Split makes it in.
+    """
+    if len(members) < 2 or ends(members) != members:
+        return None
+    whole, made = graph.values[members[0].uses[0]].shape or (), graph.values[value].shape or ()
+    axis = members[0].attributes.get("axis", 0)
+    return axis % len(whole) if isinstance(axis, int) and len(made) == len(whole) - 1 else None
 
 
 def _shaped_anew(members: tuple[Op, ...]) -> int | None:
