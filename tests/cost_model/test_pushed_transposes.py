@@ -198,6 +198,37 @@ def test_keys_are_turned_by_the_product_or_before_it(name: str, tmp_path: Path) 
     assert_as_onnx_runtime(KEYS[name], name, tmp_path)
 
 
+def scaled(*sizes: int, second: str = "w", back: tuple[bool, bool] = (False, True)) -> Any:
+    """Heads put first, twice, that are scaled by ``w`` and by ``second``, and in part turned back."""
+    nodes: list[onnx.NodeProto] = []
+    outputs: dict[str, Sizes] = {}
+    for branch, weight, turns in zip("12", ("w", second), back, strict=True):
+        made = f"m{branch}" if turns else f"b{branch}"
+        nodes += [turn(f"a{branch}", f"t{branch}", HEADS), node("Mul", [f"t{branch}", weight], [made])]
+        nodes += [turn(made, f"b{branch}", HEADS)] if turns else []
+        nodes.append(node("Neg", [f"t{branch}"], [f"b{branch}{branch}"]))
+        outputs |= {f"y{branch}": LINES if turns else HEADS_FIRST, f"y{branch}{branch}": HEADS_FIRST}
+    factor = np.linspace(0.5, 1.5, int(np.prod(sizes)), dtype=np.float32).reshape(sizes)
+    return model(nodes, {"x1": LINES, "x2": LINES}, outputs, {"w": factor, "v": 1 + factor})
+
+
+HEADS, LINES, HEADS_FIRST = [0, 2, 1, 3], (1, 64, 4, 32), (1, 4, 64, 32)
+SCALED: dict[str, Any] = {
+    "by weights of their own": scaled(1, 1, 64, 32, second="v"),
+    "by one weight": scaled(1, 1, 64, 32),
+    "by one weight of whole size": scaled(*HEADS_FIRST),
+    "by one weight, both turned back": scaled(1, 1, 64, 32, back=(True, True)),
+    "by one weight of fewer axes": scaled(64, 32),
+    "by one weight of fewer axes, both turned back": scaled(4, 64, 32, back=(True, True)),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_weight_that_is_turned_for_one_op_is_turned_back_for_others(name: str, tmp_path: Path) -> None:
+    """A Transpose goes there when another is pushed behind such an op, as from both inputs of RoFormer's queries."""
+    assert_as_onnx_runtime(SCALED[name], name, tmp_path)
+
+
 def convolving(channels: int, *nodes: onnx.NodeProto, behind: bool = True) -> Any:
     """A convolution, ``nodes`` from ``a`` to ``b``, and another convolution or none."""
     window = {"kernel_shape": [3, 3], "pads": [1] * 4}

@@ -18,6 +18,9 @@ class Net:
         self.ops: dict[int, Op] = {}
         self.returned = returned
         self.captured = frozenset(simple.value(v) for op in simple.ops for v in op.captures)
+        self.turned_back: dict[int, Order] = {}
+        """Weights that were turned for one op, and by what Transpose the others read them as they were; none where a
+        Squeeze is behind that. It vanishes where it is left, but makes it cheaper to push another."""
         self._next = len(graph.ops)
         self._maker: dict[int, int] = {}
         self._uses: dict[int, tuple[int, ...]] = {}

@@ -81,6 +81,7 @@ def _is_transpose(op: Op) -> bool:
 
 def _round(net: Net) -> bool:
     """Whether anything was pushed."""
+    net.turned_back.clear()
     towards = _leading_to_transposes(net)
     if not any(_may_push(net, key, towards) for key in _behind_transposes(net)):
         return False
@@ -163,9 +164,10 @@ def _pays(net: Net, op: Op, passage: Passage, order: Order, towards: AbstractSet
 
 def _cost(net: Net, value: int | None, order: Order) -> int:
     """Axes that are turned more when ``value`` is read as it was before a Transpose of ``order``."""
-    if value is None or is_weight(net.values[value]):
+    weight = value is None or is_weight(net.values[value])
+    if value is None or (weight and value not in net.turned_back):
         return 0
-    found = net.order_of(value)
+    found = net.turned_back[value] if weight else net.order_of(value)
     if not found:
         return net.rank(value)
     free = not net.is_open(value) and all(passage_of(net.ops[key]) for key in net.readers(value))
@@ -178,11 +180,20 @@ def _turn_input(net: Net, key: int, place: int, order: Order) -> None:
     if value is None or net.values[value].shape == ():  # a scalar is the same in any order, and left as it is
         return
     lead = len(order) - len(net.values[value].shape or order)
+    if is_weight(net.values[value]):
+        _turn_back(net, key, value, () if lead > 0 else order)
     found = _source(net, _led(net, value, lead), order)
     net.set(key, replace(op, inputs=(*op.inputs[:place], found, *op.inputs[place + 1 :])))
     before = net.maker(value)
     if before is not None and net.order_of(value):
         net.drop_unread(before)
+
+
+def _turn_back(net: Net, key: int, weight: int, order: Order) -> None:
+    """Have others than the op at ``key`` read a weight, which is turned where it lies, behind what turns it back."""
+    shared = not net.is_open(weight) and any(reader != key for reader in net.readers(weight))
+    if shared and net.values[weight].numel > 1:
+        net.turned_back.setdefault(weight, order)
 
 
 def _led(net: Net, value: int, lead: int) -> int:
