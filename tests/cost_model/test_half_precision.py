@@ -47,6 +47,7 @@ def convolving(*rest: onnx.NodeProto) -> Any:
     return halved(helper.make_node("Conv", ["a", "w"], ["c"], **WINDOW), *rest, shape=IMAGE, w=filters)
 
 
+CONVOLUTION = helper.make_node("Conv", ["a", "w"], ["c"], **WINDOW)
 FUNCTIONS = {
     "Softmax": alone("Softmax"),
     "Softmax of another axis and opset": alone("Softmax", 17, axis=0),
@@ -133,6 +134,42 @@ OTHERS = {
 @pytest.mark.parametrize("name", FUNCTIONS | OTHERS)
 def test_half_precision_runs_and_takes_what_onnx_runtime_does(name: str, tmp_path: Path) -> None:
     assert_as_onnx_runtime((FUNCTIONS | OTHERS)[name], name, tmp_path)
+
+
+def between_casts(*nodes: onnx.NodeProto) -> Any:
+    """Images in float32 that are cast, go through ``nodes`` from ``a`` to ``b``, and are cast back."""
+    casts = [helper.make_node("Cast", ["x"], ["a"], to=10), helper.make_node("Cast", ["b"], ["y"], to=1)]
+    image = [helper.make_tensor_value_info(name, TensorProto.FLOAT, IMAGE) for name in "xy"]
+    filters = numpy_helper.from_array(np.full((32, 32, 3, 3), 0.01, np.float16), "w")
+    graph = helper.make_graph([casts[0], *nodes, casts[1]], "g", image[:1], image[1:], [filters])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+BETWEEN = {
+    "a function": between_casts(helper.make_node("Softmax", ["a"], ["b"], axis=1)),
+    "a function with scalars": between_casts(helper.make_node("Gelu", ["a"], ["b"])),
+    "functions in a row": between_casts(
+        helper.make_node("LogSoftmax", ["a"], ["c"]), helper.make_node("HardSwish", ["c"], ["b"])
+    ),
+    "a function behind an op": between_casts(
+        helper.make_node("Exp", ["a"], ["c"]), helper.make_node("Softmax", ["c"], ["b"])
+    ),
+    "a function before an op": between_casts(
+        helper.make_node("Softmax", ["a"], ["c"]), helper.make_node("Exp", ["c"], ["b"])
+    ),
+    "a function behind a convolution": between_casts(CONVOLUTION, helper.make_node("Softmax", ["c"], ["b"], axis=1)),
+    "a convolution and an activation": between_casts(CONVOLUTION, helper.make_node("Relu", ["c"], ["b"])),
+    "a convolution and a gate": between_casts(CONVOLUTION, helper.make_node("HardSwish", ["c"], ["b"])),
+    "convolutions that are added": between_casts(
+        CONVOLUTION, helper.make_node("Conv", ["c", "w"], ["d"], **WINDOW), helper.make_node("Add", ["c", "d"], ["b"])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_stands_between_casts_reads_and_makes_float32(name: str, tmp_path: Path) -> None:
+    """Casts that the model has cancel those that ONNX Runtime puts in, within functions too."""
+    assert_as_onnx_runtime(BETWEEN[name], name, tmp_path)
 
 
 @pytest.mark.parametrize("name", WITH_SCALARS)

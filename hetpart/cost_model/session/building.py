@@ -243,9 +243,8 @@ class Building:
 
     def _bring_last(self, op: Op) -> None:
         """What brings channels out of blocks puts them last at once."""
-        source = self.forms.in_blocks(self.simple.value(op.uses[0]))
-        made = plain_made(self.graph.values[op.results[0]])
-        self._append(Kernel((source,), (made,)), op.id + 2 * len(self.graph.ops))
+        source, (made,) = self.forms.in_blocks(self.simple.value(op.uses[0])), op.results
+        self._append(Kernel((source,), (plain_made(self.graph.values[made]),)), op.id + 2 * len(self.graph.ops))
 
     def _add_wide(self, members: tuple[Op, ...]) -> None:
         reads = self.flow.read(members)
@@ -261,10 +260,11 @@ class Building:
 
     def _add_body(self, op: Op, body: Graph) -> None:
         """The kernels of the function that ``op`` is, which ONNX Runtime puts in its place before it casts."""
-        for value in filter(self.forms.is_half, self.flow.into(op)):
-            self._need_wide(value)
+        for value in self.flow.into(op):
+            (self._need_wide if self.forms.is_half(value) else self.need_plain)(value)
+            self.forms.read(self.forms.number(value))
         inner, numbers = _of_body(body, self.lane), BodyNumbers(op, body, self.graph, self.simple, self.inlined)
-        inner.forms.there.update(number for number in numbers.of_ends() if numbers.outer(number) in self.forms.there)
+        inner.forms.there.update(numbers.given(self.forms.there))
         for each in inner.simple.ops:
             inner.add((each,))
         self.inlined += len(inner.kernels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 from hetpart.cost_model.session.inlined import WIDE_BLOCKS
@@ -29,6 +30,26 @@ def last_made(value: Value) -> Made:
     made = plain_made(value)
     form = None if made.form is None else (made.form[0], *made.form[2:-1], made.form[1], made.form[-1])
     return replace(made, value=-1 - value.id, form=form)
+
+
+def told_in_halves(kernel: Kernel, floats: Container[int], count: int) -> Kernel:
+    """``kernel`` in numbers of a model of ``count`` values that has ``floats``, known to lie in float32, in halves."""
+
+    def number(value: int) -> int:
+        if value >= 0:
+            return -1 - value if value in floats else value
+        return value - WIDE_BLOCKS * count if -1 - value in floats else value
+
+    makes = [
+        replace(
+            one,
+            value=number(one.value),
+            view_of=None if one.view_of is None else number(one.view_of),
+            over=tuple(map(number, one.over)),
+        )
+        for one in kernel.makes
+    ]
+    return replace(kernel, reads=tuple(map(number, kernel.reads)), makes=tuple(makes))
 
 
 @dataclass(slots=True)

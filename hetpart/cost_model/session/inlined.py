@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from hetpart.cost_model.session.reuse import Kernel, Made
 from hetpart.cost_model.session.simplify import Simplified
+from hetpart.cost_model.session.widened import HALVES
 from hetpart.graph.ir import Graph, Op
 
 _CAST = "Cast"
@@ -33,16 +34,16 @@ class BodyNumbers:
     """Values of other bodies that have numbers."""
     inner: dict[int, int] = field(default_factory=dict[int, int])
 
-    def of_ends(self) -> Iterator[int]:
-        """The numbers that the body itself has for what it is given, in either form."""
+    def given(self, there: Container[int]) -> Iterator[int]:
+        """The numbers that the body itself has for what is ``there`` of what it is given, in either form."""
         for value in self.body.inputs:
-            yield from (value, -1 - value)
+            yield from (number for number in (value, -1 - value) if self.outer(number) in there)
 
     def outer(self, number: int) -> int:
-        """The session's number for the body's."""
+        """The session's number for the body's: what the body has in half precision may be in float32 there."""
         end = self._end(number if number >= 0 else -1 - number)
         if end is not None:
-            return end if number >= 0 else -1 - end
+            return end if number >= 0 or self.graph.values[end].dtype not in HALVES else -1 - end
         if number not in self.inner:
             above = FORMS + self.before + len(self.inner)
             self.inner[number] = -1 - above * len(self.graph.values) - self.op.results[0]

@@ -9,6 +9,7 @@ from functools import partial
 from hetpart.cost_model.foldings import operands_of_products
 from hetpart.cost_model.fusion import Fusions, find_fusions
 from hetpart.cost_model.session.building import Building
+from hetpart.cost_model.session.forms import told_in_halves
 from hetpart.cost_model.session.lane import Lane
 from hetpart.cost_model.session.merge import PARTS, merged
 from hetpart.cost_model.session.order import in_order
@@ -71,7 +72,8 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
     if lane.provider is Provider.CPU:
         simple = simple.without(there_and_back(simple.ops, graph, returned), graph, returned)
     simple = simple.without(cancelled(simple.ops, graph, wide, returned), graph, returned)
-    graph, found_wide = cast_back(with_cast_weights(graph, simple.ops, wide), simple.ops, wide, returned)
+    model = with_cast_weights(graph, simple.ops, wide)
+    graph, found_wide = cast_back(model, simple.ops, wide, returned)
     simple = simple.without(found_wide, graph, returned)
     floats = as_floats(graph) if wide else graph
     groups = tuple(merged(floats, simple, fusions, lane, returned))
@@ -80,6 +82,9 @@ def _built(graph: Graph, whole: Simplified, fusions: Fusions, lane: Lane, return
         session.add(members)
     for value in sorted(returned & {value for op in simple.ops for value in op.results}):
         session.need_plain(value)
+    kept = frozenset(value.id for value in graph.values if value.dtype != model.values[value.id].dtype)
+    if kept:
+        session.kernels = [told_in_halves(kernel, kept, len(graph.values)) for kernel in session.kernels]
     return session
 
 
