@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -33,6 +35,20 @@ class Called(nn.Module):
 
     def forward(self, *given: Tensor) -> Any:
         return self.code(*given)
+
+
+Piece = tuple[Callable[..., Any], tuple[Tensor, ...]]
+"""Code, and tensors that it is called with."""
+
+
+def together(pieces: Mapping[str, Piece]) -> Piece:
+    """Several pieces as one: by name what each makes of tensors that no other one is given."""
+
+    def code(*given: Tensor) -> dict[str, Any]:
+        left = iter(given)
+        return {name: piece(*islice(left, len(example))) for name, (piece, example) in pieces.items()}
+
+    return code, tuple(copy.deepcopy(tensor) for _, example in pieces.values() for tensor in example)
 
 
 class MLP(nn.Module):

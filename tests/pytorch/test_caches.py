@@ -86,9 +86,9 @@ def test_a_decoder_is_planned_with_the_cache_that_it_takes_and_returns(name: str
     assert past.get_seq_length() == prompt.get("decoder_input_ids", IDS).shape[1] + 1
 
 
-def small(config: type, model: type) -> torch.nn.Module:
+def small(config: type, model: type, layers: int = 1) -> torch.nn.Module:
     made = config(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=4,
         num_key_value_heads=2, head_dim=8, max_position_embeddings=64, sliding_window=4, pad_token_id=0,
         bos_token_id=0, eos_token_id=1,
     )  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_prompt_past_a_sliding_window_returns_what_the_window_sees() -> None:
 )
 def test_one_plan_decodes_past_a_sliding_window(config: type, kind: type, steps: int) -> None:
     torch.manual_seed(0)
-    model = small(config, kind)
+    model = small(config, kind, layers=2)
     with torch.no_grad():
         first = model(input_ids=TOKENS[:, :6])
         ours, theirs = copy.deepcopy(first), first
@@ -186,7 +186,9 @@ def test_an_empty_static_cache_is_filled() -> None:
 
 
 def mamba() -> torch.nn.Module:
-    return MambaModel(MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=100, state_size=4)).eval()
+    return MambaModel(
+        MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=100, state_size=4, conv_kernel=2)
+    ).eval()
 
 
 def reformer() -> torch.nn.Module:
@@ -202,7 +204,7 @@ def hybrid() -> torch.nn.Module:
     config = JambaConfig(
         vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, num_experts=1, attn_layer_period=2, attn_layer_offset=1, mamba_d_state=4,
-        use_mamba_kernels=False,
+        mamba_d_conv=2, use_mamba_kernels=False,
     )  # fmt: skip
     return JambaForCausalLM(config).eval()
 
@@ -210,9 +212,9 @@ def hybrid() -> torch.nn.Module:
 @pytest.mark.parametrize(
     ("kind", "name", "length", "steps"),
     [
-        (mamba, "cache_params", 6, 3),
+        (mamba, "cache_params", 3, 3),
         (reformer, "past_buckets_states", 8, 1),  # its cache grows
-        (hybrid, "past_key_values", 6, 1),
+        (hybrid, "past_key_values", 3, 1),
     ],
 )
 def test_states_of_other_kinds_go_from_call_to_call(kind: Any, name: str, length: int, steps: int) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -92,9 +92,14 @@ def _assert_eager(model: Derived, x: Tensor, **options: Any) -> hetpart.Partitio
     return planned
 
 
-@pytest.mark.parametrize("code", CODE.values(), ids=CODE)
-def test_gradients_are_eager_pytorchs(code: Code) -> None:
-    _assert_eager(Derived(code), torch.ones(3, 4))
+TOGETHER = (("grad", "autograd.grad", "steps of descent"), ("jacrev", "jacfwd", "hessian"))
+"""What each sends a module the way that its gradients are read: the first alone are those of open sizes below."""
+GROUPS = (*TOGETHER, *((name,) for name in CODE if not any(name in group for group in TOGETHER)))
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=", ".join)
+def test_gradients_are_eager_pytorchs(names: Sequence[str]) -> None:
+    _assert_eager(Derived(lambda model, x: {name: CODE[name](model, x) for name in names}), torch.ones(3, 4))
 
 
 @pytest.mark.parametrize("name", ["grad", "autograd.grad", "steps of descent"])
@@ -131,11 +136,11 @@ def _counting(model: Derived, x: Tensor) -> Tensor:
     return model.seen
 
 
-@pytest.mark.parametrize("code", [_branching, _counting])
-def test_what_is_refused_leaves_pytorch_as_it_was(code: Code) -> None:
-    with pytest.raises(InvalidModelError, match="takes gradients of such code"):
-        hetpart.partition(Derived(code), args=(torch.ones(3, 4),), hardware=EMULATED)
-    assert torch.equal(torch.func.grad(torch.sum)(torch.zeros(2)), torch.ones(2))
+def test_what_is_refused_leaves_pytorch_as_it_was() -> None:
+    for code in (_branching, _counting):
+        with pytest.raises(InvalidModelError, match="takes gradients of such code"):
+            hetpart.partition(Derived(code), args=(torch.ones(3, 4),), hardware=EMULATED)
+        assert torch.equal(torch.func.grad(torch.sum)(torch.zeros(2)), torch.ones(2))
     _assert_eager(Derived(CODE["hessian"]), torch.ones(3, 4))
 
 

@@ -127,16 +127,23 @@ def test_types_are_mixed_where_autocast_is_on(given: Tensor) -> None:
     torch.testing.assert_close(made, module(given))
 
 
-@pytest.mark.parametrize("equation", ["ij,kj->ik", "ij,ik->ijk", "ij,ij->", "ij,kj,k->ik", "ij,kj"])
-def test_sums_of_products_are_cast_where_autocast_is_on(equation: str) -> None:
-    def summed(x: Tensor, y: Tensor) -> Tensor:
+EQUATIONS = ("ij,kj->ik", "ij,ik->ijk", "ij,ij->", "ij,kj,k->ik", "ij,kj")
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [(ROWS, HALF), (HALF, ROWS), (ROWS, ROWS), (HALF, HALF)], ids=lambda it: str(it.dtype)
+)
+def test_sums_of_products_are_cast_where_autocast_is_on(x: Tensor, y: Tensor) -> None:
+    def summed(equation: str, x: Tensor, y: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             products = torch.einsum(equation, x, y, *[y[:, 0]][: equation.count(",") - 1])
             return products * 2 if products.dtype == torch.bfloat16 else products
 
-    for x, y in ((ROWS, HALF), (HALF, ROWS), (ROWS, ROWS), (HALF, HALF)):
-        run = hetpart.partition(Called(summed), args=(x, y), hardware=EMULATED).to_module(emulate=True)
-        torch.testing.assert_close(run(x, y), summed(x, y), rtol=0.02, atol=0.1)
+    def code(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        return {equation: summed(equation, x, y) for equation in EQUATIONS}
+
+    run = hetpart.partition(Called(code), args=(x, y), hardware=EMULATED).to_module(emulate=True)
+    torch.testing.assert_close(run(x, y), code(x, y), rtol=0.02, atol=0.1)
 
 
 def test_autocast_leaves_float64_as_it_is() -> None:

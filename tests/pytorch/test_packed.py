@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,18 @@ MODULES = {
 }
 
 
+@cache
+def _exported(name: str) -> tuple[nn.Module, Tensor, hetpart.ExportedModel]:
+    torch.manual_seed(0)
+    module, x = MODULES[name]().eval(), torch.randn(STEPS, BATCH, WIDTH)
+    return module, x, hetpart.export(module, args=(x, torch.tensor([4, 7, 2])))
+
+
 @pytest.mark.parametrize("placement", ["optimal", "random:1"])
 @pytest.mark.parametrize("name", MODULES)
 def test_packed_sequences_are_those_of_eager_pytorch(name: str, placement: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    module, x = MODULES[name]().eval(), torch.randn(STEPS, BATCH, WIDTH)
-    planned = hetpart.partition(module, args=(x, torch.tensor([4, 7, 2])), hardware=EMULATED, placement=placement)
+    module, x, exported = _exported(name)
+    planned = hetpart.partition(exported, hardware=EMULATED, placement=placement)
     assert not [note for note in planned.plan.notes if "no cost formula" in note]
     run, path = planned.to_module(emulate=True), planned.save(tmp_path / "net.hetpart")
     with hetpart.Session(path, emulate=True) as session, torch.no_grad():

@@ -39,7 +39,7 @@ def test_a_plan_computes_what_eager_pytorch_does(known: Models, name: str, place
     assert_equal(module(*case.args, **case.kwargs), case.result())
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize("share", [0.25, 0.75])
 @pytest.mark.parametrize("name", ["gpt2"])
 def test_budgets_are_kept_and_change_no_result(known: Models, name: str, share: float) -> None:
     case, exported = known(name)

@@ -90,11 +90,11 @@ def attention() -> Task:
 
 
 def gru() -> Task:
-    return _task(lambda: Recurrent(nn.GRU), classified, _labelled(4, 5, 8))
+    return _task(lambda: Recurrent(nn.GRU), classified, _labelled(4, 3, 8))
 
 
 def lstm() -> Task:
-    return _task(lambda: Recurrent(nn.LSTM), classified, _labelled(4, 5, 8))
+    return _task(lambda: Recurrent(nn.LSTM), classified, _labelled(4, 3, 8))
 
 
 TASKS: dict[str, Callable[[], Task]] = {

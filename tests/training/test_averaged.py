@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetpart.training import Momentum
-from hetpart.training.compiled import Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
 
 UPDATES = 6
@@ -42,18 +43,26 @@ def batch_of(number: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return images * (number + 1), torch.randint(0, 8, (5,), generator=drawn)
 
 
-def compiled(model: nn.Module, dtype: torch.dtype, **planning: Any) -> Step:
-    made = capture(model, loss_of, optimizer=Momentum(0.05), example_batch=batch_of(0, dtype))
-    return place(made, running=Running(emulate=True, threads=1), hardware="emulated", **planning)
+@cache
+def model_of(dtype: torch.dtype) -> Averaged:
+    torch.manual_seed(0)
+    return Averaged(dtype)
+
+
+@cache
+def captured(dtype: torch.dtype) -> CapturedStep:
+    return capture(model_of(dtype), loss_of, optimizer=Momentum(0.05), example_batch=batch_of(0, dtype))
+
+
+def placed(dtype: torch.dtype, **planning: Any) -> Step:
+    return place(captured(dtype), running=Running(emulate=True, threads=1), hardware="emulated", **planning)
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 @pytest.mark.parametrize("placement", ["all-accelerator", "random:1"])
 def test_losses_and_statistics_are_those_of_eager_pytorch(dtype: torch.dtype, within: float, placement: str) -> None:
-    torch.manual_seed(0)
-    model = Averaged(dtype)
-    eager = deepcopy(model)
-    step, optimizer = compiled(model, dtype, placement=placement), torch.optim.SGD(eager.parameters(), 0.05, 0.9)
+    model, eager = deepcopy(model_of(dtype)), deepcopy(model_of(dtype))
+    step, optimizer = placed(dtype, placement=placement), torch.optim.SGD(eager.parameters(), 0.05, 0.9)
     for number in range(UPDATES):
         optimizer.zero_grad()
         loss = loss_of(eager, *batch_of(number, dtype))
@@ -67,12 +76,11 @@ def test_losses_and_statistics_are_those_of_eager_pytorch(dtype: torch.dtype, wi
 
 
 def test_the_model_is_as_it_was_and_a_step_goes_on_from_its_content() -> None:
-    model = Averaged(torch.float32)
-    step = compiled(model, torch.float32)
+    model, step = model_of(torch.float32), placed(torch.float32)
     assert all("forward" not in vars(module) for module in model.modules())
     assert model.norm.num_batches_tracked == 0
     step(*batch_of(0, torch.float32))
-    other = compiled(Averaged(torch.float32), torch.float32)
+    other = placed(torch.float32)
     other.load_state_dict(step.state_dict())
     assert torch.equal(other(*batch_of(1, torch.float32)), step(*batch_of(1, torch.float32)))
     for name, content in step.state_dict()["tensors"].items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -70,21 +71,19 @@ def test_no_other_updates_that_fit_are_faster_on_the_host() -> None:
     assert 0 < counts[0] < counts[1]
 
 
-@pytest.mark.parametrize("share", [0.8, 0.6])
-def test_updates_on_the_host_are_certified_where_sessions_are_cut(share: float) -> None:
-    """Six layers of 4096: parameters and gradients of 67 MB, of which sessions of 24 MB leave room for few."""
+@cache
+def large_step() -> CapturedStep:
+    """Of six layers of 4096."""
     with torch.device("meta"):
         model = nn.Sequential(*[part for _ in range(6) for part in (nn.Linear(4096, 4096), nn.ReLU())])
         batch = (torch.empty(64, 4096), torch.empty(64, dtype=torch.int64))
-    planned = hetpart.training.plan(
-        model,
-        classified,
-        optimizer=AdamW(),
-        example_batch=batch,
-        hardware="l4+xeon",
-        budget=int(share * 1.65e9),
-        time_limit=600.0,
-    )
+    return capture(model, classified, optimizer=AdamW(), example_batch=batch)
+
+
+@pytest.mark.parametrize("share", [0.8, 0.6])
+def test_updates_on_the_host_are_certified_where_sessions_are_cut(share: float) -> None:
+    """Six layers of 4096: parameters and gradients of 67 MB, of which sessions of 24 MB leave room for few."""
+    planned = planned_step(large_step(), hardware="l4+xeon", budget=int(share * 1.65e9), time_limit=600.0)
     updates = [decision.device for decision in planned.plan.decisions if decision.op.endswith("weight")]
     assert "cpu" in updates
     assert planned.plan.certificate.gap < GOOD
@@ -102,13 +101,23 @@ def eager(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[float]
     return found
 
 
+@cache
+def six_layers() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(128, 128), nn.ReLU())], nn.Linear(128, 128))
+
+
+@cache
+def six_layers_step() -> CapturedStep:
+    batch = torch.zeros(16, 128), torch.zeros(16, dtype=torch.int64)
+    return capture(six_layers(), classified, optimizer=AdamW(), example_batch=batch)
+
+
 @pytest.mark.parametrize("share", [1.0, 0.9, 0.82])
 def test_gradients_are_handed_over_in_pieces_where_all_do_not_fit(tmp_path: Path, share: float) -> None:
     """Six layers and their updates, all on the accelerator, hold no more than is planned and give eager's losses."""
     torch.manual_seed(0)
-    model = nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(128, 128), nn.ReLU())], nn.Linear(128, 128))
-    batches = [(torch.randn(16, 128), torch.randint(0, 128, (16,))) for _ in range(4)]
-    step = capture(model, classified, optimizer=AdamW(), example_batch=batches[0])
+    batches, step = [(torch.randn(16, 128), torch.randint(0, 128, (16,))) for _ in range(4)], six_layers_step()
     options = {"hardware": "emulated", "placement": "all-accelerator", "threads": 1}
     whole = planned_step(step, **options).plan.devices[ACCELERATOR]
     placed = planned_step(step, budget=int(whole.peak_bytes * share), **options)
@@ -120,18 +129,25 @@ def test_gradients_are_handed_over_in_pieces_where_all_do_not_fit(tmp_path: Path
         running = Step(PlannedStep(placed, session, step.program, step.rest), step.contents, None)
         losses = [running(*batch).item() for batch in batches]
         held = session.held_memory(bundle, watch)[use.device]
-    assert losses == pytest.approx(eager(copy.deepcopy(model), batches), rel=1e-6)
+    assert losses == pytest.approx(eager(copy.deepcopy(six_layers()), batches), rel=1e-6)
     assert held.states == use.state_bytes
     assert held.peak <= use.peak_bytes <= whole.peak_bytes * share
+
+
+@cache
+def mixed_step() -> tuple[CapturedStep, tuple[Tensor, Tensor]]:
+    """And its batch."""
+    torch.manual_seed(0)
+    layers = (nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 4))
+    batch = (torch.randn(32, 64), torch.randint(0, 4, (32,)))
+    rules = Rules("bf16")
+    return capture(nn.Sequential(*layers), classified, optimizer=AdamW(), example_batch=batch, rules=rules), batch
 
 
 @pytest.mark.parametrize("share", [1.0, 0.8])
 def test_an_emulated_accelerator_holds_no_more_than_planned_in_bfloat16(share: float, tmp_path: Path) -> None:
     """There products compute in float32: parameters are cast once for both passes, and turned as they are read."""
-    torch.manual_seed(0)
-    layers = (nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 4))
-    batch = (torch.randn(32, 64), torch.randint(0, 4, (32,)))
-    step = capture(nn.Sequential(*layers), classified, optimizer=AdamW(), example_batch=batch, rules=Rules("bf16"))
+    step, batch = mixed_step()
     whole = planned_step(step, hardware="emulated", placement="all-accelerator", threads=1)
     budget = {"budget": int(share * whole.plan.devices[ACCELERATOR].peak_bytes)} if share < 1 else {}
     placed = planned_step(step, hardware="emulated", threads=1, **budget) if budget else whole

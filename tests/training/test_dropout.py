@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetpart.training import SGD
-from hetpart.training.compiled import Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.step import Step
 
 SHAPE = (40, 50, 2)
@@ -48,10 +49,14 @@ def summed(model: nn.Module, x: Tensor) -> Tensor:
     return model(x).sum()
 
 
-def placed(kind: str, seed: int, placement: str, rate: float = 0.01) -> Step:
-    made = capture(Dropping(kind), summed, optimizer=SGD(rate), example_batch=(torch.ones(SHAPE),))
+@cache
+def captured(kind: str) -> CapturedStep:
+    return capture(Dropping(kind), summed, optimizer=SGD(1.0), example_batch=(torch.ones(SHAPE),))
+
+
+def placed(kind: str, seed: int, placement: str) -> Step:
     running = Running(emulate=True, threads=1)
-    return place(made, running=running, hardware="emulated", placement=placement, seed=seed)
+    return place(captured(kind), running=running, hardware="emulated", placement=placement, seed=seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,7 +75,7 @@ def test_every_kind_of_dropout_goes_on_bit_for_bit(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_dropout_has_the_gradient_of_eager_pytorch(kind: str) -> None:
     """Of an element it is one of two numbers, as often as in eager PyTorch; that of the kept ones is the larger."""
-    x, eager, step = torch.ones(SHAPE), Dropping(kind), placed(kind, 3, "all-cpu", 1.0)
+    x, eager, step = torch.ones(SHAPE), Dropping(kind), placed(kind, 3, "all-cpu")
     summed(eager, x).backward()
     assert eager.weight.grad is not None
     step(x)

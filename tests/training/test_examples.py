@@ -55,8 +55,14 @@ def saved(folder: Path, optimizer: Any, rules: Rules, *, at: int = 0) -> Path:
     return folder / "step.onnx"
 
 
-@pytest.mark.parametrize("rules", [Rules(), Rules(accumulate=3), Rules("fp16", accumulate=2, clip_norm=1.0)], ids=str)
-@pytest.mark.parametrize("optimizer", [TABLES, Adagrad(0.1, initial_accumulator=0.25)], ids=["tables", "whole"])
+WHOLE, MIXED = Adagrad(0.1, initial_accumulator=0.25), Rules("fp16", accumulate=2, clip_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rules"),
+    [(TABLES, Rules()), (TABLES, MIXED), (WHOLE, Rules(accumulate=3)), (WHOLE, MIXED)],
+    ids=["tables", "tables, mixed", "whole, in parts", "whole, mixed"],
+)
 def test_made_up_inputs_are_right_for_a_step(optimizer: Any, rules: Rules, tmp_path: Path) -> None:
     model = saved(tmp_path, optimizer, rules)
     bundle = tmp_path / "step.hetpart"
@@ -93,11 +99,16 @@ def test_an_update_below_the_first_is_refused(tmp_path: Path) -> None:
         session.run(None, feeds | {"progress": np.array([0.0, 1.0, 1.0, 0.0])})
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("plain"), AdamW(1e-3), Rules())
+
+
 @pytest.mark.parametrize("text", ["3", "[1]", '{"x": []}', '{"x": ["a"]}', '{"x": 1}', "{"])
-def test_what_is_no_example_is_refused(text: str, tmp_path: Path) -> None:
+def test_what_is_no_example_is_refused(text: str, plain: Path) -> None:
     import onnx
 
-    model = onnx.load(saved(tmp_path, AdamW(1e-3), Rules()))
+    model = onnx.load(plain)
     (note,) = [entry for entry in model.metadata_props if entry.key == EXAMPLES]
     note.value = text
     with pytest.raises(InvalidModelError, match=EXAMPLES):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 
 from hetpart.errors import InvalidFeedError
 from hetpart.training import SGD, Group, Groups, SparseSGD
-from hetpart.training.compiled import Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place
 from hetpart.training.rules import Rules
 from hetpart.training.step import Step
 from tests.training.models import classified
@@ -21,31 +22,44 @@ EMULATED = Running(emulate=True, threads=1)
 RATE = 1e-2
 
 
+def _batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    drawn = torch.Generator().manual_seed(0)
+    ids = [torch.randint(0, 20, (4, 3), generator=drawn) for _ in range(12)]
+    return [(part, torch.randint(0, 5, (4,), generator=drawn)) for part in ids]
+
+
+@cache
+def model_of() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(18, 5))
+
+
+@cache
+def captured(parts: int) -> CapturedStep:
+    rule = Groups(SGD(RATE), (Group("0.*", SparseSGD(RATE)),))
+    rules = Rules(accumulate=parts, clip_norm=0.1)
+    return capture(model_of(), classified, optimizer=rule, example_batch=_batches()[0], rules=rules)
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
 def test_between_two_updates_they_may_be_made_of_other_numbers_of_parts(
     tmp_path: Path, before: int, after: int
 ) -> None:
     """As eager PyTorch goes on, which knows of no such number; with clipping, a schedule, and a table."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(18, 5))
-    eager, drawn = copy.deepcopy(model), torch.Generator().manual_seed(0)
-    batches = [(torch.randint(0, 20, (4, 3), generator=drawn), torch.randint(0, 5, (4,))) for _ in range(12)]
+    eager, trained, batches = copy.deepcopy(model_of()), copy.deepcopy(model_of()), _batches()
     optimizer, updates = torch.optim.SGD(eager.parameters(), lr=RATE), 0
 
     def schedule(number: int) -> float:
         return 1 / number
 
-    def compiled(parts: int) -> Step:
-        rule = Groups(SGD(RATE), (Group("0.*", SparseSGD(RATE)),))
-        rules = Rules(accumulate=parts, clip_norm=0.1)
-        made = capture(model, classified, optimizer=rule, example_batch=batches[0], rules=rules)
-        return place(made, running=EMULATED, hardware="emulated", placement="random:1", schedule=schedule)
+    def placed(parts: int) -> Step:
+        return place(captured(parts), running=EMULATED, hardware="emulated", placement="random:1", schedule=schedule)
 
-    step, parts = compiled(before), before
+    step, parts = placed(before), before
     for number, batch in enumerate(batches):
         if number == len(batches) // 2:
             step.save_checkpoint(tmp_path, integrated=False, keep_max=1)
-            step, parts = compiled(after), after
+            step, parts = placed(after), after
             step.load_checkpoint(tmp_path)
             assert (step.steps, step.calls) == (updates, number)
         loss = classified(eager, *batch)
@@ -57,20 +71,14 @@ def test_between_two_updates_they_may_be_made_of_other_numbers_of_parts(
             optimizer.param_groups[0]["lr"] = RATE * schedule(updates)
             optimizer.step()
             optimizer.zero_grad()
-    step.sync_to(model)
-    for ours, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+    step.sync_to(trained)
+    for ours, theirs in zip(trained.parameters(), eager.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_a_collected_part_goes_on_with_as_many_parts_alone() -> None:
-    model = nn.Sequential(nn.Embedding(20, 6), nn.Flatten(), nn.Linear(18, 5))
-    batch = torch.randint(0, 20, (4, 3)), torch.randint(0, 5, (4,))
-    rule = Groups(SGD(RATE), (Group("0.*", SparseSGD(RATE)),))
-    three, two = (
-        place(capture(model, classified, optimizer=rule, example_batch=batch, rules=Rules(accumulate=parts)), budget=0)
-        for parts in (3, 2)
-    )
-    three(*batch)
+    three, two = (place(captured(parts), budget=0) for parts in (3, 2))
+    three(*_batches()[0])
     with pytest.raises(InvalidFeedError, match=r"another step: 'optimizer/collected/0\.weight") as refused:
         two.load_state_dict(three.state_dict())
     assert "accumulate=" in refused.value.hint

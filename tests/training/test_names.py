@@ -19,40 +19,37 @@ import hetpart.training
 from hetpart.training import SGD, AdamW, Momentum
 
 STEPS = 4
+Held = dict[str, Tensor]
 
 
 class Called(nn.Module):
-    """A layer and a parameter or buffer beside it, of any name."""
+    """Layers, and parameters and buffers beside them, of any names."""
 
-    def __init__(self, name: str, held: Tensor, *, buffer: bool = False, layer: str = "layer") -> None:
+    def __init__(self, parameters: Held, buffers: Held, layers: dict[str, nn.Module]) -> None:
         super().__init__()
-        self.add_module(layer, nn.Linear(6, 3))
-        self.register_buffer(name, held) if buffer else self.register_parameter(name, nn.Parameter(held))
-        self.names, self.dropout = (name, layer), nn.Dropout(0.0)
+        for name, held in parameters.items():
+            self.register_parameter(name, nn.Parameter(held))
+        for name, held in buffers.items():
+            self.register_buffer(name, held)
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.layers, self.factors, self.counts = (*layers,), (*parameters, *buffers), (*buffers,)
+        self.dropout = nn.Dropout(0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        name, layer = self.names
-        held: Any = getattr(self, name)
-        made = getattr(self, layer)(self.dropout(x)) * (1 + 0.1 * held.sum())
-        if name in dict(self.named_buffers()):
-            held.add_(1)
+        made = self.dropout(x)
+        for name in self.layers:
+            made = self.get_submodule(name)(made)
+        for name in self.factors:
+            factor: Any = getattr(self, name)
+            made = made * (1 + 0.1 * factor.sum())
+        for name in self.counts:
+            self.get_buffer(name).add_(1)
         return made
 
 
-class Scaled(nn.Module):
-    """Its loss is a module with a parameter called scale."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.loss = nn.Linear(6, 3), Called("scale", torch.tensor(0.25), layer="head")
-        self.loss.head = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.loss(self.layer(x))
-
-
 class Listed(nn.Module):
-    """fc.1.weight and fc_1.weight, W.weight and w.weight."""
+    """fc.1.weight and fc_1.weight, W.weight and w.weight, and loss.scale."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,38 +57,46 @@ class Listed(nn.Module):
         self.fc_1, self.W, self.w = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
         self.batch = nn.ParameterList([torch.ones(6)])
         self.LayerNorm = nn.LayerNorm(6)
+        self.loss = Called({"scale": torch.tensor(0.25)}, {}, {"head": nn.Linear(3, 3)})
 
     def forward(self, x: Tensor) -> Tensor:
         made = self.fc_1(self.fc[1](self.fc[0](x * self.batch[0])))
-        return self.w(self.LayerNorm(self.W(made)))
+        return self.loss(self.w(self.LayerNorm(self.W(made))))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "a parameter loss_scale": lambda: Called("loss_scale", torch.tensor(0.25)),
-    "a buffer loss_scale": lambda: Called("loss_scale", torch.tensor(1.0), buffer=True),
-    "a parameter seed": lambda: Called("seed", torch.tensor([0.25, 0.5])),
-    "a buffer seed": lambda: Called("seed", torch.zeros(2, dtype=torch.int64), buffer=True),
-    "a parameter progress": lambda: Called("progress", torch.ones(4, dtype=torch.float64) / 8),
-    "a parameter self": lambda: Called("Self", torch.ones(2)),
-    "a state of another parameter": lambda: Called("momentum_layer_weight", torch.ones(2)),
-    "loss.scale": Scaled,
-    "large letters and underscores": Listed,
-    "a name that is not ASCII": lambda: Called("größe", torch.ones(2), layer="Schicht"),
-}
+def parameters() -> Called:
+    """Called as inputs of a step are, as a state of another parameter, in large letters, and not in ASCII."""
+    named = {
+        "loss_scale": torch.tensor(0.25), "seed": torch.tensor([0.25, 0.5]),
+        "progress": torch.ones(4, dtype=torch.float64) / 8, "Self": torch.ones(2) / 8,
+        "momentum_layer_weight": torch.ones(2) / 8, "größe": torch.ones(2) / 8,
+    }  # fmt: skip
+    return Called(named, {}, {"Schicht": nn.Linear(6, 6), "layer": nn.Linear(6, 3)})
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("optimizer", [SGD(lr=0.1), Momentum(lr=0.1), AdamW(lr=0.01)], ids=lambda o: type(o).__name__)
-@pytest.mark.parametrize("name", MODELS)
-def test_losses_and_parameters_are_eagers(name: str, optimizer: Any, accumulate: int) -> None:
+def buffers() -> Called:
+    counts = {"loss_scale": torch.tensor(1.0), "seed": torch.zeros(2, dtype=torch.int64)}
+    return Called({}, counts, {"layer": nn.Linear(6, 3)})
+
+
+@pytest.mark.parametrize(
+    ("build", "optimizer", "accumulate"),
+    [
+        (parameters, SGD(lr=0.1), 1), (parameters, Momentum(lr=0.1), 2), (parameters, AdamW(lr=0.01), 1),
+        (buffers, SGD(lr=0.1), 2), (buffers, Momentum(lr=0.1), 1), (buffers, AdamW(lr=0.01), 2),
+        (Listed, SGD(lr=0.1), 1), (Listed, Momentum(lr=0.1), 2), (Listed, AdamW(lr=0.01), 1),
+    ],
+    ids=lambda given: getattr(given, "__name__", None) or (type(given).__name__ if given not in (1, 2) else None),
+)  # fmt: skip
+def test_losses_and_parameters_are_eagers(build: Callable[[], nn.Module], optimizer: Any, accumulate: int) -> None:
     torch.manual_seed(0)
-    model, x, y = MODELS[name](), torch.randn(5, 6), torch.randn(5, 3)
+    model, x, y = build(), torch.randn(5, 6), torch.randn(5, 3)
     eager, trained = copy.deepcopy(model), copy.deepcopy(model)
-    parameters = [*eager.parameters()]
+    learnt = [*eager.parameters()]
     reference: torch.optim.Optimizer = {
-        "SGD": lambda: torch.optim.SGD(parameters, lr=0.1),
-        "Momentum": lambda: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-        "AdamW": lambda: torch.optim.AdamW(parameters, lr=0.01),
+        "SGD": lambda: torch.optim.SGD(learnt, lr=0.1),
+        "Momentum": lambda: torch.optim.SGD(learnt, lr=0.1, momentum=0.9),
+        "AdamW": lambda: torch.optim.AdamW(learnt, lr=0.01),
     }[type(optimizer).__name__]()
 
     step = hetpart.training.compile(
@@ -107,7 +112,9 @@ def test_losses_and_parameters_are_eagers(name: str, optimizer: Any, accumulate:
         assert step(x, y).item() == pytest.approx(loss.item(), rel=1e-5)
     step.sync_to(trained)
     for key, expected in eager.state_dict().items():
-        torch.testing.assert_close(trained.state_dict()[key], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            trained.state_dict()[key], expected, rtol=1e-5, atol=1e-6, msg=lambda told, key=key: f"{key}: {told}"
+        )
 
 
 def functional_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -115,7 +122,7 @@ def functional_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def test_a_buffer_called_seed_is_none_of_a_dropouts() -> None:
-    model = Called("seed", torch.zeros(2, dtype=torch.int64), buffer=True)
+    model = buffers()
     model.dropout.p = 0.5
     x, y = torch.randn(5, 6), torch.randn(5, 3)
     step = hetpart.training.compile(

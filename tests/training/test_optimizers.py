@@ -27,9 +27,9 @@ from hetpart.training import (
     SparseAdagrad,
     SparseFTRL,
     SparseSGD,
-    plan,
 )
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place, planned_step
+from hetpart.training.rules import Rules
 
 ROWS, WIDTH, STEPS = 30, 6, 60
 TABLES = ("lazy_adam", "adagrad", "ftrl", "sgd")
@@ -173,6 +173,14 @@ def test_every_optimizer_has_an_update_of_its_own_kind() -> None:
         assert kinds[f"update/tables.{name}.weight"] == f"hetpart.{rows[name]}.default"
 
 
+@cache
+def wide(rule: Any, half: str | None) -> CapturedStep:
+    return capture(
+        nn.Linear(2048, 2048), lambda model, x: model(x).square().mean(), optimizer=rule,
+        example_batch=(torch.zeros(4, 2048),), rules=Rules(half),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("optimizer", "precision", "threads", "measured"),
     [(FTRL(0.1), None, 1, 2.07), (FTRL(0.1), None, 2, 1.2), (AdamW(), "bf16", 1, 0.90), (AdamW(), "bf16", 2, 0.54)],
@@ -183,11 +191,7 @@ def test_what_an_update_costs_beside_adamw(
     """Nanoseconds of a parameter on an EPYC 9005: fused kernels read and write, the others compute."""
 
     def seconds(rule: Any, half: str | None) -> float:
-        found = plan(
-            nn.Linear(2048, 2048), lambda model, x: model(x).square().mean(), optimizer=rule,
-            example_batch=(torch.zeros(4, 2048),), precision=half, threads=threads, placement="all-cpu",
-            hardware="emulated+epyc-turin",
-        )  # fmt: skip
+        found = planned_step(wide(rule, half), threads=threads, placement="all-cpu", hardware="emulated+epyc-turin")
         return next(one.seconds["cpu"] for one in found.plan.decisions if one.op == "update/weight")
 
     adamw = {1: 0.56, 2: 0.30}[threads]

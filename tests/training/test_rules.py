@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,10 @@ EMULATED = Running(emulate=True, threads=1)
 RATE = 1e-2
 
 
-def captured(rules: Rules, model: nn.Module | None = None, batch: tuple[Tensor, ...] | None = None) -> CapturedStep:
+@cache
+def captured(rules: Rules) -> CapturedStep:
     task = mlp()
-    return capture(
-        model or task.model, task.loss, optimizer=AdamW(lr=RATE), example_batch=batch or task.batches[0], rules=rules
-    )
+    return capture(task.model, task.loss, optimizer=AdamW(lr=RATE), example_batch=task.batches[0], rules=rules)
 
 
 def placed(rules: Rules, placement: str = "random:1", **options: Any) -> Step:
@@ -94,20 +94,29 @@ def test_clipping_alone_leaves_no_update_out(optimizer: Any) -> None:
     assert all(step.state_dict()["tensors"][name].isnan().all() for name in eager.state_dict())
 
 
+def summed(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x).sum()
+
+
+@cache
+def single() -> nn.Linear:
+    return nn.Linear(2, 1, bias=False)
+
+
+@cache
+def captured_single(precision: str | None) -> CapturedStep:
+    rules = Rules(precision, LossScale())
+    return capture(single(), summed, optimizer=AdamW(lr=RATE), example_batch=(torch.ones(1, 2),), rules=rules)
+
+
 @pytest.mark.parametrize("number", [3e15, 3e20, 3e38])
 @pytest.mark.parametrize("precision", [None, "bf16"])
 def test_gradients_overflow_by_their_elements_not_by_their_norm(number: float, precision: str | None) -> None:
     """The square of a finite float is none that float32 holds, from 1.8e19 on."""
-
-    def summed(model: nn.Module, x: Tensor) -> Tensor:
-        return model(x).sum()
-
-    batch, model = (torch.tensor([[number, -number]]),), nn.Linear(2, 1, bias=False)
-    eager, scaler = copy.deepcopy(model), torch.amp.GradScaler("cpu")
+    batch = (torch.tensor([[number, -number]]),)
+    eager, scaler = copy.deepcopy(single()), torch.amp.GradScaler("cpu")
     optimizer = torch.optim.AdamW(eager.parameters(), lr=RATE)
-    rules = Rules(precision, LossScale())
-    made = capture(model, summed, optimizer=AdamW(lr=RATE), example_batch=batch, rules=rules)
-    step = place(made, running=EMULATED, hardware="emulated", placement="random:1")
+    step = place(captured_single(precision), running=EMULATED, hardware="emulated", placement="random:1")
     for _ in range(6):
         optimizer.zero_grad()
         scaler.scale(summed(eager, *batch)).backward()
@@ -189,12 +198,16 @@ def relu_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
 
 
+@cache
+def mixed(rules: Rules, optimizer: Any, loss: LossFunction) -> CapturedStep:
+    return capture(relu_mlp(), loss, optimizer=optimizer, example_batch=mlp().batches[0], rules=rules)
+
+
 def mixed_step(
     rules: Rules, placement: str = "random:3", optimizer: Any = None, loss: LossFunction = classified
 ) -> Step:
-    task, model = mlp(), relu_mlp()
-    step = capture(model, loss, optimizer=optimizer or AdamW(lr=RATE), example_batch=task.batches[0], rules=rules)
-    return place(step, running=EMULATED, hardware="emulated", placement=placement)
+    made = mixed(rules, optimizer or AdamW(lr=RATE), loss)
+    return place(made, running=EMULATED, hardware="emulated", placement=placement)
 
 
 @pytest.mark.parametrize("placement", ["all-accelerator", "random:3", "optimal"])
@@ -302,9 +315,8 @@ def test_a_mixed_step_takes_a_third_of_the_accelerators_memory_at_most() -> None
 
 def test_an_update_is_on_another_device_than_its_layer() -> None:
     """In full precision: the layer reads a copy that comes over the link in every step."""
-    task = mlp()
+    task, made = mlp(), captured(Rules())
     pins = ["node:update/2.*=cpu", "node:update/0.*=cuda"]
-    made = capture(task.model, task.loss, optimizer=AdamW(lr=RATE), example_batch=task.batches[0])
     whole = place(made, running=EMULATED, hardware="emulated", placement="all-accelerator")
     step = place(made, running=EMULATED, hardware="emulated", placement="all-accelerator", pin=pins)
     devices = step.session.state().devices
@@ -357,19 +369,23 @@ def follows(dtype: torch.dtype, rules: Rules) -> Iterator[tuple[float, float]]:
                 yield step.norm, norm.item()
 
 
+ALL = Rules(accumulate=2, clip_norm=0.1, loss_scale=128.0)
+
+
 @pytest.mark.parametrize(
-    "rules",
+    ("dtype", "rules"),
     [
-        Rules(accumulate=2),
-        Rules(clip_norm=0.1),
-        Rules(loss_scale=128.0),
-        Rules(accumulate=2, clip_norm=0.1, loss_scale=128.0),
-        Rules(clip_norm=0.1, loss_scale=1000.1),  # which float32 does not hold
+        (torch.bfloat16, Rules(accumulate=2)),
+        (torch.float64, Rules(clip_norm=0.1)),
+        (torch.bfloat16, Rules(loss_scale=128.0)),
+        (torch.float64, ALL),
+        (torch.bfloat16, ALL),
+        (torch.float64, Rules(clip_norm=0.1, loss_scale=1000.1)),  # which float32 does not hold
     ],
-    ids=["accumulate", "clip_norm", "loss_scale", "all", "odd_scale"],
+    ids=["accumulate", "clip_norm", "loss_scale", "all of float64", "all of bfloat16", "odd_scale"],
 )
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 5e-2)])
-def test_models_of_other_types_do_as_eager_pytorchs(dtype: torch.dtype, tolerance: float, rules: Rules) -> None:
+def test_models_of_other_types_do_as_eager_pytorchs(dtype: torch.dtype, rules: Rules) -> None:
+    tolerance = {torch.float64: 1e-12, torch.bfloat16: 5e-2}[dtype]
     for ours, theirs in follows(dtype, rules):
         assert ours == pytest.approx(theirs, rel=tolerance)
 
@@ -391,17 +407,21 @@ class Sharing(nn.Module):
         return made.square().sum() + self.summed.sum() + sum(terms)
 
 
+@cache
+def sharing(rules: Rules) -> CapturedStep:
+    return capture(Sharing(), whole, optimizer=SGD(lr=RATE), example_batch=(torch.zeros(8, 3),), rules=rules)
+
+
+def whole(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x)
+
+
 @pytest.mark.parametrize("rules", [Rules(clip_norm=0.5), Rules(loss_scale=1024.0)], ids=["clip_norm", "loss_scale"])
 @pytest.mark.parametrize("placement", ["all-cpu", "random:1"])
 def test_gradients_that_are_constants_or_of_two_parameters_are_scaled_for_each(rules: Rules, placement: str) -> None:
-    model, x = Sharing(), torch.linspace(-1, 1, 24).reshape(8, 3)
-
-    def whole(model: nn.Module, x: Tensor) -> Tensor:
-        return model(x)
-
-    made = capture(model, whole, optimizer=SGD(lr=RATE), example_batch=(x,), rules=rules)
+    eager, x = Sharing(), torch.linspace(-1, 1, 24).reshape(8, 3)
+    made = sharing(rules)
     step = place(made, running=EMULATED, hardware="emulated", placement=placement)
-    eager = copy.deepcopy(model)
     optimizer = torch.optim.SGD(eager.parameters(), lr=RATE)
     for _ in range(6):
         loss = whole(eager, x)

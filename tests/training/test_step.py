@@ -366,7 +366,8 @@ def test_a_step_is_planned_before_its_parameters_exist() -> None:
     given: dict[str, Any] = {"optimizer": AdamW(lr=1e-2), "example_batch": task.batches[0]}
     empty = copy.deepcopy(task.model).to("meta")
     options: dict[str, Any] = {"hardware": "emulated", "placement": "random:1"}
-    ours, theirs = (hetpart.training.plan(one, task.loss, **given, **options) for one in (empty, task.model))
+    ours = hetpart.training.plan(empty, task.loss, **given, **options)
+    theirs = planned_step(captured("mlp"), **options)
     assert ours.plan.decisions == theirs.plan.decisions
     assert ours.plan.devices == theirs.plan.devices
     with pytest.raises(InvalidModelError, match="has a form and no content") as refused:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import inf, nan
 from pathlib import Path
 from typing import Any, cast
@@ -35,9 +36,14 @@ def captured(**changed: Any) -> CapturedStep:
     return capture(options.pop("model", nn.Linear(6, 3)), options.pop("loss_fn", classified), **options)
 
 
+@cache
+def usual() -> CapturedStep:
+    return captured()
+
+
 def placed(placement: str = "all-cpu", **options: Any) -> Step:
     running = Running(emulate=True, threads=1)
-    return place(captured(), running=running, hardware="emulated", placement=placement, **options)
+    return place(usual(), running=running, hardware="emulated", placement=placement, **options)
 
 
 def assigned(optimizer: Any) -> Any:
