@@ -48,7 +48,7 @@ def test_nothing_that_fits_is_cheaper() -> None:
         found, priced = bounds(problem)
         assert found <= cheapest(problem) * (1 + ROUNDING) + ROUNDING, seed
         raised += found > priced * (1 + 1e-6)
-    assert raised >= 30
+    assert raised >= 17
 
 
 def test_each_session_holds_what_crosses_its_border() -> None:

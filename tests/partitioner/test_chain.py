@@ -78,7 +78,7 @@ def test_the_bound_is_below_all_that_fits_and_never_below_that_without_sessions(
         for placement in placements(problem):
             if usage(problem, placement, cut(problem, placement)).fits(problem):
                 assert bound <= problem.cost(placement) + 1e-9, seed
-    assert raised >= 5
+    assert raised >= 3
 
 
 def test_sessions_without_bytes_have_no_chain() -> None:

@@ -149,7 +149,7 @@ def test_no_cut_of_any_placement_is_below_the_bound(half: int) -> None:
 def test_what_sessions_hand_over_is_beside_some_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every number of sessions the bound is below the cheapest of all cuts, and nearer than without the row."""
     counted = raised = 0
-    for seed in range(7):
+    for seed in range(10):
         problem = drawn_step(seed, 3)
         for number, best in cheapest(problem).items():
             whole = bound(problem, number)
