@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.node import map_arg
 
 from hetpart.errors import HetpartError, InvalidModelError
 from hetpart.frontend.bodies import NEVER_TRANSLATED, run_by_pytorch
@@ -56,7 +57,7 @@ from hetpart.frontend.untranslated import (
 from hetpart.frontend.viewed import freely_viewed, lies_otherwise, taking_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from torch._ops import OpOverload
     from torch.onnx import ONNXProgram
@@ -236,9 +237,15 @@ def _in_parts(program: torch.export.ExportedProgram, name: str) -> torch.export.
     return program if _calls_of(made) == _calls_of(program) else made
 
 
-def _calls_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
-    """What it calls, by name: the same, where what goes wrong whole for some arguments has others."""
-    return [(node.name, node.target) for module in graphs_of(program) for node in module.graph.nodes]
+def _calls_of(program: torch.export.ExportedProgram) -> list[tuple[Any, ...]]:
+    """What it calls, with what: names aside, which PyTorch gives anew whenever it looks for what to take apart."""
+    return [call for module in graphs_of(program) for call in _calls_in(module.graph)]
+
+
+def _calls_in(graph: torch.fx.Graph) -> Iterator[tuple[Any, ...]]:
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        yield node.op, node.target, *map_arg((node.args, node.kwargs), lambda read: ("node", place[read]))
 
 
 def _require_whole(made: ONNXProgram, program: torch.export.ExportedProgram, name: str) -> None:
