@@ -147,9 +147,9 @@ def test_a_file_that_cannot_be_written_is_told(path: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--csv", "model.onnx"], "--csv model.onnx: end the name in .csv or .txt"),
-        (["--csv", "model.onnx.data"], "end the name in .csv or .txt"),
-        (["--csv", "a.svg", "--plot", "a.svg"], "end the name in .csv or .txt"),
+        (["--csv", "model.onnx"], "--csv model.onnx: end the name in .csv"),
+        (["--csv", "model.onnx.data"], "end the name in .csv"),
+        (["--csv", "a.svg", "--plot", "a.svg"], "end the name in .csv"),
         (["--csv", "a.csv", "--plot", "nowhere/a.svg"], "folder does not exist"),
         (["--depth", "2"], "--by scope"),
     ],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hetpart.cost_model.breakdown import Row
 
 _STDOUT = Path("-")
-_TABLES = (".csv", ".txt")
+_TABLE = ".csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class AnnotateOptions:
     "--csv",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write every row to a .csv or .txt file; - prints it.",
+    help="Write every row to a .csv file; - prints it.",
 )
 @plot_option("roofline")
 @json_option
@@ -98,11 +98,11 @@ def annotate(**given: Any) -> None:
 
 
 def _require_writable(asked: AnnotateOptions) -> None:
-    """Each file has a folder, and a table takes the place of nothing but a table: a model's weights have any name."""
+    """Each file has a folder, and a table takes the place of nothing but a table: weights have other names."""
     if asked.csv is not None and asked.csv != _STDOUT:
         device = asked.csv.exists() and not asked.csv.is_file()
-        if not device and asked.csv.suffix.lower() not in _TABLES:
-            raise click.UsageError(f"--csv {printable(str(asked.csv))}: end the name in {' or '.join(_TABLES)}")
+        if not device and asked.csv.suffix.lower() != _TABLE:
+            raise click.UsageError(f"--csv {printable(str(asked.csv))}: end the name in {_TABLE}")
     for flag, path in (("--csv", asked.csv), ("--plot", asked.plot)):
         if path is not None and path != _STDOUT and not path.resolve().parent.is_dir():
             raise click.UsageError(f"{flag} {printable(str(path))}: its folder does not exist")
