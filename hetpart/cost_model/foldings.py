@@ -11,7 +11,7 @@ from math import isclose
 from hetpart.cost_model.kernels import lacks_half
 from hetpart.cost_model.quantized import is_quantized, quantizes_from_zero
 from hetpart.cost_model.sums import GEMM_DTYPES, MATRIX, is_gemm, rank
-from hetpart.cost_model.turning import Turn, permutation, split_permutation, swaps_last, turned
+from hetpart.cost_model.turning import permutation, split_permutation, swaps_last, turned
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.devices import Provider
 from hetpart.graph.ir import Graph, Op
@@ -146,7 +146,7 @@ def _transposed(transpose: Op, reader: Op, wiring: Wiring, found: _Folded) -> bo
         return False
     if reader.id in found:
         between = is_op(reader, *SCALES) and _is_stepped_over(axes)
-        return between or is_op(reader, "Transpose") or turned_batches(reader, wiring) is not None
+        return between or is_op(reader, "Transpose") or turned(reader, wiring) is not None
     if is_op(reader, "Reshape"):
         return _turned_apart(reader, split_permutation(transpose, reader, wiring), wiring, found)
     if _is_gemm_product(reader, wiring):
@@ -216,22 +216,13 @@ def _dequantized(dequantize: Op, reader: Op, wiring: Wiring, _: _Folded) -> bool
 
 def _reshaped(view: Op, reader: Op, wiring: Wiring, found: _Folded) -> bool:
     """Of a Reshape and the views behind it, the last alone is left; none of what turns the operand of a product."""
-    if turned_batches(view, wiring):
+    if turned(view, wiring):
         return _turned_operand(view, reader, wiring, found)
     alone = len(wiring.users(view)) == 1 and wiring.graph.values[view.results[0]].is_static
     if alone and is_op(reader, "Transpose") and reader.id in found:
         return any(user in found and _turns(wiring.graph.ops[user], view, wiring) for user in wiring.users(reader))
     merges = not any(op.attributes.get("allowzero") for op in (view, reader))
     return alone and merges and is_op(reader, *VIEWS) and _is_behind_reshape(view, wiring)
-
-
-def turned_batches(back: Op, wiring: Wiring) -> Turn | None:
-    """``turned`` where ONNX Runtime finds it: it takes the batches apart before the Transpose.
-
-    A batch of one that stands behind the others it takes to be of the axis after them, so that more are turned.
-    """
-    turn = turned(back, wiring)
-    return turn if turn is not None and swaps_last(split_permutation(turn.transpose, back, wiring)) else None
 
 
 def _turned_operand(back: Op, reader: Op, wiring: Wiring, found: _Folded) -> bool:
@@ -242,7 +233,7 @@ def _turned_operand(back: Op, reader: Op, wiring: Wiring, found: _Folded) -> boo
 
 
 def _turns(back: Op, flat: Op, wiring: Wiring) -> bool:
-    turn = turned_batches(back, wiring)
+    turn = turned(back, wiring)
     return turn is not None and turn.whole and turn.flat is flat
 
 

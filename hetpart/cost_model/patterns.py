@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hetpart.cost_model.foldings import turned_batches
 from hetpart.cost_model.formula_match import Call, Match, formula, matched
 from hetpart.cost_model.sums import is_row_sum, is_skip
+from hetpart.cost_model.turning import turned
 from hetpart.cost_model.wiring import Wiring, is_op
 from hetpart.graph.ir import Op
 
@@ -102,7 +102,7 @@ def _is_last(mean: Op, wiring: Wiring) -> bool:
 
 def _turns_operand(match: Match, wiring: Wiring) -> bool:
     """As attention is written over heads that were put first: with the Transpose before it, it is one of four axes."""
-    turn = turned_batches(wiring.graph.ops[max(match.ops)], wiring)
+    turn = turned(wiring.graph.ops[max(match.ops)], wiring)
     return turn is not None and turn.whole
 
 

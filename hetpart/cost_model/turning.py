@@ -75,7 +75,11 @@ class Turn:
 
 
 def turned(back: Op, wiring: Wiring) -> Turn | None:
-    """What stands before the Reshape ``back``, which takes batches apart again; None where it does no such thing."""
+    """What stands before the Reshape ``back``, which takes batches apart again; None where it does no such thing.
+
+    ONNX Runtime takes them apart before the Transpose: a batch of one that stands behind the others it takes to be of
+    the axis after them, so that more are turned.
+    """
     transpose = _before(back, "Transpose", wiring)
     flat = None if transpose is None else _before(transpose, "Reshape", wiring)
     if transpose is None or flat is None or not is_op(back, "Reshape"):
@@ -86,7 +90,8 @@ def turned(back: Op, wiring: Wiring) -> Turn | None:
     if before is None or inner is None or after is None or len(inner) != MATRIX + 1:
         return None
     keeps = before[-MATRIX:] == inner[-MATRIX:] == after[-MATRIX:][::-1]
-    turns = keeps and swaps_last(own_permutation(transpose, wiring))
+    orders = own_permutation(transpose, wiring), split_permutation(transpose, back, wiring)
+    turns = keeps and all(map(swaps_last, orders))
     return Turn(flat, transpose, before[:-MATRIX] == after[:-MATRIX]) if turns else None
 
 

@@ -49,14 +49,6 @@ CONVOLUTIONS: dict[str, onnx.ModelProto] = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_lays_out_what_a_group_needs(name: str, threads: int, tmp_path: Path) -> None:
-    model = CONVOLUTIONS[name]
-    measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path, threads=threads))
-    assert predicted_peak(model, threads=threads) == measured
-
-
 HEADS, KEY_HEADS, SIZE = 8, 2, 64
 
 
@@ -106,9 +98,10 @@ ATTENTION: dict[str, onnx.ModelProto] = {
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", ATTENTION)
-def test_attention_with_shared_keys_copies_what_it_rotates(name: str, threads: int, tmp_path: Path) -> None:
-    model = ATTENTION[name]
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, *ATTENTION])
+def test_a_group_takes_what_onnx_runtime_does(name: str, threads: int, tmp_path: Path) -> None:
+    """Images are laid out a group at a time; of queries that share keys what is rotated is copied."""
+    model = {**CONVOLUTIONS, **ATTENTION}[name]
     measured = measured_peak(profiled_nodes(model, feeds_of(model), tmp_path, threads=threads))
     assert predicted_peak(model, threads=threads) == measured
 
