@@ -36,7 +36,17 @@ from hetpart.training.program import StepProgram, step_program
 from hetpart.training.ranges import ranges_of
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Step
-from hetpart.training.tables import CHECK, CHECK_OP, LOOKUP_OPS, files_on_host, lookup_name, table_contents, tables_of
+from hetpart.training.tables import (
+    CHECK,
+    CHECK_OP,
+    LOOKUP_OPS,
+    StateFile,
+    files_on_host,
+    lookup_name,
+    state_files,
+    table_contents,
+    tables_of,
+)  # fmt: skip
 from hetpart.training.transposes import read_turned
 from hetpart.training.updates import UPDATE_OP
 
@@ -62,6 +72,8 @@ class CapturedStep:
     contents: Contents
     """Before the first update."""
     rest: Rest
+    files: Sequence[StateFile] = ()
+    """What lies beside tables in files begins anew with each step that is made of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +168,8 @@ def capture(
     files = files_on_host(loss.parameters, targets)
     read_turned(exported.loaded.proto.graph)
     _name_ops(exported, program, targets | files, files)
-    return CapturedStep(exported, program, contents, Rest.of(model, contents))
+    begun = state_files(contents, {name: found.optimizer for name, found in assigned.items()})
+    return CapturedStep(exported, program, contents, Rest.of(model, contents), begun)
 
 
 def place(
@@ -192,7 +205,8 @@ def place(
         record=running.record,
     )
     step = PlannedStep(planned, session, captured.program, captured.rest.copied(), log)
-    return Step(step, captured.contents, schedule, seed)
+    begun = {file.name: file.begun() for file in captured.files}
+    return Step(step, captured.contents | begun, schedule, seed)
 
 
 def plan(  # noqa: PLR0913 - the options are what users type

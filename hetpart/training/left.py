@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 Attribute = tuple[str, str]
 """Path of a module, and a name."""
-_OWN = frozenset({*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"})
-"""What PyTorch keeps of a module: parameters, buffers, parts, hooks, and a recurrent layer's parameters in order."""
+_OWN = frozenset({*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"}) - {"training"}
+"""What PyTorch keeps of a module: parameters, buffers, parts, hooks, and a recurrent layer's parameters in order. A
+pass may change whether it trains."""
 _GONE = object()
 """In the place of an attribute that is not there."""
 _PASSES, _WATCHED = 5, 1

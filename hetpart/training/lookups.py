@@ -133,7 +133,7 @@ class LookingUp(Interpreter):
         padding_idx: int | None = None,
     ) -> tuple[Any, ...]:
         del scale_grad_by_freq, sparse
-        padding = NO_PADDING if padding_idx is None else padding_idx
+        padding = NO_PADDING if padding_idx is None else padding_idx % len(table)
         ids, bounds = indices.reshape(-1), offsets.to(torch.int64)
         if not include_last_offset:
             bounds = torch.cat((bounds, bounds.new_full((1,), ids.numel())))

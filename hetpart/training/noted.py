@@ -44,7 +44,10 @@ class Filled:
         if isinstance(container, np.ndarray):
             container[...] = content
             return container
-        held = vars(container) if is_object(container) else container
+        if is_object(container):
+            _put_back(container, {key: back(part) for key, part in content.items()})
+            return container
+        held = container
         held.clear()
         if isinstance(content, list):
             held.extend([back(part) for part in content])
@@ -70,6 +73,13 @@ class Filled:
         return Filled(self.container, content if isinstance(content, set | np.ndarray) else parts)
 
 
+def _put_back(value: Any, content: dict[str, Any]) -> None:
+    for name in _attributes(value).keys() - content.keys():
+        object.__delattr__(value, name)
+    for name, part in content.items():
+        object.__setattr__(value, name, part)
+
+
 def _is_same(one: Any, other: Any) -> bool:
     return one is other
 
@@ -77,7 +87,22 @@ def _is_same(one: Any, other: Any) -> bool:
 def is_object(value: Any) -> bool:
     """Whether it is one of a class of somebody's own, that keeps what it holds in attributes and is no function."""
     foreign = type(value).__module__.partition(".")[0] in _FOREIGN
-    return not (foreign or isinstance(value, _NO_OBJECTS) or callable(value)) and hasattr(value, "__dict__")
+    return not (foreign or isinstance(value, _NO_OBJECTS) or callable(value)) and bool(_slots(value)) | hasattr(
+        value, "__dict__"
+    )
+
+
+def _slots(value: Any) -> list[str]:
+    """Names of attributes that its class has places for."""
+    declared = (vars(kind).get("__slots__", ()) for kind in type(value).__mro__)
+    names = [name for one in declared for name in ((one,) if isinstance(one, str) else one)]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """What an object keeps."""
+    placed = {name: getattr(value, name) for name in _slots(value) if hasattr(value, name)}
+    return {**getattr(value, "__dict__", {}), **placed}
 
 
 def noted(value: Any, deep: int = 0) -> Any:
@@ -93,7 +118,7 @@ def _content(value: Any, deep: int) -> Any:
         return value.copy() if value.dtype != object and value.flags.writeable else None
     if isinstance(value, set):
         return set(value)
-    held = value if isinstance(value, dict) else vars(value) if is_object(value) else None
+    held = value if isinstance(value, dict) else _attributes(value) if is_object(value) else None
     return None if held is None else {key: noted(part, deep) for key, part in held.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,20 +75,45 @@ def _require_apart(parameters: Mapping[str, torch.Tensor], files: Mapping[str, P
 
 
 def table_contents(name: str, weight: torch.Tensor, optimizer: RowOptimizer) -> dict[str, torch.Tensor]:
-    """A table and what its optimizer keeps before the first step, by name; what is left out is zeros.
-
-    Beside a table in a file the rest lies in files, which begin anew.
-    """
-    file, found = file_of(weight), {name: weight}
-    for state in optimizer.state_names:
-        fill, key = optimizer.initial(state), f"optimizer/{state}/{name}"
-        if file is not None:
-            path = beside(weight, state)
-            path.unlink(missing_ok=True)
-            found[key] = mapped(path, tuple(weight.shape), weight.dtype, fill)
-        elif fill:
-            found[key] = torch.full((), fill, dtype=weight.dtype).expand(weight.shape)
+    """A table and what its optimizer keeps before the first step, by name; what is left out is zeros, or in files."""
+    found = {name: weight}
+    for state in optimizer.state_names if file_of(weight) is None else ():
+        if fill := optimizer.initial(state):
+            found[_kept_name(name, state)] = torch.full((), fill, dtype=weight.dtype).expand(weight.shape)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateFile:
+    """A file beside a table in one, for what its optimizer keeps of it."""
+
+    name: str
+    weight: torch.Tensor
+    state: str
+    fill: float
+
+    @property
+    def path(self) -> Path:
+        return beside(self.weight, self.state)
+
+    def begun(self) -> torch.Tensor:
+        """The content before the first step. A file that is there ends; whoever runs on with it keeps what it has."""
+        self.path.unlink(missing_ok=True)
+        return mapped(self.path, tuple(self.weight.shape), self.weight.dtype, self.fill)
+
+
+def state_files(contents: Mapping[str, torch.Tensor], optimizers: Mapping[str, Any]) -> list[StateFile]:
+    """Those of the tables among ``contents``, by the optimizers that update them."""
+    return [
+        StateFile(_kept_name(name, state), contents[name], state, optimizer.initial(state))
+        for name, optimizer in optimizers.items()
+        if isinstance(optimizer, RowOptimizer) and name in contents and file_of(contents[name]) is not None
+        for state in optimizer.state_names
+    ]
+
+
+def _kept_name(table: str, state: str) -> str:
+    return f"optimizer/{state}/{table}"
 
 
 def progress_with_rows(writer: Writer, lookups: Sequence[Lookup], sizes: Mapping[str, int], progress: Node) -> Node:

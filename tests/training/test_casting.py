@@ -67,6 +67,34 @@ def _on(p: Tensor, h: Tensor, x: Tensor) -> Tensor:
         return functional.linear(h, p) + x
 
 
+def _written_in_part(p: Tensor, h: Tensor, _: Tensor) -> Tensor:
+    z = p.clone()
+    z[0] = 0.0
+    z[1:].mul_(2.0)
+    return h + z
+
+
+def _written_over(p: Tensor, h: Tensor, _: Tensor) -> Tensor:
+    z = torch.stack([p, p])
+    z[1].mul_(-1.0)
+    z.view(-1).add_(0.5)
+    return h + z[0] * z[1]
+
+
+def _prompted(p: Tensor, h: Tensor, _: Tensor) -> Tensor:
+    z = functional.embedding(PLACES, p)
+    z[:2] = p[3:]
+    return h + z.tanh()
+
+
+def _seen_before(p: Tensor, h: Tensor, _: Tensor) -> Tensor:
+    z = p.clone()
+    row = z[1]
+    with torch.no_grad():
+        z.mul_(3.0)
+    return h * row
+
+
 CODES: dict[str, Callable[[], nn.Module]] = {
     "dot": lambda: Used(lambda p, h, x: torch.dot(p, x[0]) * h, 5),
     "lerp": lambda: Used(lambda p, h, x: torch.lerp(x, p.expand_as(x), 0.3) + h, 5),
@@ -98,6 +126,10 @@ CODES: dict[str, Callable[[], nn.Module]] = {
     "a layer where autocast is off": lambda: Used(_off, 5, 5),
     "casts where autocast is off": lambda: Used(_cast_off, 5),
     "autocast off beneath no_grad": lambda: Used(_off_unrecorded, 5),
+    "a copy that is written to in part": lambda: Used(_written_in_part, 3, 5),
+    "a copy that is written over": lambda: Used(_written_over, 3, 5),
+    "rows that are written to": lambda: Used(_prompted, 5, 5),
+    "a part of a copy that is written to": lambda: Used(_seen_before, 3, 5),
     "autocast on": lambda: Used(_on, 5, 5),
     "weight_norm": lambda: Layers(parametrizations.weight_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),
     "spectral_norm": lambda: Layers(parametrizations.spectral_norm(nn.Linear(5, 8)), nn.Tanh(), nn.Linear(8, 3)),

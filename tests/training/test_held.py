@@ -233,6 +233,17 @@ class State:
     calls: int = 0
 
 
+@dataclass(slots=True)
+class Placed:
+    calls: int = 0
+
+
+def without_training(model: Any, made: Tensor) -> Tensor:
+    made = made * (2.0 if model.training else 1.0)
+    model.eval()
+    return made
+
+
 def in_an_object(model: Any, made: Tensor) -> Tensor:
     model.kept.calls += 1
     return made * model.kept.calls
@@ -255,7 +266,7 @@ def looked_at(model: Any, made: Tensor) -> Tensor:
         (torch.zeros(ROWS, WIDTH), recurrent), (None, recurrent), (ABSENT, fading), (True, toggled),
         (np.float64(1.0), damped), ([], listed), (deque([torch.ones(WIDTH)], 3), listed), ({}, counted),
         ({"shapes": set()}, seen), ([], remembered), (None, paired), ("first", named), (np.zeros(2), in_an_array),
-        (State(), in_an_object),
+        (State(), in_an_object), (Placed(), in_an_object),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("nested", [False, True])
@@ -274,6 +285,14 @@ def test_a_pass_that_goes_on_from_what_the_last_one_left_is_refused(
     assert str(begun) == content
 
 
+def test_a_pass_that_ends_its_own_training_is_refused() -> None:
+    """And the model is left as it was."""
+    model, batch = Leaving(None, without_training), torch.ones(ROWS, WIDTH)
+    with pytest.raises(InvalidModelError, match="changes 'training' of 'the model'"):
+        capture(model, squared, optimizer=SGD(0.1), example_batch=(batch,))
+    assert model.training
+
+
 def late(model: Any, made: Tensor) -> Tensor:
     model.kept += 1
     return made * (2.0 if model.kept > 100 else 1.0)
@@ -289,6 +308,21 @@ def late_by_a_remainder(model: Any, made: Tensor) -> Tensor:
     return made * (1.0 if model.kept["calls"] % 100 else 2.0)
 
 
+def late_by_the_last(model: Any, made: Tensor) -> Tensor:
+    model.kept.append(1)
+    return made * (2.0 if len(model.kept[-101:]) > 100 else 1.0)
+
+
+def late_by_twice_as_many(model: Any, made: Tensor) -> Tensor:
+    model.kept.append(1)
+    return made * (2.0 if len(model.kept * 2) > 200 else 1.0)
+
+
+def late_by_its_text(model: Any, made: Tensor) -> Tensor:
+    model.kept.append(1)
+    return made * (2.0 if len(f"{model.kept}") > 300 else 1.0)
+
+
 def third(model: Any, made: Tensor) -> Tensor:
     made = made * (2.0 if model.seen else 1.0)
     model.seen, model.kept = model.kept, True
@@ -297,7 +331,8 @@ def third(model: Any, made: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("begun", "going_on"),
-    [(0, late), ([], late_by_a_list), (deque(maxlen=101), late_by_a_list), ({"calls": 0}, late_by_a_remainder),
+    [(0, late), ([], late_by_a_list), ([], late_by_the_last), ([], late_by_twice_as_many), ([], late_by_its_text),
+     (deque(maxlen=101), late_by_a_list), ({"calls": 0}, late_by_a_remainder),
      (False, third)],
 )  # fmt: skip
 def test_a_pass_that_goes_on_from_what_many_left_is_refused(

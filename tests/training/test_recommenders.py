@@ -18,7 +18,7 @@ from benchmarks.by_hand import ByHand, adam, ftrl, plain_adam, sgd
 from benchmarks.models.recommenders import DLRM, WideDeep, clicked
 from hetpart.errors import InvalidModelError, InvalidOptionError
 from hetpart.training import SGD, Adam, Group, Groups, LazyAdam, SparseFTRL, SparseSGD
-from hetpart.training.compiled import CapturedStep, Running, capture, place
+from hetpart.training.compiled import CapturedStep, Running, capture, place, plan
 from hetpart.training.data import Clicks
 from hetpart.training.embedding import fill_normal_, mapped
 from hetpart.training.rules import Rules
@@ -226,6 +226,11 @@ def test_rows_of_a_file_are_updated_there(tmp_path: Path, rule: Any) -> None:
     if isinstance(rule, LazyAdam):
         moments = mapped(tmp_path / f"both.{8 * 3}.exp_avg", (first, 8))
         assert torch.equal(moments, kept["optimizer/exp_avg/tables.0.weight"])
+        # A plan that is made of it meanwhile, or that is refused, leaves the files alone.
+        planned = plan(model, clicked, optimizer=optimizer, example_batch=task.batches[0], hardware="emulated")
+        assert planned.plan.partitions
+        assert torch.equal(mapped(tmp_path / f"both.{8 * 3}.exp_avg", (first, 8)), moments)
+        assert bool(moments.any())
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ class Looking(nn.Module):
         x = tables["rows"](ids).sum(1) + tables["mean"](ids) + tables["mean"](flat, offsets)
         x = x + functional.embedding(ids + 1, tables["mean"].weight).sum(1)
         x = x + tables["summed"](flat, bounds, per_sample_weights=weights)
+        x = x + functional.embedding_bag(flat, tables["weighted"].weight, offsets, mode="sum", padding_idx=-2)
         return self.head(x + tables["weighted"](flat, offsets, per_sample_weights=self.importance)).squeeze(1)
 
 
@@ -88,7 +89,7 @@ def placed(placement: str = "random:1", parts: int = 1, **options: Any) -> Step:
 def asked_for(*batches: Batch) -> dict[str, set[int]]:
     """The rows of every table that batches have gradients for."""
     ids, flat = (set(torch.cat([batch[part].flatten() for batch in batches]).tolist()) for part in range(2))
-    rows = {"rows": ids - {0}, "summed": flat - {3}, "weighted": flat - {2}}
+    rows = {"rows": ids - {0}, "summed": flat - {3}, "weighted": flat - {2} | flat - {ROWS - 2}}
     return rows | {"mean": (ids | flat) - {5} | {number + 1 for number in ids}}
 
 

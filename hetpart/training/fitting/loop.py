@@ -92,8 +92,15 @@ class _Run:
         return self.history.steps[-1].epoch if self.history.steps else 1
 
     def tell(self, event: Event) -> None:
+        """Tell all of them, also those behind one that ends the training with this event."""
+        ended: StopTraining | None = None
         for listener in self.listeners:
-            listener.on(event)
+            try:
+                listener.on(event)
+            except StopTraining as stop:
+                ended = ended or stop
+        if ended is not None:
+            raise ended
 
     def end(self, *, failed: bool) -> None:
         """Tell all of them, whichever fails at that."""

@@ -530,3 +530,13 @@ def test_a_callback_may_end_the_training(kind: type[Event], made: int) -> None:
     assert len(history.losses) == made
     assert history.evaluations[-1].step == made
     assert patient.events[-1] == Ended(made)
+
+
+def test_the_event_that_ends_the_training_is_told_to_all(tmp_path: Path) -> None:
+    """Those behind the one that ends it keep the last step, too."""
+    saved, log = list[int](), tmp_path / "log.csv"
+    behind = [Checkpoints(lambda: saved.append(len(saved)), every=2), CSVLog(log)]
+    history = fit(lambda _: 1.0, [(torch.zeros(2),)] * 5, callbacks=[Patient(Trained, 3), *behind], progress=False)
+    assert len(history.losses) == 3
+    assert saved == [0, 1]
+    assert {line.split(",")[0] for line in log.read_text().splitlines()[1:]} == {"1", "2", "3"}
