@@ -72,13 +72,13 @@ class MismatchError(HetpartError):
 
 
 class InfeasibleError(HetpartError):
-    """No placement fits the budget. ``required_bytes`` is the smallest budget that would do."""
+    """No placement fits the budget. ``required_bytes`` is the smallest that would do, of ``device`` if it is named."""
 
     exit_code = 1
 
-    def __init__(self, message: str, *, required_bytes: int, hint: str = "") -> None:
+    def __init__(self, message: str, *, required_bytes: int, device: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.required_bytes = required_bytes
+        self.required_bytes, self.device = required_bytes, device
 
 
 class HetpartWarning(UserWarning):

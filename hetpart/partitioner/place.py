@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.by_arenas import Assemble, as_arenas_hold, best_by_arenas
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.refusal import Needed, refusal
+from hetpart.partitioner.run_order import run_order, solved_in_both_orders
 from hetpart.partitioner.scores.scoring import forced_placement, weight_bytes
 from hetpart.partitioner.search.solve import MOST_DEVICES, OPTIMAL, NothingFitsError, solve
 from hetpart.partitioner.search.three_states import solve_three_states
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from hetpart.cost_model.annotate import Costs
     from hetpart.graph.ir import Graph
     from hetpart.partitioner.formulate import Formulation
-    from hetpart.partitioner.problem import Placement, PlacementProblem
+    from hetpart.partitioner.problem import Known, Placement, PlacementProblem
+    from hetpart.partitioner.scores.scoring import Packing
     from hetpart.partitioner.search.solve import Shortage, Solution
 
 _NARROW = 200
@@ -100,10 +103,17 @@ class _Task:
         return isinstance(self.source, str) and self.source == OPTIMAL
 
     def _solved(self, formulation: Formulation, time_limit: float) -> Solution:
-        laid_out = packing(self.graph, self.costs, formulation)
-        return solve_three_states(
-            formulation.problem, source=self.source, time_limit=time_limit, packing=laid_out, known=formulation.known
-        )
+        problem, laid_out = formulation.problem, packing(self.graph, self.costs, formulation)
+        order = run_order(problem) if self.optimal and len(problem.devices) == MOST_DEVICES else None
+        if order is None:
+            return self._solved_as_it_is(problem, laid_out, formulation.known, time_limit)
+        solve_in = partial(self._solved_as_it_is, time_limit=time_limit / 2)
+        return solved_in_both_orders(problem, order, laid_out, formulation.known, solve_in)
+
+    def _solved_as_it_is(
+        self, problem: PlacementProblem, packing: Packing, known: Known, time_limit: float
+    ) -> Solution:
+        return solve_three_states(problem, source=self.source, time_limit=time_limit, packing=packing, known=known)
 
     def arranged(self, formulation: Formulation, placement: Placement) -> Assembly:
         """``placement``, whether it fits or not."""
@@ -198,7 +208,8 @@ def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, 
     """The budget of one device, as small as halving the way to one that does not do finds it; ``used`` may do."""
     (device,) = needed.nbytes
     problem = formulation.problem
-    low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
+    held = 0 if problem.streaming is not None else weight_bytes(problem, forced_placement(problem), device)
+    low = max(int(problem.budgets[device]), held)
     halving = Clock.of(clock.left * _SEARCHED)
     while used - low > used // _NARROW and not halving.expired():
         middle = (low + used) // 2

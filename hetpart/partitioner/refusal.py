@@ -45,6 +45,7 @@ def refusal(least: Assembly, needed: Needed) -> InfeasibleError:
     return InfeasibleError(
         f"{least.graph.name!r} needs {told}",
         required_bytes=next(iter(needed.nbytes.values())),
+        device=lacks[0][0].device,
         hint=_way_out(lacks, pinned=pinned),
     )
 

@@ -55,6 +55,7 @@ class _Outcome:
     """Of all, whether they stream or not."""
     price: float = 0.0
     required_bytes: int = 0
+    required_on: str = ""
 
     @classmethod
     def of(cls, assembly: Assembly) -> _Outcome:
@@ -184,7 +185,8 @@ class Tradeoff:
                 replace(self._formulation, problem=replace(problem, budgets=budgets), known=known), seconds
             )
         except InfeasibleError as error:
-            return _Outcome(None, required_bytes=error.required_bytes)
+            other = error.device not in ("", problem.devices[ACCELERATOR])
+            return _Outcome(None, required_bytes=error.required_bytes, required_on=error.device if other else "")
         return _Outcome.of(found)
 
     def _near(self, budget: int) -> list[Assembly]:
@@ -236,7 +238,7 @@ class Tradeoff:
     def _point(self, budget: int) -> CurvePoint:
         found, own = self._best(budget), self._known[budget]
         if found.assembly is None:
-            return CurvePoint(budget, required_bytes=own.required_bytes)
+            return CurvePoint(budget, required_bytes=own.required_bytes, required_on=own.required_on)
         solution = found.assembly.solution
         bound = min(self._bound(budget, found), solution.cost)
         problem = found.assembly.formulation.problem

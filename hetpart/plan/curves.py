@@ -29,6 +29,8 @@ class CurvePoint:
     copied_bytes: int | None = None
     required_bytes: int | None = None
     """Where nothing fits: the smallest budget found that would do."""
+    required_on: str = ""
+    """The device of that budget, where it is not the one that the curve is of."""
     knee: bool = False
     """From here on more memory buys much less."""
     of_all: bool = True

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from hetpart.plan.curves import CurvePoint
 from hetpart.plan.figures import ALIVE, NONE_STREAMED, PROVEN_GAP, Baseline, Certificate, DeviceUse
 from hetpart.plan.model import Decision, Partition, Plan, Transfer
 from hetpart.report.escape import printable
@@ -61,6 +62,12 @@ def fit(use: DeviceUse, budget: int) -> str:
 def footprint(plan: Plan) -> str:
     """What the whole model takes."""
     return f"All of it on an accelerator is predicted to need {format_bytes(plan.footprint_bytes)}."
+
+
+def needs(point: CurvePoint) -> str:
+    """What would do where nothing fits."""
+    where = f" on {point.required_on}" if point.required_on else ""
+    return f"needs {format_bytes(point.required_bytes or 0)}{where}"
 
 
 def run_seconds(plan: Plan) -> float:

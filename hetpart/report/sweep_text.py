@@ -9,6 +9,7 @@ from rich.text import Text
 
 from hetpart.plan.curves import Curve, CurvePoint, Sweep, TargetBudget
 from hetpart.report.layout import Cell, heading, labelled, line, name, table
+from hetpart.report.sentences import needs
 from hetpart.units import format_bytes, format_count, format_percent, format_seconds
 
 _NONE = "–"
@@ -107,8 +108,7 @@ def _unit(curve: Curve) -> tuple[int, str]:
 def _row(point: CurvePoint, best: float | None, scale: int) -> list[Cell]:
     budget = format_bytes(point.budget_bytes)
     if point.seconds is None or point.gap is None:
-        needed = f"needs {format_bytes(point.required_bytes or 0)}"
-        return ["", budget, Text("does not fit", "red"), "", "", "", needed, "", ""]
+        return ["", budget, Text("does not fit", "red"), "", "", "", needs(point), "", ""]
     style = "bold" if point.knee else ""
     return [
         Text(_KNEE if point.knee else "", "yellow"),

@@ -18,7 +18,7 @@ from hetpart.partitioner.assembly.device_use import device_uses
 from hetpart.partitioner.assembly.write import footprint
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.tradeoff import Tradeoff
-from hetpart.plan.curves import Curve, Sweep, TargetBudget
+from hetpart.plan.curves import Curve, CurvePoint, Sweep, TargetBudget
 from hetpart.request import Priced, Request, RequestOptions, require
 from hetpart.units import format_bytes, parse_seconds
 from hetpart.whatif.budgets import Budgets, BudgetsOption, budget_points, parse_budgets
@@ -179,7 +179,7 @@ def _curve(question: _Question, imported: ImportedModel, hardware: str, machine:
         memory_bytes=device.memory_bytes,
         footprint_bytes=footprint(everything),
         points=tuple(
-            replace(point, budget_bytes=used[point.budget_bytes], required_bytes=_need(request, point.required_bytes))
+            replace(point, budget_bytes=used[point.budget_bytes], required_bytes=_needed(request, point))
             for point in tradeoff.points(used)
         ),
         target=target,
@@ -211,6 +211,11 @@ def _need(request: Request, used: int | None) -> int | None:
     return used if used is None or headroom is None else headroom.around(used)
 
 
+def _needed(request: Request, point: CurvePoint) -> int | None:
+    """Headroom is of the budgets of the curve."""
+    return point.required_bytes if point.required_on else _need(request, point.required_bytes)
+
+
 def _around(request: Request, target: TargetBudget) -> TargetBudget:
     return replace(
         target,
@@ -232,12 +237,16 @@ def _require_one(curves: Sequence[Curve], name: str) -> None:
     points = [point for curve in curves for point in curve.points]
     if any(point.fits for point in points):
         return
-    required = min(point.required_bytes or 0 for point in points)
+    least = min(points, key=lambda point: point.required_bytes or 0)
+    required, where = least.required_bytes or 0, least.required_on
     largest = max(point.budget_bytes for point in points)
     raise InfeasibleError(
         f"{name!r} fits none of the budgets, the largest being {format_bytes(largest)}: {required:,} bytes are needed "
-        "as far as is found",
+        f"{f'on {where} ' if where else ''}as far as is found",
         required_bytes=required,
-        hint=f"ask for budgets from {format_bytes(required)} on; which ops fill the device is what "
+        device=where,
+        hint=f"raise the budget of {where} to {format_bytes(required)}"
+        if where
+        else f"ask for budgets from {format_bytes(required)} on; which ops fill the device is what "
         f"`hetpart partition --budget {largest}` says",
     )

@@ -52,7 +52,7 @@ def in_order(
             numbers = _renumbered(numbers, anew, sources)
     if any(form >= BETWEEN for form in forms):
         numbers = _with_between(numbers, index, count, sources)
-    return tuple([kernels[position] for position in _walk(numbers, sources)])
+    return tuple([kernels[position] for position in walk(numbers, sources)])
 
 
 def _sources(kernels: Sequence[Kernel]) -> list[set[int]]:
@@ -96,7 +96,7 @@ def _with_casts(
 def _renumbered(numbers: Sequence[float], anew: Sequence[bool], sources: Sequence[set[int]]) -> list[float]:
     """``numbers`` with even ones behind all others for the nodes ``anew``, in the order of the walk."""
     first, found = int(max(numbers)) + 1 & ~1, list(numbers)
-    for turn, position in enumerate(_walk(numbers, sources), 1):
+    for turn, position in enumerate(walk(numbers, sources), 1):
         if anew[position]:
             found[position] = first + 2 * turn
     return found
@@ -121,8 +121,13 @@ def _with_between(
     return found
 
 
-def _walk(numbers: Sequence[float], sources: Sequence[set[int]]) -> list[int]:
-    """Positions in the order of the walk."""
+def walk(numbers: Sequence[float], sources: Sequence[set[int]]) -> list[int]:
+    """Positions in the order of ONNX Runtime's walk from what nobody reads: what has the highest number first.
+
+    Args:
+        numbers: Of every position.
+        sources: Per position: those that it reads from.
+    """
     inner = {position for before in sources for position in before}
     stack = [(p, False) for p in sorted(range(len(sources)), key=lambda p: numbers[p]) if p not in inner]
     seen: set[int] = set()

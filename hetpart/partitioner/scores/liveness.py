@@ -59,11 +59,11 @@ class Usage:
     inside_partition: NDArray[np.int64]
     """(P,) The bytes each partition holds inside itself at its peak."""
 
-    def at_least(self, packed: Packed, cut: Cut) -> Usage:
-        """The same with what is ``packed`` where that is more."""
-        inside_partition = np.maximum(self.inside_partition, packed.inside_partition)
+    def packed(self, packed: Packed, cut: Cut, limited: NDArray[np.bool_]) -> Usage:
+        """The same as it is ``packed`` on the (D,) devices that have a budget: only of those is that known."""
+        inside_partition = np.where(limited[cut.devices], packed.inside_partition, self.inside_partition)
         within = _most_inside(cut, inside_partition, len(self.weights))
-        held = np.maximum(self.buffers, packed.buffers)
+        held = np.where(limited, packed.buffers, self.buffers)
         peak = self.weights + held + within + self.sessions
         return Usage(self.weights, held, within, self.sessions, peak, inside_partition)
 

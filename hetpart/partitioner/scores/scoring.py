@@ -99,7 +99,8 @@ class Scorer:
     def _scored(self, placement: Placement, found: Cut) -> Scored:
         used = usage(self.problem, placement, found)
         if self.packing is not None and used.fits(self.problem):
-            used = used.at_least(self.packing(placement, found, None), found)
+            limited = self.problem.budgets != NO_BUDGET
+            used = used.packed(self.packing(placement, found, None), found, limited)
         cost = self.problem.cost(placement)
         sessions = float(self.problem.session_seconds[found.devices].sum())
         return Scored(placement, found, used, cost, cost + sessions, excess(self.problem, used))

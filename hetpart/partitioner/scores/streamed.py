@@ -48,7 +48,7 @@ class RingScorer(Scorer):
         problem = self.problem
         used = usage(problem, placement, finer)
         if self.packing is not None and used.fits(problem):
-            used = used.at_least(self.packing(placement, finer, None), finer)
+            used = used.packed(self.packing(placement, finer, None), finer, problem.budgets != NO_BUDGET)
         cost = problem.cost(placement)
         sessions = float(problem.session_seconds[finer.devices].sum())
         return Scored(placement, finer, used, cost, cost + sessions, excess(problem, used))

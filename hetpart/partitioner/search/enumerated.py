@@ -76,7 +76,8 @@ def _costs(within: PlacementProblem, every: NDArray[np.int8]) -> NDArray[np.floa
     there = (every[:, uses.ops] == ACCELERATOR) & ~uses.on_host
     read_there = _any_use(uses, there) | within.wanted_there
     read_here = _any_use(uses, ~there) | within.wanted_on_host
-    made_there = np.where(by == NO_OP, within.given_there, every[:, np.maximum(by, 0)] == ACCELERATOR)
+    padded = np.pad(every, ((0, 0), (0, 1)))  # for what no op makes, also where there is none
+    made_there = np.where(by == NO_OP, within.given_there, padded[:, by] == ACCELERATOR)
     down, up = within.copy_seconds[ACCELERATOR, HOST], within.copy_seconds[HOST, ACCELERATOR]
     copies = np.where(made_there & read_here, down, 0.0) + np.where(~made_there & read_there, up, 0.0)
     return within.seconds[every, np.arange(within.ops)].sum(axis=1) + copies.sum(axis=1)

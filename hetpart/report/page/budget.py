@@ -196,8 +196,7 @@ def _points(curve: Curve) -> Grid:
 def _row(point: CurvePoint) -> tuple[Cell | str, ...]:
     budget = format_bytes(point.budget_bytes)
     if point.seconds is None:
-        needed = f"needs {format_bytes(point.required_bytes or 0)}"
-        return budget, Cell("does not fit", "bad"), "", "", "", "", "", needed
+        return budget, Cell("does not fit", "bad"), "", "", "", "", "", sentences.needs(point)
     return (
         budget,
         format_seconds(point.seconds),
