@@ -101,6 +101,21 @@ def _ascends(axis: tuple[float, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Starts:
+    """Seconds of passing a node whose notes and code lie in the last cache, or in none, beyond one that is repeated."""
+
+    node: float = 0.0
+    """For what the session keeps of it."""
+    unary: float = 0.0
+    """Beside that, for the code of a kernel of one operand, element by element."""
+    other: float = 0.0
+    """For that of any other kernel, of which there is more: twice as long on a Xeon with 2 MB of core caches."""
+
+    def times(self, factor: float) -> Starts:
+        return Starts(self.node * factor, self.unary * factor, self.other * factor)
+
+
+@dataclass(frozen=True, slots=True)
 class KernelRates:
     """What a calibration found for one device at one number of threads. Rates are per second."""
 
@@ -110,10 +125,13 @@ class KernelRates:
     """The same where they lie in the core's own caches, as in models that are small."""
     weights_table: RateTable
     """Seconds of reading weights over and over, by bytes of all of them: it tells what the caches keep of them."""
-    cold_start_seconds: float
-    """Of starting any kernel whose code other data pushed out of all caches, beyond that."""
-    cold_node_seconds: float
-    """Of passing any node of which what the session keeps lies in no cache."""
+    cool: Starts
+    """Of nodes whose notes and code other data pushed into the last cache."""
+    cold: Starts
+    """Of those whose notes and code lie in no cache."""
+    filled_seconds: float
+    """Of passing a node behind a kernel whose operands filled the core's own caches, beyond ``cool``: what running any
+    node takes lies in the last cache too."""
     constant_seconds: float
     """Of reading a small constant that no cache holds."""
     session_seconds: float
@@ -162,8 +180,9 @@ class KernelRates:
             warm_tables={name: table.times(1 / factor) for name, table in self.warm_tables.items()},
             weights_table=self.weights_table.times(1 / factor),
             launch_seconds=self.launch_seconds / factor,
-            cold_start_seconds=self.cold_start_seconds / factor,
-            cold_node_seconds=self.cold_node_seconds / factor,
+            cool=self.cool.times(1 / factor),
+            cold=self.cold.times(1 / factor),
+            filled_seconds=self.filled_seconds / factor,
             constant_seconds=self.constant_seconds / factor,
             cold_operand_seconds=self.cold_operand_seconds / factor,
             bandwidth=self.bandwidth * factor,

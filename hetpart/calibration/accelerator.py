@@ -23,7 +23,7 @@ from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER,
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.devices import Provider
 from hetpart.errors import DeviceUnavailableError
-from hetpart.rates import KernelRates, RateTable
+from hetpart.rates import KernelRates, RateTable, Starts
 from hetpart.runtime.sessions import plain_session
 from hetpart.runtime.transport import HostBlock, Memory
 
@@ -80,8 +80,9 @@ def _rates(readings: Readings) -> KernelRates:
         launch_seconds=readings.launch,
         visit_seconds=readings.visit,
         operand_seconds=readings.operand,
-        cold_start_seconds=0.0,
-        cold_node_seconds=0.0,
+        cool=Starts(),
+        cold=Starts(),
+        filled_seconds=0.0,
         constant_seconds=0.0,
         **readings.bandwidths(tables, TABLE_BYTES),
         lone_bandwidth=readings.bandwidth,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -12,12 +13,13 @@ from hetpart.calibration.families import CHECKS, ELEMENTS, Sizes, families
 from hetpart.calibration.kernels import elementwise, gemm, typed_product
 from hetpart.calibration.models import chain, model, numbers
 from hetpart.cost_model.detect import cache_bytes
+from hetpart.cost_model.kernel_calls import UNARY
 from hetpart.cost_model.moving_calls import GATHER_SHARED
 
 WEIGHING = frozenset({"gemm", "cold"})
 """Probes that read weights more than anything else."""
 
-FLUSHED = frozenset({"few", "long", "many", "mixed", "twin", GATHER_SHARED})
+FLUSHED = frozenset({"few", "long", "kinds", "many", "mixed", "twin", GATHER_SHARED})
 """Probes that are also run after other data passed through all caches."""
 
 Key = tuple[str, Sizes]
@@ -33,6 +35,8 @@ VIEWS: Key = ("views", ())
 MIXED: Key = ("mixed", ())
 """Many small kernels, no two alike: each brings its own code and its own notes of the session into the caches. The long
 one's bring notes alone."""
+KINDS: Key = ("kinds", ())
+"""The same of kernels with more code."""
 COLD: Key = ("cold", ())
 KEPT, OVER = "kept", "over"
 """By layers; and an elementwise op that writes over its input, by elements."""
@@ -85,17 +89,66 @@ def _views() -> bytes:
     return model(nodes, {"v0": (1,)}, {f"v{LONG_CHAIN}": (1,)}, shapes)
 
 
-MIXTURE = (
-    "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Neg", "Abs", "Sqrt", "Floor", "Softplus", "Softmax", "Ceil", "Softsign",
-    "Reciprocal", "Round", "Elu", "HardSigmoid", "Selu", "LeakyRelu", "ThresholdedRelu", "Sin", "Cos", "Log", "Sign",
-)  # fmt: skip
 _MIXED_WIDTH = 64
 
 
 def _mixed() -> bytes:
-    nodes = [helper.make_node(op_type, [f"v{i}"], [f"v{i + 1}"]) for i, op_type in enumerate(MIXTURE)]
+    nodes = [helper.make_node(op_type, [f"v{i}"], [f"v{i + 1}"]) for i, op_type in enumerate(UNARY)]
     shape = (1, _MIXED_WIDTH)
-    return model(nodes, {"v0": shape}, {f"v{len(MIXTURE)}": shape})
+    return model(nodes, {"v0": shape}, {f"v{len(UNARY)}": shape})
+
+
+KINDS_CHAIN: tuple[tuple[str, tuple[str, ...], Mapping[str, Any]], ...] = (
+    ("LayerNormalization", ("scale", "bias"), {}),
+    ("Softmax", (), {}),
+    ("Gather", ("backwards",), {"axis": 1}),
+    ("MatMul", ("square",), {}),
+    ("Split", ("halves",), {"axis": 1}),
+    ("Pad", ("padding",), {}),
+    ("ReduceMean", ("last",), {}),
+    ("Expand", ("two_rows",), {}),
+    ("Transpose", (), {}),
+    ("ReduceSum", ("last",), {"keepdims": 0}),
+    ("Mul", ("scale",), {}),
+    ("Clip", ("least", "most"), {}),
+    ("Greater", ("bias",), {}),
+    ("Where", ("scale", "bias"), {}),
+    ("TopK", ("width",), {}),
+    ("Tile", ("two",), {}),
+    ("Slice", ("zero", "width"), {}),
+    ("CumSum", ("first",), {}),
+    ("Max", ("bias",), {}),
+    ("ScatterElements", ("backwards", "scale"), {}),
+    ("Add", ("scale",), {}),
+    ("Concat", ("bias",), {"axis": 0}),
+    ("Sub", ("double",), {}),
+    ("Cast", (), {"to": TensorProto.INT32}),
+    ("ArgMax", (), {}),
+)
+"""Op types, what they read beside what the one before makes, and attributes."""
+_OUTPUTS = {"Split": 2, "TopK": 2}
+
+
+def _kinds() -> bytes:
+    width = _MIXED_WIDTH
+    halves, padding, backwards = np.array([width // 2] * 2), np.array([0, 0, 0, width // 2]), np.arange(width)[::-1]
+    constants = {
+        "scale": numbers(width), "bias": numbers(width) / 2, "square": numbers(width, width), "first": np.array(0),
+        "double": numbers(2 * width), "least": np.array(-9, np.float32), "most": np.array(9, np.float32),
+        "backwards": backwards.copy(), "halves": halves, "padding": padding, "two_rows": np.array([2, width]),
+        "last": np.array([1]), "zero": np.array([0]), "two": np.array([2]), "width": np.array([width]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node(op_type, [f"v{i}", *others], [f"v{i + 1}", f"beside{i}"][: _OUTPUTS.get(op_type, 1)], **given)
+        for i, (op_type, others, given) in enumerate(KINDS_CHAIN)
+    ]
+    return model(
+        nodes,
+        {"v0": (1, width)},
+        {f"v{len(KINDS_CHAIN)}": (1,)},
+        constants,
+        dtypes=(TensorProto.FLOAT, TensorProto.INT64),
+    )
 
 
 def _layers(width: int, layers: int) -> bytes:
@@ -118,6 +171,7 @@ OVERHEADS: Mapping[Key, Callable[[], bytes]] = {
     MANY: partial(_joined, MANY_OPERANDS),
     VIEWS: _views,
     MIXED: _mixed,
+    KINDS: _kinds,
     COLD: partial(_layers, COLD_WIDTH, COLD_LAYERS),
     **{(KEPT, layers): partial(_layers, *layers) for layers in KEPT_LAYERS},
     **{(OVER, (elements,)): partial(elementwise, "Relu", elements) for elements in ELEMENTS},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,13 @@ from hetpart.calibration.probes import (
     FEW,
     FEW_OPERANDS,
     FLUSHED,
+    KINDS,
+    KINDS_CHAIN,
     LONG,
     LONG_CHAIN,
     MANY,
     MANY_OPERANDS,
     MIXED,
-    MIXTURE,
     SHORT,
     TWIN,
     Key,
@@ -27,11 +29,11 @@ from hetpart.calibration.probes import (
 from hetpart.calibration.readings import PRODUCT, Readings
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
-from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED
+from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED, UNARY
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
-from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
+from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable, Starts
 
 SUFFIX = ".samples"
 MOST_CACHE_BYTES = 50e6
@@ -118,8 +120,9 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cold_start_seconds=self.cold_start_seconds,
-            cold_node_seconds=self.cold_node_seconds,
+            cool=self.cool,
+            cold=self.cold,
+            filled_seconds=self.filled_seconds,
             constant_seconds=(single or self)._readings().warm.far_row,
             **memory,
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
@@ -133,21 +136,36 @@ class Samples:
         )
 
     @property
-    def cold_node_seconds(self) -> float:
-        return max(0.0, self._cold(LONG, TWIN) / (LONG_CHAIN - 1))
+    def cool(self) -> Starts:
+        return self._starts(lambda taken: taken.cool)
 
     @property
-    def cold_start_seconds(self) -> float:
-        return max(0.0, self._cold(MIXED, TWIN) / (len(MIXTURE) - 1) - self.cold_node_seconds)
+    def cold(self) -> Starts:
+        return self._starts(lambda taken: taken.far)
 
     @property
     def cold_operand_seconds(self) -> float:
-        return max(0.0, self._cold(MANY, FEW) / (MANY_OPERANDS - FEW_OPERANDS))
+        return max(0.0, self._longer(MANY, FEW, lambda taken: taken.far) / (MANY_OPERANDS - FEW_OPERANDS))
 
-    def _cold(self, more: Key, less: Key) -> float:
-        """What ``more`` takes longer than ``less``, the longer after other data passed through all caches."""
+    @property
+    def filled_seconds(self) -> float:
+        """Of a kernel that does next to nothing, right behind what filled the core's own caches."""
+        alone = self.profiled[named(SHORT)]
+        longer = alone.cool["Relu"] - alone.warm["Relu"]
+        return max(0.0, longer - self.cool.node - self.cool.unary)
+
+    def _starts(self, state: Callable[[Taken], float]) -> Starts:
+        node = max(0.0, self._longer(LONG, TWIN, state) / (LONG_CHAIN - 1))
+        unary, other = (
+            max(0.0, self._longer(key, TWIN, state) / (count - 1) - node)
+            for key, count in ((MIXED, len(UNARY)), (KINDS, len(KINDS_CHAIN)))
+        )
+        return Starts(node, unary, other)
+
+    def _longer(self, more: Key, less: Key, state: Callable[[Taken], float]) -> float:
+        """What ``more`` takes longer than ``less``, the longer in ``state`` than in the caches of a core."""
         many, one = self.probes[named(more)], self.probes[named(less)]
-        return (many.far - one.far) - (many.warm - one.warm)
+        return (state(many) - state(one)) - (many.warm - one.warm)
 
     def _scaled(self, single: Samples) -> _States:
         """With the tables of one thread where these probes are fewer.
@@ -247,13 +265,24 @@ class Sampled:
 
     def calibration(self) -> Calibration:
         """What planning uses."""
-        single, *others = self.threads
+        single, *others = _together(self.threads)
         rates = {str(single.threads): single.rates(self.link_seconds)}
         rates |= {str(one.threads): one.rates(self.link_seconds, single) for one in others}
         return Calibration(
             SCHEMA, VERSION, self.processor, self.cores, self.runtime, rates, self.link_bandwidth, self.link_seconds,
             self.accelerator,
         )  # fmt: skip
+
+
+def _together(samples: Sequence[Samples]) -> list[Samples]:
+    """Every number of threads with the least that any took of what one thread does, however many there are.
+
+    A run right behind a flush is rare in a minute, and one that other work did not disturb rarer still.
+    """
+    keys = [named(key) for key in (TWIN, LONG, MIXED, KINDS, FEW, MANY)]
+    keys = [key for key in keys if all(key in one.probes for one in samples)]
+    least = {key: reduce(Taken.least, [one.probes[key] for one in samples]) for key in keys}
+    return [replace(one, probes={**one.probes, **least}) for one in samples]
 
 
 def named(key: Key) -> str:

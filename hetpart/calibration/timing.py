@@ -118,7 +118,7 @@ class Times:
     """What a probe's runs took in one state of the caches."""
 
     by_chance: bool = False
-    """Which few rows a run looks up, or what a flush leaves, decides: a model's run has many such kernels."""
+    """Which few rows a run looks up decides: a model's run has many such kernels."""
     _known: list[float] = field(default_factory=list[float])
 
     def add(self, seconds: float) -> None:
@@ -154,8 +154,7 @@ class Probe:
         """Runs before each timed run, so that the kernel's code is in the caches."""
         self.manner = manner
         few = self._lookups is not None and len(self._lookups.chosen) <= FEW_ROWS
-        self.streamed, self.cool, self.warm = (Times(by_chance=few) for _ in range(3))
-        self.far = Times(by_chance=few or self._lookups is None)
+        self.streamed, self.cool, self.warm, self.far = (Times(by_chance=few) for _ in range(4))
         self.run()
 
     def _bound(self, buffers: Buffers, *, over: bool) -> Any:

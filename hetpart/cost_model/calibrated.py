@@ -22,7 +22,7 @@ from hetpart.files import write_whole
 from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 
 SCHEMA = "hetpart.calibration"
-VERSION = 13
+VERSION = 14
 RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 MOST_AT_FLOOR = 0.1

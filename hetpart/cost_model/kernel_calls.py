@@ -215,6 +215,11 @@ HEAVY: Mapping[str, _Rule] = {"MatMul": gemm, "FusedMatMul": gemm, "Gemm": gemm,
 """Ops that give a fused kernel its name and nearly all of its time."""
 HEADS = frozenset({*HEAVY, "MatMulInteger"})
 """The same, and those that no family speaks of."""
+UNARY = (
+    "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Neg", "Abs", "Sqrt", "Floor", "Softplus", "Ceil", "Softsign",
+    "Reciprocal", "Round", "Elu", "HardSigmoid", "Selu", "LeakyRelu", "ThresholdedRelu", "Sin", "Cos", "Log", "Sign",
+)  # fmt: skip
+"""Ops of one operand, element by element, whose kernels have little code."""
 COPIED = "copied"
 """The family of what copies an operand, or a part of it, on one thread: with two, Slice, Expand, Pad, Tile and
 SpaceToDepth took as long as with one, where Concat and Split took 0.5 to 0.6 of it."""

@@ -11,6 +11,7 @@ from hetpart.cost_model.call_seconds import (
     Surroundings,
     call_seconds,
     constants_seconds,
+    filled_share,
     lost_share,
     pushed_out,
     start_seconds,
@@ -24,6 +25,7 @@ from hetpart.cost_model.kernel_calls import (
     HEADS,
     HEAVY,
     REORDER,
+    UNARY,
     KernelCall,
     kernel_call,
 )  # fmt: skip
@@ -40,6 +42,8 @@ BY_ROWS = frozenset({"gemm", *BATCHED})
 """Families of which a run that needs them seldom computes fewer rows; the weights are read for the first already."""
 COPIERS = frozenset({"Scatter", "ScatterElements", "ScatterND", "TensorScatter"})
 """Ops that copy long blocks, which processors do past the caches: the code of others stays where it is."""
+CONVOLVES = frozenset({"Conv", REORDER})
+"""What calibration profiles, rather than to time its sessions."""
 USUAL_OPERANDS = 3
 """Values that flow in and out of the kernels whose seconds are in the tables."""
 
@@ -130,11 +134,11 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
     touched = [_touched(kernel, graph, put_in) for kernel in kernels]
     over = overwriting(kernels, (*graph.inputs, *graph.outputs))
     whole, weights = sum(touched), streamed_weights(graph)
-    lost = lost_share(whole, rates)
+    lost, cooled = lost_share(whole, rates), pushed_out(whole, rates.core_cache_bytes)
     began: dict[int, int] = {}
     ended: dict[str, int] = {}
     read: dict[Hashable, int] = {}
-    passed = 0
+    passed, filled = 0, 0.0
     found: list[Surroundings] = []
     for kernel, nbytes in zip(kernels, touched, strict=True):
         kind = _head([graph.ops[op] for op in kernel.ops]).op_type if kernel.ops else REORDER
@@ -143,12 +147,17 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
             distance = whole  # to other rows than the run before, and to the tables that tell where their pages are
         spared = sum([made.nbytes for made in kernel.makes if made.value in over])
         since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
-        anew = sum([pushed_out(passed - read.get(each, passed - whole), rates) for each in constants])
+        anew = sum([pushed_out(passed - read.get(each, passed - whole), rates.cache_bytes) for each in constants])
         operands = max(0, len({*kernel.reads}) + len(kernel.makes) - USUAL_OPERANDS)
-        found.append(Surroundings(distance, nbytes, weights, since, spared, operands, anew, lost))
+        unary, convolves = kind in UNARY or _is_view(kernel), kind in CONVOLVES
+        found.append(
+            Surroundings(
+                distance, nbytes, weights, since, spared, operands, anew, lost, cooled, filled, unary, convolves
+            )
+        )
         read.update(dict.fromkeys(constants, passed))
         began.update((made.value, passed) for made in kernel.makes)
-        passed += nbytes
+        passed, filled = passed + nbytes, filled_share(nbytes, rates.core_cache_bytes)
         if kind in COPIERS:
             ended = {other: place + nbytes for other, place in ended.items()}
         ended[kind] = passed
@@ -193,6 +202,11 @@ def _looks_up_weights(op: Op, graph: Graph) -> bool:
     return table is not None and graph.values[table].is_constant
 
 
+def _is_view(kernel: Kernel) -> bool:
+    """Whether it makes nothing that lies elsewhere."""
+    return bool(kernel.makes) and all(made.view_of is not None for made in kernel.makes)
+
+
 def _head(members: list[Op]) -> Op:
     """The op that the kernel is named after."""
     return next((op for op in members if op.op_type in HEADS), members[-1])
@@ -226,7 +240,7 @@ def _kernel_seconds(
     if not kernel.ops:
         elements = max(1, kernel.makes[0].nbytes // ELEMENT_BYTES)
         return call_seconds(KernelCall(REORDER, (elements,)), rates, around)
-    if kernel.makes and all(made.view_of is not None for made in kernel.makes):
+    if _is_view(kernel):
         return rates.visit_seconds
     members = [graph.ops[op] for op in kernel.ops]
     if kernel.op_type:

@@ -25,7 +25,7 @@ from hetpart.cost_model.call_seconds import call_seconds
 from hetpart.cost_model.detect import this_processor
 from hetpart.cost_model.kernel_calls import LONE
 from hetpart.errors import HetpartError, InvalidOptionError
-from hetpart.rates import KernelRates, RateTable
+from hetpart.rates import KernelRates, RateTable, Starts
 
 WARM_SHARE = 0.5
 
@@ -45,8 +45,9 @@ def made_up_rates() -> KernelRates:
         session_seconds=5e-6,
         launch_seconds=1e-6,
         visit_seconds=1e-7,
-        cold_start_seconds=0.0,
-        cold_node_seconds=0.0,
+        cool=Starts(),
+        cold=Starts(),
+        filled_seconds=0.0,
         constant_seconds=0.0,
         hop_seconds=0.0,
         operand_seconds=1e-7,

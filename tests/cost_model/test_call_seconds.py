@@ -8,12 +8,13 @@ from hetpart.cost_model.call_seconds import (
     Surroundings,
     call_seconds,
     constants_seconds,
+    filled_share,
     lost_share,
     read_anew,
     start_seconds,
 )
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED, KernelCall
-from hetpart.rates import RateTable
+from hetpart.rates import RateTable, Starts
 from tests.calibration.test_from_profile import made_up_rates
 
 MEGABYTE = 2.0**20
@@ -85,22 +86,46 @@ def test_a_kernel_that_one_thread_runs_moves_memory_at_the_rate_of_one():
 
 def test_caches_lose_the_code_of_kernels_at_random():
     """What is left of it after as many bytes as the last cache holds is exp(-1)."""
-    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=16 * MEGABYTE, cold_start_seconds=5e-6)
+    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=16 * MEGABYTE, cold=Starts(unary=5e-6, other=9e-6))
     everything = lost_share(10**6 * MEGABYTE, rates)
     for passed, lost in {0: 0.0, 1: 0.0606, 16: 0.6321, 64: 0.9817, 10**6: 1.0}.items():
         around = Surroundings(distance=0, touched=0, weights=0, since=passed * MEGABYTE, lost=everything)
         assert start_seconds(rates, around) == pytest.approx(5e-6 * lost, rel=1e-3)
+        assert start_seconds(rates, replace(around, unary=False)) == pytest.approx(9e-6 * lost, rel=1e-3)
 
 
 def test_what_a_session_keeps_of_its_nodes_is_lost_by_runs_that_pass_more_than_the_caches_hold():
     """Half of the second rate above the first at 16 MB, all of it at 64. Code of a kernel that just ran is there."""
-    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, cold_node_seconds=4e-7)
-    rates = replace(rates, cold_start_seconds=1e-6)
+    rates = replace(made_up_rates(), weights_table=KEPT, cache_bytes=MEGABYTE, cold=Starts(4e-7, 1e-6))
     for whole, anew in {1: 0.0, 16: 0.5, 64: 1.0, 10**6: 1.0}.items():
         around = Surroundings(distance=0, touched=0, weights=0, lost=lost_share(whole * MEGABYTE, rates))
         assert start_seconds(rates, around) == pytest.approx(4e-7 * anew)
         farther = replace(around, since=10**9 * MEGABYTE)
         assert start_seconds(rates, farther) == pytest.approx(14e-7 * anew)
+
+
+def test_nodes_are_cool_where_a_run_passes_more_than_the_core_keeps():
+    """As far as what they need is in some cache."""
+    rates = replace(made_up_rates(), core_cache_bytes=MEGABYTE, cool=Starts(1e-7, 2e-7, 5e-7), cold=Starts(node=1e-6))
+    around = Surroundings(distance=0, touched=0, weights=0, cooled=0.5)
+    assert start_seconds(rates, around) == pytest.approx(0.5e-7)
+    farther = replace(around, since=1000 * MEGABYTE)
+    assert start_seconds(rates, farther) == pytest.approx(2.5e-7)
+    assert start_seconds(rates, replace(farther, unary=False)) == pytest.approx(5.5e-7)
+    assert start_seconds(rates, replace(farther, lost=1.0)) == pytest.approx(1e-6)
+
+
+def test_a_kernel_that_fills_the_cores_caches_leaves_nothing_to_the_next_node():
+    """A Reshape took 2 to 3 us behind products of 1 MB, with 2 MB of caches, 5 behind 2 MB, 9 to 11 behind 4."""
+    shares = [filled_share(MEGABYTE * size, 2 * MEGABYTE) for size in (0.5, 1, 2, 3, 4)]
+    assert shares == sorted(shares)
+    assert shares[1] < 0.1
+    assert 0.4 < shares[2] < 0.6
+    assert shares[4] > 0.95
+    rates = replace(made_up_rates(), filled_seconds=5e-6)
+    around = Surroundings(distance=0, touched=0, weights=0, filled=0.4)
+    assert start_seconds(rates, around) == pytest.approx(2e-6)
+    assert start_seconds(rates, replace(around, convolves=True)) == 0.0
 
 
 def test_fewer_elements_than_were_measured_take_the_start_and_their_part_of_the_rest():

@@ -16,6 +16,7 @@ from hetpart.cost_model.fusion import find_fusions
 from hetpart.cost_model.likeness import likenesses
 from hetpart.cost_model.machines import load_machine
 from hetpart.graph.ir import Graph
+from hetpart.rates import Starts
 from tests.calibration.test_from_profile import made_up_rates
 from tests.cost_model.build import Builder
 from tests.cost_model.test_measured import with_rates
@@ -30,7 +31,7 @@ def unlike(graph: Graph, *_: Any) -> tuple[Hashable, ...]:
 MACHINES = {
     "l4+epyc": lambda: load_machine("l4+epyc"),
     "emulated": lambda: load_machine("emulated"),
-    "calibrated": lambda: with_rates(replace(made_up_rates(), cold_node_seconds=1e-6, cold_start_seconds=2e-6)),
+    "calibrated": lambda: with_rates(replace(made_up_rates(), cold=Starts(1e-6, 2e-6, 3e-6))),
 }
 
 

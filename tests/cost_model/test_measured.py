@@ -14,7 +14,7 @@ from hetpart.cost_model.measured import measured_kernels
 from hetpart.cost_model.roofline import Bound
 from hetpart.devices import Machine
 from hetpart.graph.ir import Graph, Shape
-from hetpart.rates import KernelRates
+from hetpart.rates import KernelRates, Starts
 from tests.calibration.test_from_profile import WARM_SHARE, made_up_rates
 from tests.cost_model.build import Builder
 from tests.graph.models import from_text
@@ -32,11 +32,23 @@ def test_a_kernel_that_no_table_speaks_of_starts_as_others_do():
     product = build.op("MatMul", [build.value((1, 8192)), build.weight((8192, 8192))], (1, 8192))
     spread = build.op("Softplus", [build.op("Tanh", [product], (1, 8192))], (1, 8192))
     graph = build.graph(spread)
-    warm = replace(made_up_rates(), cold_node_seconds=0.0)
-    cold = replace(warm, cold_node_seconds=3e-6)
+    warm = replace(made_up_rates(), cold=Starts())
+    cold = replace(warm, cold=Starts(node=3e-6))
     before, after = ([cost.seconds[0] for cost in annotate(graph, with_rates(r)).ops] for r in (warm, cold))
     assert "softplus" not in warm.tables
     assert [late - early for early, late in zip(before, after, strict=True)] == pytest.approx([3e-6] * 3)
+
+
+def test_what_runs_behind_a_product_that_fills_the_core_takes_longer():
+    """The next node alone, not the one behind it."""
+    build = Builder()
+    product = build.op("MatMul", [build.value((1, 8192)), build.weight((8192, 8192))], (1, 8192))
+    spread = build.op("Softplus", [build.op("Tanh", [product], (1, 8192))], (1, 8192))
+    graph = build.graph(spread)
+    warm = made_up_rates()
+    filled = replace(warm, filled_seconds=3e-6)
+    before, after = ([cost.seconds[0] for cost in annotate(graph, with_rates(r)).ops] for r in (warm, filled))
+    assert [late - early for early, late in zip(before, after, strict=True)] == pytest.approx([0.0, 3e-6, 0.0])
 
 
 def test_what_bounds_a_measured_kernel_is_told_by_what_it_took():
