@@ -33,6 +33,14 @@ def test_every_set_of_ops_is_on_one_device_and_pins_decide_which() -> None:
     assert (found["a_exp"], found["a_neg"], found["b_abs"], found["b_relu"]) == ("cpu", "cpu", "cuda:0", "cuda:0")
 
 
+def test_an_output_that_is_given_needs_its_bytes_alone() -> None:
+    passed = model("passed (float[64] x) => (float[64] x) { }")
+    assert partition(passed, io=["x=cuda:0"], budget="1kB").plan.partitions == ()
+    with pytest.raises(InfeasibleError, match="needs 256 bytes") as refused:
+        partition(passed, io=["x=cuda:0"], budget=1)
+    assert refused.value.device == "cuda:0"
+
+
 @pytest.mark.parametrize("placement", ["random:1", "random:2", "random:3", "fill-in-order"])
 def test_sets_hold_under_every_rule(placement: str) -> None:
     found = devices(partition(placement=placement, colocate=["a_exp,b_relu", "b_relu,join"]))

@@ -140,6 +140,14 @@ def test_budgets_that_nothing_fits_are_told_from_those_that_something_does() -> 
     assert refused.value.required_bytes == first.required_bytes
 
 
+def test_another_device_that_lacks_bytes_is_named() -> None:
+    """No budget of the accelerator makes room on the host."""
+    with pytest.raises(InfeasibleError, match=r"bytes are needed on cpu as far as is found") as refused:
+        sweep(budgets="1MB,2MB", host_budget="1kB", pin="layer2=cpu")
+    assert refused.value.device == "cpu"
+    assert "raise the budget of cpu to " in refused.value.hint
+
+
 def test_a_target_must_be_a_latency() -> None:
     for target in ("fast", 0, -1.0):
         with pytest.raises(InvalidOptionError):
