@@ -208,6 +208,11 @@ def _require_scalar(loss: Any) -> None:
             hint="it takes the model and the batch, and returns one number that depends on parameters; behind "
             "torch.utils.checkpoint with use_reentrant=True nothing does: say use_reentrant=False",
         )
+    if not loss.is_floating_point():
+        raise InvalidModelError(
+            f"loss_fn returns a number of {str(loss.dtype).removeprefix('torch.')}",
+            hint="return a real one, such as .abs()",
+        )
 
 
 def _say_where(graph: GraphModule) -> None:

@@ -217,6 +217,11 @@ class Kept:
             if name not in wanted:
                 continue
             content: Any = contents[name]
+            if isinstance(content, torch.Tensor) and content.layout != torch.strided:
+                raise InvalidFeedError(
+                    f"{name!r} of the content is {content.layout}, which a step does not keep",
+                    hint="give to_dense() of it",
+                )
             if isinstance(content, torch.Tensor) and not has_content(content):
                 raise InvalidFeedError(
                     f"{name!r} of the content has a form and no content", hint="load it on a device that has memory"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hetpart import training
-from hetpart.errors import InvalidFeedError
+from hetpart.errors import InvalidFeedError, InvalidModelError
 from hetpart.training import SGD, AdamW
 from hetpart.training.step import Step
 
@@ -73,6 +73,52 @@ def test_what_no_step_changes_is_copied_too() -> None:
     for name, tensor in Frozen(1).state_dict().items():
         if not name.startswith("above"):
             torch.testing.assert_close(other.state_dict()[name], tensor, rtol=0, atol=0)
+
+
+class Noting(nn.Linear):
+    """With a tensor that is neither a parameter nor a buffer in its ``state_dict``."""
+
+    def __init__(self, noted: float) -> None:
+        super().__init__(6, 5)
+        self.noted = torch.full((2,), noted)
+
+    def get_extra_state(self) -> Tensor:
+        return self.noted
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.noted = state
+
+
+def test_what_a_layer_notes_beside_its_tensors_is_copied_too() -> None:
+    step, other = trained(nn.Sequential(Noting(1.0))), nn.Sequential(Noting(2.0))
+    step.sync_to(other)
+    assert other[0].noted.tolist() == [1.0, 1.0]
+    assert loss_of(other, X, Y).item() == pytest.approx(float(step(X, Y)), rel=1e-6)
+
+
+def test_what_is_expanded_is_not_written_to() -> None:
+    step, other = trained(nn.Linear(6, 5)), nn.Linear(6, 5)
+    other.bias = nn.Parameter(torch.zeros(1).expand(5))
+    before = other.weight.clone()
+    with pytest.raises(InvalidFeedError, match="elements of 'bias' lie in one place"):
+        step.sync_to(other)
+    assert torch.equal(other.weight, before)
+
+
+def test_a_sparse_content_is_refused() -> None:
+    step = trained(nn.Linear(6, 5))
+    content = step.state_dict()
+    tensors = content["tensors"] | {"weight": content["tensors"]["weight"].to_sparse()}
+    with pytest.raises(InvalidFeedError, match=r"'weight' of the content is torch\.sparse_coo"):
+        step.load_state_dict(content | {"tensors": tensors})
+
+
+def test_a_loss_that_is_complex_is_refused() -> None:
+    with pytest.raises(InvalidModelError, match="a number of complex64"):
+        training.plan(
+            nn.Linear(6, 5), lambda net, x: torch.fft.fft(net(x)).sum(), optimizer=RULE, example_batch=(X,),
+            hardware="emulated",
+        )  # fmt: skip
 
 
 def test_a_weight_of_two_names_is_copied_to_both() -> None:
