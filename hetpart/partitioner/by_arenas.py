@@ -13,6 +13,7 @@ import numpy as np
 
 from hetpart.partitioner.assembly.device_use import excess, peaks
 from hetpart.partitioner.bounds.by_copies import least_streaming
+from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetpart.partitioner.assembly.assemble import Assembly
-    from hetpart.partitioner.bounds.exact import Clock
     from hetpart.partitioner.formulate import Formulation
     from hetpart.partitioner.problem import Placement
     from hetpart.partitioner.search.solve import Solution
@@ -37,6 +37,10 @@ _TRIES = 3
 """Rooms that the search is given."""
 _TIME = 0.25
 """Of what is left, for each."""
+_MOVED = 64
+"""Groups that are moved to see whether what lacks least fits then."""
+_NEAR = 0.05
+"""Of a budget: what lacks more is not moved."""
 _CLOSE = 0.01
 """Relative; rooms that are nearer to each other are one."""
 
@@ -76,6 +80,38 @@ def best_by_arenas(formulation: Formulation, least: Assembly, task: Assemble, cl
 def as_arenas_hold(formulation: Formulation, given: Assembly, task: Assemble, _: Clock) -> Assembly:
     """``given``, which fits, with figures of the budgets that there are."""
     return replace(given, solution=_told(formulation, given, _rules(formulation, task)))
+
+
+def moved_to_fit(formulation: Formulation, least: Assembly, task: Assemble, clock: Clock) -> Assembly:
+    """``least`` with groups moved one by one until it fits, as long as that lacks less: budgets may leave few bytes."""
+    wiring = Wiring.of(replace(formulation.problem, streaming=None))
+    near = Clock.of(clock.left * _TIME)
+    better: Assembly | None = least
+    while better is not None and 0 < _lacking_share(least := better) <= _NEAR:
+        lacks, tried = _lacks(least), _moved(formulation, least, wiring, task, near)
+        better = next((made for made in tried if _lacks(made) < lacks), None)
+    return least
+
+
+def _moved(
+    formulation: Formulation, best: Assembly, wiring: Wiring, task: Assemble, clock: Clock
+) -> Iterator[Assembly]:
+    """``best`` with each of the groups moved that cost least elsewhere."""
+    ledger = Ledger(wiring, best.solution.placement)
+    for _, group in sorted((ledger.delta(group)[0], group) for group in wiring.movable)[:_MOVED]:
+        if clock.expired():
+            return
+        yield task.arranged(formulation, flipped(wiring, best.solution.placement, [group]))
+
+
+def _lacks(made: Assembly) -> int:
+    return int(excess(made).sum())
+
+
+def _lacking_share(made: Assembly) -> float:
+    """Of the budget of the device that lacks most of its own."""
+    budgets = made.formulation.problem.budgets
+    return float((excess(made) / np.maximum(budgets, 1)).max())
 
 
 def _seconds(made: Assembly) -> float:

@@ -12,7 +12,7 @@ from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.assembly.assemble import Assembly
 from hetpart.partitioner.assembly.device_use import excess, peaks
 from hetpart.partitioner.bounds.exact import Clock
-from hetpart.partitioner.by_arenas import Assemble, as_arenas_hold, best_by_arenas
+from hetpart.partitioner.by_arenas import Assemble, as_arenas_hold, best_by_arenas, moved_to_fit
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.refusal import Needed, refusal
 from hetpart.partitioner.run_order import run_order, solved_in_both_orders
@@ -94,8 +94,12 @@ class _Task:
         """``least``, which fits though more is alive than the budgets give; better, where the best is asked for."""
         if len(formulation.problem.devices) != MOST_DEVICES:
             return least
-        task = Assemble(self._solved, self.arranged, self._assembled)
-        return (best_by_arenas if self.optimal else as_arenas_hold)(formulation, least, task, clock)
+        return (best_by_arenas if self.optimal else as_arenas_hold)(formulation, least, self.assemble, clock)
+
+    @property
+    def assemble(self) -> Assemble:
+        """How placements are found and laid out."""
+        return Assemble(self._solved, self.arranged, self._assembled)
 
     @property
     def optimal(self) -> bool:
@@ -153,9 +157,17 @@ def _fitting(task: _Task, formulation: Formulation, error: NothingFitsError, clo
         if not task.optimal:
             raise refusal(refused.least, Needed(_lacking(refused.least), refused.least)) from refused
         thrifty = _thriftiest(task, refused, clock)
+        if len(formulation.problem.devices) == MOST_DEVICES:
+            thrifty = _moved_to_fit(task, formulation, [thrifty, refused.least], clock)
         if not excess(thrifty).any():
             return thrifty
         raise refusal(refused.least, _least_found(task, refused, thrifty, clock)) from refused
+
+
+def _moved_to_fit(task: _Task, formulation: Formulation, starts: list[Assembly], clock: Clock) -> Assembly:
+    """The first of ``starts`` that comes to fit, or the first of them."""
+    moved = (moved_to_fit(formulation, start, task.assemble, clock) for start in starts)
+    return next((found for found in moved if not excess(found).any()), starts[0])
 
 
 def _thriftiest(task: _Task, refused: _RefusedError, clock: Clock) -> Assembly:

@@ -207,7 +207,8 @@ def _unknown(node: str, imported: ImportedModel) -> InvalidOptionError:
     inside = [name for name in names if node.lower() in name.lower()]
     near = list(dict.fromkeys([*close[:1], *inside, *close]))[:_SUGGESTIONS]
     known = ", ".join(map(repr, near or names[:_SUGGESTIONS]))
-    hint = f"did you mean {known}?" if near else f"it has, for example, {known}"
+    shown = f"it has, for example, {known}" if known else "it has no ops"
+    hint = f"did you mean {known}?" if near else shown
     if node in _nodes(imported):
         return InvalidOptionError(
             f"{node!r} of {imported.name!r} is not placed: what it computes is known before a run, or never returned",

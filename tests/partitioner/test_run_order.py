@@ -75,3 +75,16 @@ def given(model: onnx.ModelProto, budget: int, sides: tuple[str, ...]) -> Plan |
         return planned(model, budget, dict(zip(NAMES, sides, strict=True)))
     except InfeasibleError:
         return None
+
+
+@pytest.mark.parametrize("spare", [0, 1000])
+def test_two_budgets_that_a_placement_just_fills_do(branches: onnx.ModelProto, spare: int) -> None:
+    """Whatever is counted on the way: the file that says where every op runs is accepted under them."""
+    half = dict(zip(NAMES, ("cpu", "cuda:0", "cpu", "cuda:0"), strict=True))
+    file = hetpart.partition(branches, hardware="l4+generic-2core", placement=half, stream=False).plan
+    host, accelerator = (use.peak_bytes + spare for use in file.devices)
+    options = {"hardware": "l4+generic-2core", "host_budget": host, "budget": accelerator, "stream": False}
+    given = hetpart.partition(branches, placement=half, **options).plan
+    found = hetpart.partition(branches, **options).plan
+    assert all(use.peak_bytes <= most for use, most in zip(found.devices, (host, accelerator), strict=True))
+    assert found.prediction.seconds <= given.prediction.seconds
