@@ -141,7 +141,12 @@ class Samples:
 
     @property
     def cold(self) -> Starts:
-        return self._starts(lambda taken: taken.far)
+        """Code of either size is fetched from farther away: what makes it longer by less was disturbed less."""
+        cool, cold = self.cool, self._starts(lambda taken: taken.far)
+        if not (cool.unary and cool.other):
+            return cold
+        longer = min(cold.unary / cool.unary, cold.other / cool.other)
+        return Starts(cold.node, cool.unary * longer, cool.other * longer)
 
     @property
     def cold_operand_seconds(self) -> float:

@@ -149,7 +149,8 @@ def _surroundings(kernels: Sequence[Kernel], graph: Graph, rates: KernelRates) -
         since, constants = passed - ended.get(kind, passed - whole), _constants(kernel, graph)
         anew = sum([pushed_out(passed - read.get(each, passed - whole), rates.cache_bytes) for each in constants])
         operands = max(0, len({*kernel.reads}) + len(kernel.makes) - USUAL_OPERANDS)
-        unary, convolves = kind in UNARY or _is_view(kernel), kind in CONVOLVES
+        convolves = kind in CONVOLVES
+        unary = kind in UNARY or convolves or _is_view(kernel)
         found.append(
             Surroundings(
                 distance, nbytes, weights, since, spared, operands, anew, lost, cooled, filled, unary, convolves

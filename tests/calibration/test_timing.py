@@ -30,7 +30,7 @@ def test_what_cold_code_takes_is_told_from_what_cold_nodes_take():
     )}  # fmt: skip
     shorts = {named(SHORT): TakenByKernels({"Relu": 5.0}, {"Relu": 1.0})}
     samples = Samples(1, probes, shorts, 0.0, 1.0)
-    assert astuple(samples.cold) == pytest.approx((0.5, 1.0, 3.0))
+    assert astuple(samples.cold) == pytest.approx((0.5, 1.0, 2.0))
     assert astuple(samples.cool) == pytest.approx((0.25, 0.5, 1.0))
     assert samples.filled_seconds == pytest.approx(5.0 - 1.0 - 0.25 - 0.5)
     warm = {key: replace(taken, far=taken.warm, cool=taken.warm) for key, taken in probes.items()}
