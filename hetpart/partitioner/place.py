@@ -220,8 +220,7 @@ def _smallest(task: _Task, formulation: Formulation, needed: Needed, used: int, 
     """The budget of one device, as small as halving the way to one that does not do finds it; ``used`` may do."""
     (device,) = needed.nbytes
     problem = formulation.problem
-    held = 0 if problem.streaming is not None else weight_bytes(problem, forced_placement(problem), device)
-    low = max(int(problem.budgets[device]), held)
+    low = max(int(problem.budgets[device]), weight_bytes(problem, forced_placement(problem), device))
     halving = Clock.of(clock.left * _SEARCHED)
     while used - low > used // _NARROW and not halving.expired():
         middle = (low + used) // 2

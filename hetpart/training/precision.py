@@ -217,11 +217,13 @@ def _written_by(module: GraphModule, node: Node) -> list[Node]:
         ]
     if node.target not in (_RECORDED_OR_NOT, _CAST_OR_NOT):
         return []
-    inner = next(place for place, given in enumerate(node.args) if isinstance(given, Node) and given.op == "get_attr")
-    region: GraphModule = getattr(module, str(node.args[inner].target))  # pyright: ignore[reportAttributeAccessIssue,reportOptionalMemberAccess]
+    given = [*node.args]
+    named = next(one for one in given if isinstance(one, Node) and one.op == "get_attr")
+    region = module.get_submodule(str(named.target))
+    assert isinstance(region, GraphModule)
     to = written(region)
-    parts = zip(region.graph.find_nodes(op="placeholder"), node.args[inner + 1 :], strict=True)
-    return [given for part, given in parts if part in to and isinstance(given, Node)]
+    parts = zip(region.graph.find_nodes(op="placeholder"), given[given.index(named) + 1 :], strict=True)
+    return [one for part, one in parts if part in to and isinstance(one, Node)]
 
 
 def _name(target: OpOverload) -> str:
