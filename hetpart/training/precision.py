@@ -8,21 +8,22 @@ beneath ``torch.autocast``, which leaves parameters as they are; and in it with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from hetpart.errors import ExecutionError, InvalidModelError, InvalidOptionError
 from hetpart.training.fed import counted, scaled
 from hetpart.training.limits import LARGEST
 from hetpart.training.lookups import LookingUp
+from hetpart.training.written import operator_name, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from torch.fx import GraphModule, Node
 
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -140,7 +141,7 @@ class Casting(Plain):
         self._half = half
         self._halved = {id(value): value for value in parameters if value.dtype == half}
         """Parameters, and parts of them, that are in full precision beneath ``torch.autocast``."""
-        self._written = written(module)
+        self._written = written(module, MOVES)
         self._is_written = False
 
     def run_node(self, n: Node) -> Any:
@@ -150,7 +151,7 @@ class Casting(Plain):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is _EXPECTED or not isinstance(target, OpOverload):
             return super().call_function(target, args, kwargs)
-        name = _name(target)
+        name = operator_name(target)
         given = [value for value in pytree.tree_leaves((args, kwargs)) if _is_cast(value)]
         parts = name in MOVES and bool(given) and all(id(value) in self._halved for value in given)
         # Beneath autocast what is written to is a part in full precision, which has to be one for all who see it.
@@ -191,43 +192,6 @@ class Casting(Plain):
             return args, kwargs
         # What is written to keeps its type.
         return _all_cast(args, kwargs, args[0].dtype if target._schema.is_mutable else torch.float32)
-
-
-def written(module: GraphModule) -> frozenset[Node]:
-    """Nodes whose results the program may write to later, maybe through a part of them."""
-    found: set[Node] = set()
-    waiting = [node for user in module.graph.nodes for node in _written_by(module, user)]
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            moves = isinstance(node.target, OpOverload) and _name(node.target) in MOVES
-            waiting += node.all_input_nodes if moves or node.target is getitem else []
-    return frozenset(found)
-
-
-def _written_by(module: GraphModule, node: Node) -> list[Node]:
-    """What ``node`` writes to, itself or within a region."""
-    if isinstance(node.target, OpOverload):
-        places = zip(node.target._schema.arguments, node.args, strict=False)
-        return [
-            given
-            for argument, given in places
-            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Node)
-        ]
-    if node.target not in (_RECORDED_OR_NOT, _CAST_OR_NOT):
-        return []
-    given = [*node.args]
-    named = next(one for one in given if isinstance(one, Node) and one.op == "get_attr")
-    region = module.get_submodule(str(named.target))
-    assert isinstance(region, GraphModule)
-    to = written(region)
-    parts = zip(region.graph.find_nodes(op="placeholder"), given[given.index(named) + 1 :], strict=True)
-    return [one for part, one in parts if part in to and isinstance(one, Node)]
-
-
-def _name(target: OpOverload) -> str:
-    return target.name().partition("::")[2].partition(".")[0]
 
 
 def _is_passed_on(node: Node) -> bool:
