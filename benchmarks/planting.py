@@ -5,7 +5,7 @@ Everything added is called ``planted…``. The model's weights stay where they a
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +33,10 @@ class Ground:
 
     @classmethod
     def of(cls, model: Path, folder: Path, shape: Mapping[str, int]) -> Ground:
-        """``folder`` must be of the same disk."""
+        """Its files are copied: what has a second link is refused by ONNX, also for others who read it now."""
         for file in (model, model.with_name(f"{model.name}.data")):
             if file.exists() and not (folder / file.name).exists():
-                os.link(file, folder / file.name)
+                shutil.copyfile(file, folder / file.name)
         return cls(folder / model.name, shape)
 
     def copy(self, name: str) -> Copy:
