@@ -19,6 +19,7 @@ from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds.digits import kept_exactly
 from hetpart.partitioner.bounds.halving import MOST_OPS as MOST_HALVED
 from hetpart.partitioner.bounds.halving import Halving
+from hetpart.partitioner.bounds.highs import refuted
 from hetpart.partitioner.bounds.margins import Margins, margins
 from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.program import Program
@@ -169,17 +170,29 @@ class Relaxation:
         self.bound = max(self.bound, min(aim, found.bound))
         return [score(placement) for placement in self._placed(found)]
 
-    def halve(self, stages: Callable[[Program], Moments], known: Scored) -> list[Placement]:
-        """Raise the bound by halves of the program with rows of ``stages``, as far as it matters to ``known``.
+    def halve(
+        self, known: Scored, look: Callable[[Placement], Scored], stages: Callable[[Program], Moments] | None = None
+    ) -> None:
+        """Raise the bound by halves of the program, as far as it matters.
 
-        What comes back is what their relaxations are nearest to, which need not fit.
+        Args:
+            known: The best placement so far.
+            look: Is shown what relaxed solutions are nearest to, which need not fit; gives the best placement then.
+            stages: Rows to take in place of these.
         """
         aim = self._aim(known.cost)
         if self.bound >= aim or self.program.problem.ops > MOST_HALVED or self.clock.expired():
-            return []
-        halving = Halving.of(self.program, stages(self.program), self.margins.sides(aim))
-        self.bound = max(self.bound, min(aim, halving.raised(aim, self.clock.expired)))
-        return halving.met
+            return
+        moments = self.moments if stages is None else stages(self.program)
+        halving = Halving.of(self.program, moments, self.margins.sides(aim))
+        raised = halving.raised(aim, self.clock.expired, lambda placement: self._aim(look(placement).cost))
+        self.bound = max(self.bound, min(aim, raised))
+
+    def refute(self, known: Scored) -> None:
+        """Raise the bound as far as it matters to ``known``, if nothing that costs less is soon proven not to be."""
+        aim = self._aim(known.cost)
+        if self.bound < aim and refuted(self._linear(self.margins.sides(aim), self.program.budget), aim):
+            self.bound = aim
 
     def in_parts(
         self, parts: tuple[Callable[[Program], Moments], ...], known: Scored, score: Callable[[Placement], Scored]

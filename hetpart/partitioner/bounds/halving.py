@@ -1,9 +1,10 @@
-"""A program whose ops run in stages, bounded by halves of it: cheap relaxations where HiGHS takes few dear nodes.
+"""A program bounded by halves of it: cheap relaxations where HiGHS takes few dear nodes.
 
 What is relaxed mixes a few whole placements, since the budget is the one thing that ties ops together. Turning one op
-of many alike leaves another such mixture, as turning one expert of a layer does, or one layer of a transformer. Two
-questions split them: whether an op has come to a stage, which settles all that lead to it or all that follow; and how
-many of the groups with weights of about one size are on the accelerator. Each is asked where it raises the bound most.
+of many alike leaves another such mixture, as turning one expert of a layer does, or one layer of a transformer. Other
+questions split them: where ops run in stages, whether an op has come to one, which settles all that lead to it or all
+that follow; how many of the groups with weights of about one size are on the accelerator; and how many equal pieces lie
+beside a session. That one is asked that raises the bound most.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetpart.partitioner.bounds.milp import Effort
 from hetpart.partitioner.bounds.moments import Reach
+from hetpart.partitioner.bounds.relaxations import Relaxations, Relaxed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import Placement
 
-RELAXED_ROWS = 1_000_000
-"""Rows relaxed, all together."""
+MOST_WORK = 400_000_000
+"""Steps times rows of all that is relaxed."""
 TRIED = 0.15
 """Of them; then, and from then on, a bound that would not get there at the pace so far is left."""
 MOST_OPS = 2000
@@ -51,8 +52,8 @@ class Half:
     bound: float
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    relaxed: NDArray[np.float64] | None
-    """The solution that ``bound`` is of; None where there is none."""
+    relaxed: Relaxed
+    """The solution that ``bound`` is of, where there is one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,12 +70,12 @@ class Halving:
     """(N,) How much an op matters: its share of all seconds and bytes."""
     sums: tuple[tuple[int, int], ...]
     """(variable, bytes of each) of how many groups of about one size are on the accelerator."""
-    met: list[Placement] = field(default_factory=list["Placement"])
-    """What relaxed solutions are nearest to."""
+    wholes: NDArray[np.int64]
+    """Other variables that are 0 or 1; none where there are stages, which settle what others are."""
 
     @classmethod
     def of(cls, program: Program, rows: Moments, sides: NDArray[np.int8]) -> Halving:
-        """Of ``rows`` that know the stages of each op, groups being on ``sides`` for certain."""
+        """Of ``rows``, which may know the stages of each op, groups being on ``sides`` for certain."""
         linear = program.linear(rows.rows, rows.extra, sides, program.budget, rows.whole).relaxed()
         linear, sums = _with_sums(program, linear)
         seconds, nbytes = np.abs(program.seconds), program.nbytes.astype(np.float64)
@@ -82,50 +83,46 @@ class Halving:
         share /= np.maximum(np.bincount(program.of_op, minlength=len(share)), 1)
         ops = program.problem.ops
         begun = np.array(rows.stages, np.int64)
-        return cls(linear, program, begun, _leads(program), share[program.of_op] + WHOLE / ops, sums)
+        leads = _leads(program) if rows.stages else np.zeros((0, 0))
+        wholes = np.array(() if rows.stages else rows.whole, np.int64)
+        return cls(linear, program, begun, leads, share[program.of_op] + WHOLE / ops, sums, wholes)
 
-    def raised(self, enough: float, expired: Callable[[], bool]) -> float:
-        """A bound on all solutions, raised until it is ``enough`` or the relaxations are many."""
-        most, used = max(1, RELAXED_ROWS // max(1, len(self.linear.rows.least))), 0
-        number = count()
-        whole = self._bounded(-np.inf, self.linear.lower, self.linear.upper)
-        open_ = [(whole.bound, next(number), whole)]
-        while open_[0][0] < enough and not expired():
-            risen = (open_[0][0] - whole.bound) / (enough - whole.bound)
-            if used >= most * max(TRIED, risen):
+    def raised(self, enough: float, expired: Callable[[], bool], look: Callable[[Placement], float]) -> float:
+        """A bound on all solutions, raised until it is enough or much is done.
+
+        Args:
+            enough: No more is asked for.
+            expired: Whether time is up.
+            look: Is shown what a relaxed solution is nearest to, and says what is enough from then on.
+        """
+        tree = _Tree(self, Relaxations.of(self.linear), enough, look)
+        whole = tree.bounded(self.linear.lower, self.linear.upper)
+        tree.open.append((whole.bound, 0, whole))
+        tree.plunge(whole, expired)
+        plunged = tree.relaxations.work
+        while tree.bound < tree.enough and not expired():
+            risen = (tree.bound - whole.bound) / (tree.enough - whole.bound)
+            if tree.relaxations.work - plunged >= MOST_WORK * max(TRIED, risen) or not tree.halve():
                 break
-            _, _, half = heappop(open_)
-            pairs = list[tuple[Half, Half]]()
-            for question in self._questions(half):
-                pairs.append((self._bounded(half.bound, *question[0]), self._bounded(half.bound, *question[1])))
-                used += 2
-                if min(one.bound for one in pairs[-1]) >= enough:
-                    break
-            if not pairs:
-                return half.bound
-            for one in max(pairs, key=lambda pair: _told(pair, enough)):
-                heappush(open_, (one.bound, next(number), one))
-        return open_[0][0]
+        return tree.bound
 
-    def _bounded(self, least: float, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> Half:
-        if (lower > upper).any():
-            return Half(np.inf, lower, upper, None)
-        found = replace(self.linear, lower=lower, upper=upper).solve(Effort(WHOLE, 1, np.inf))
-        if found.solution is not None:
-            self.met.append(self.program.placement(found.solution))
-        return Half(max(least, found.bound), lower, upper, found.solution)
-
-    def _questions(self, half: Half) -> Iterator[tuple[Bounds, Bounds]]:
-        """Variables' bounds for either answer."""
-        if half.relaxed is None:
+    def questions(self, half: Half) -> Iterator[tuple[Bounds, Bounds]]:
+        """Variables' bounds for either answer, the one that the solution is nearer to first."""
+        solution = half.relaxed.solution
+        if solution is None:
             return
-        come = np.clip(half.relaxed[self.begun], 0.0, 1.0)
+        come = np.clip(solution[self.begun], 0.0, 1.0)
         unsure = (come > WHOLE) & (come < 1.0 - WHOLE)
         if unsure.any():
             yield self._stage(half, come, unsure)
-        parts = [(min(part, 1.0 - part) * nbytes, variable) for variable, nbytes, part in self._parts(half.relaxed)]
+        parts = [(min(part, 1.0 - part) * nbytes, variable) for variable, nbytes, part in self._parts(solution)]
         if parts:
-            yield self._number(half, max(parts)[1])
+            variable = max(parts)[1]
+            yield self._number(half, variable, float(solution[variable]))
+        unsure = np.minimum(solution[self.wholes], 1.0 - solution[self.wholes])
+        if unsure.max(initial=0.0) > WHOLE:
+            variable = int(self.wholes[unsure.argmax()])
+            yield self._number(half, variable, float(solution[variable]))
 
     def _stage(self, half: Half, come: NDArray[np.float64], unsure: NDArray[np.bool_]) -> tuple[Bounds, Bounds]:
         """Of an op that has come to a stage in part: no more than those that lead to it, or all that follow."""
@@ -136,7 +133,8 @@ class Halving:
         lower, upper = half.lower.copy(), half.upper.copy()
         upper[self.begun[self.leads[op] > 0, stage:]] = 0.0
         lower[self.begun[self.leads[:, op] > 0, : stage + 1]] = 1.0
-        return (half.lower, upper), (lower, half.upper)
+        not_come, has_come = (half.lower, upper), (lower, half.upper)
+        return (has_come, not_come) if come[op, stage] > 0.5 else (not_come, has_come)
 
     def _parts(self, relaxed: NDArray[np.float64]) -> Iterator[tuple[int, int, float]]:
         for variable, nbytes in self.sums:
@@ -144,12 +142,69 @@ class Halving:
             if WHOLE < part < 1.0 - WHOLE:
                 yield variable, nbytes, part
 
-    def _number(self, half: Half, variable: int) -> tuple[Bounds, Bounds]:
-        assert half.relaxed is not None
+    def _number(self, half: Half, variable: int, number: float) -> tuple[Bounds, Bounds]:
         lower, upper = half.lower.copy(), half.upper.copy()
-        upper[variable] = np.floor(half.relaxed[variable])
+        upper[variable] = np.floor(number)
         lower[variable] = upper[variable] + 1.0
-        return (half.lower, upper), (lower, half.upper)
+        fewer, more = (half.lower, upper), (lower, half.upper)
+        return (more, fewer) if number % 1.0 > 0.5 else (fewer, more)
+
+
+@dataclass(slots=True, eq=False)
+class _Tree:
+    """Halves of halves."""
+
+    halving: Halving
+    relaxations: Relaxations
+    enough: float
+    look: Callable[[Placement], float]
+    open: list[tuple[float, int, Half]] = field(default_factory=list[tuple[float, int, "Half"]])
+    """Those that are not halved yet: a heap, the least bound first, older ones before younger."""
+    number: count[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def bound(self) -> float:
+        """Of all: there is always one left."""
+        return self.open[0][0]
+
+    def plunge(self, half: Half, expired: Callable[[], bool]) -> None:
+        """To something whole by what is nearer each time, for the sake of what that places."""
+        while half.bound < self.enough and not expired():
+            question = next(self.halving.questions(half), None)
+            if question is None:
+                break
+            found = self.bounded(*question[0], half)
+            half = found if found.bound < self.enough else self.bounded(*question[1], half)
+
+    def halve(self) -> bool:
+        """Whether the half with the least bound could be halved."""
+        pair = self._pair(self.open[0][2])
+        if pair is not None:
+            heappop(self.open)
+            for one in pair:
+                self._leave(one)
+        return pair is not None
+
+    def bounded(self, lower: NDArray[np.float64], upper: NDArray[np.float64], of: Half | None = None) -> Half:
+        """What is left of ``of`` within these bounds."""
+        if (lower > upper).any():
+            return Half(np.inf, lower, upper, Relaxed(np.inf, None, None))
+        found = self.relaxations.solved(lower, upper, self.enough, None if of is None else of.relaxed.end)
+        if found.solution is not None:
+            self.enough = min(self.enough, self.look(self.halving.program.placement(found.solution)))
+        return Half(found.bound if of is None else max(of.bound, found.bound), lower, upper, found)
+
+    def _pair(self, half: Half) -> tuple[Half, Half] | None:
+        """Its halves by the question that raises their bounds most."""
+        pairs = list[tuple[Half, Half]]()
+        for one, other in self.halving.questions(half):
+            pairs.append((self.bounded(*one, half), self.bounded(*other, half)))
+            if min(found.bound for found in pairs[-1]) >= self.enough:
+                break
+        return max(pairs, key=lambda pair: _told(pair, self.enough)) if pairs else None
+
+    def _leave(self, half: Half) -> None:
+        heappush(self.open, (half.bound, next(self.number), half))
 
 
 Bounds = tuple["NDArray[np.float64]", "NDArray[np.float64]"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
+    from scipy.sparse import csc_array
 
 SCALE = 1e4
 """What the costs of a program add up to when HiGHS sees them."""
@@ -96,25 +97,36 @@ class LinearProgram:
 
     def below(self, limit: float) -> LinearProgram:
         """Its solutions that cost no more than ``limit``."""
-        rows, scale = self.rows.copy(), self._scale
+        rows, scale = self.rows.copy(), self.scale
         paid = np.flatnonzero(self.costs)
         terms = zip(paid.tolist(), (-scale * self.costs[paid]).tolist(), strict=True)
         rows.add([*terms], scale * (self.constant - limit) - SCALE * CAUTION)
         return replace(self, rows=rows)
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
+        """What HiGHS sees costs times."""
         return SCALE / (float(np.abs(self.costs).sum()) + abs(self.constant) or 1.0)
+
+    @property
+    def matrix(self) -> csc_array:
+        """(R, N) Factors of its rows."""
+        from scipy.sparse import csc_array
+
+        rows, shape = self.rows, (len(self.rows.least), len(self.costs))
+        found = csc_array((np.array(rows.factor), (np.array(rows.row), np.array(rows.variable))), shape=shape)
+        found.sum_duplicates()
+        return found
 
     def solve(self, effort: Effort) -> Outcome:
         """The best solution that ``effort`` finds, and a bound on all."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
-        count, rows, scale = len(self.costs), self.rows, self._scale
+        count, rows, scale = len(self.costs), self.rows, self.scale
         shape = (len(rows.least), count + 1)
         matrix = csr_array((np.array(rows.factor), (np.array(rows.row), np.array(rows.variable))), shape=shape)
-        with _silenced():
+        with silenced():
             found = milp(
                 np.append(self.costs, self.constant) * scale,
                 integrality=np.append(self.integral, False).astype(np.uint8),
@@ -130,7 +142,7 @@ class LinearProgram:
 
 
 @contextmanager
-def _silenced() -> Generator[None]:
+def silenced() -> Generator[None]:
     """Nothing written to the file descriptor of standard output goes anywhere."""
     sys.stdout.flush()
     kept = os.dup(STDOUT)

@@ -2,45 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hetpart.partitioner.scores.scoring import Scored, Scorer, fit_rank
+import numpy as np
+
+from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.scores.scoring import Scored, fit_rank
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.exact import Relaxation
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
+    from hetpart.partitioner.problem import Placement
+    from hetpart.partitioner.search.candidates import Candidates
 
-MOST_HALVED = 1
-"""Times a program is halved."""
+
+MOST_SETTLED = 3
+"""On the way."""
+NEARLY = 0.01
+"""Of the budget, what a placement may take beyond it that is made to fit at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halves:
     """How placements are improved on the way."""
 
-    scorer: Scorer
-    promising: Callable[[list[Scored]], list[Scored]]
-    """The best of several that are not nearly the same."""
-    trimmed: Callable[[Scored], Scored]
-    """Makes a placement fit that nearly does."""
-    settled: Callable[[Scored], Scored]
-    """The same, and as good as it gets step by step."""
+    run: Candidates
+    score: Callable[[Placement], Scored]
+    """Of what the program places."""
 
-    def proven(self, relaxation: Relaxation, stages: Callable[[Program], Moments] | None, best: Scored) -> Scored:
-        """``best`` or better, after the bound is raised by halves; once more where a better one proves more."""
-        for _ in range(MOST_HALVED if stages is not None else 0):
-            assert stages is not None
-            found = self._met(relaxation, stages, best)
-            if found.cost >= best.cost or relaxation.proves(found):
-                return found
-            best = found
-        return best
+    @property
+    def budget(self) -> int:
+        return int(self.run.scorer.problem.budgets[ACCELERATOR])
 
-    def _met(self, relaxation: Relaxation, stages: Callable[[Program], Moments], best: Scored) -> Scored:
-        met = {placement.tobytes(): placement for placement in relaxation.halve(stages, best)}
-        near = self.promising([self.scorer.score(placement) for placement in met.values()])
-        found = min([best, *map(self.trimmed, near)], key=fit_rank)
-        return found if relaxation.proves(found) else min([found, *map(self.settled, near)], key=fit_rank)
+    def proven(
+        self, relaxation: Relaxation, best: Scored, stages: Callable[[Program], Moments] | None = None
+    ) -> tuple[Scored, list[Scored]]:
+        """``best`` or better, after the bound is raised by halves, and what was met on the way."""
+        looked = _Looked(self, best)
+        relaxation.halve(best, looked.at, stages)
+        best, met = looked.best, [*looked.met.values()]
+        if not relaxation.proves(best):
+            best = min([best, *map(self.run.settled, self.run.promising(met))], key=fit_rank)
+        return best, met
+
+
+@dataclass(slots=True, eq=False)
+class _Looked:
+    halves: Halves
+    best: Scored
+    met: dict[bytes, Scored] = field(default_factory=dict[bytes, Scored])
+    settled: int = 0
+    promised: float = np.inf
+    """Seconds, by the best of those that were settled."""
+
+    def at(self, placement: Placement) -> Scored:
+        """The best so far, with this one made to fit if it nearly does and costs less."""
+        key = placement.tobytes()
+        if key not in self.met:
+            found = self.met[key] = self.halves.score(placement)
+            self.best = min([self.best, *self._improved(found)], key=fit_rank)
+        return self.best
+
+    def _improved(self, found: Scored) -> Iterator[Scored]:
+        run = self.halves.run
+        if found.cost < self.best.cost and found.excess <= NEARLY * self.halves.budget:
+            yield run.trimmed(found)
+        seconds = run.promise(found)[0]
+        if seconds < min(self.promised, self.best.cost) and self.settled < MOST_SETTLED:
+            self.promised = seconds
+            self.settled += 1
+            yield run.settled(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +13,16 @@ from hetpart.partitioner.bounds.by_borders import SEVERAL, bounds_by_number
 from hetpart.partitioner.bounds.coarse import coarsened
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
 from hetpart.partitioner.bounds.whichever import needy
-from hetpart.partitioner.scores.scoring import Scored, Scorer, fit_rank
+from hetpart.partitioner.scores.scoring import fit_rank
+from hetpart.partitioner.search.halves import Halves
 
 if TYPE_CHECKING:
+    from hetpart.partitioner.bounds.branches import Branch
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.bounds.ranges import Range
     from hetpart.partitioner.problem import Placement, PlacementProblem
-    from hetpart.partitioner.search.parts import Parts
+    from hetpart.partitioner.scores.scoring import Scored
+    from hetpart.partitioner.search.candidates import Candidates
     from hetpart.partitioner.search.windows import Windows
 
 TELLING = 3e-3
@@ -30,10 +32,6 @@ SOON_SOLVED, SOON_STAGED = 128, 250
 parts allowed: whole groups, and values that lie beside one session or another, tell much more."""
 MOST_STAGED = 2500
 """Ops times partitions up to which programs of so many partitions are written down."""
-SHUT_OUT = 0.05
-"""Of the nodes, what such a program gets whose rows tell what single ops need in whichever partition."""
-TREE = 0.7
-"""Of the time that is left: where it is up before a tree says anything, the rest is for what is relaxed."""
 LOST = 3e-4
 """Relative; what a bound may lose for a smaller program."""
 
@@ -42,22 +40,20 @@ LOST = 3e-4
 class Numbers:
     """What is looked at."""
 
-    scorer: Scorer
-    within: PlacementProblem
-    """With what can fit nowhere shut out."""
+    run: Candidates
+    """How placements are made to fit, and parted."""
     search: PriceSearch
-    trimmed: Callable[[Scored], Scored]
-    """Makes a placement fit that nearly does."""
     clock: Clock
-    parts: Parts
-    """Parts what a program is nearest to."""
-    settled: Callable[[Scored], Scored]
-    """Makes a placement fit that nearly does, and improves it."""
     windows: Windows
 
     @property
+    def within(self) -> PlacementProblem:
+        """With what can fit nowhere shut out."""
+        return self.run.wiring.problem
+
+    @property
     def may_be_cut_finer(self) -> bool:
-        return self.scorer.finer is not None
+        return self.run.scorer.finer is not None
 
     def proven(self, best: Scored) -> tuple[Scored, float, bool]:
         """``best`` or better, a bound on what has two partitions or more, and whether no other is to be looked for."""
@@ -71,7 +67,7 @@ class Numbers:
             if bound < _aim(best) and not (one and self._needy):
                 # A bound of all is the least of all: others are not shut out where one is left open.
                 closed = min(bounds, default=np.inf) >= _aim(best)
-                best, bound = self._counted(part, best, shut=closed)
+                best, bound = self._by_sessions(part, best, shut=closed)
             if one and bound < _aim(best):
                 best, by_stages = self._staged(part.most, best)
                 tells, bound = by_stages > part.bound * (1 + TELLING), max(bound, by_stages)
@@ -106,38 +102,58 @@ class Numbers:
         relaxation = Relaxation.of(branch.problem, self.search.price, part.bound, self.clock, branch.rows)
         if relaxation is None:
             return best, part.bound
-        met = [*map(self.scorer.score, relaxation.relaxed())]
+        met = [*map(self.run.scorer.score, relaxation.relaxed())]
         tells = shut and relaxation.bound > part.bound * (1 + TELLING)
         if tells or (self.may_be_cut_finer and relaxation.program.groups <= SOON_SOLVED):
-            met = relaxation.shut_out(best, self.scorer.score) or met
-        return min([best, *map(self.trimmed, met)], key=fit_rank), relaxation.bound
+            met = relaxation.shut_out(best, self.run.scorer.score) or met
+        return min([best, *map(self.run.trimmed, met)], key=fit_rank), relaxation.bound
 
-    def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
-        """``best`` or better, and the bound of so many partitions."""
-        branch = branch_of(self.within, partitions)
+    def _by_sessions(self, part: Range, best: Scored, *, shut: bool) -> tuple[Scored, float]:
+        """As ``_counted``, and by halves where it is of one number: whole pieces beside sessions are soon told."""
+        best, bound = self._counted(part, best, shut=shut)
+        if bound >= _aim(best) or part.fewest < part.most:
+            return best, bound
+        found = self._halved(branch_between(self.within, part.most, part.most), best)
+        return found.best, max(bound, found.bound)
+
+    def _halved(self, branch: Branch | None, best: Scored) -> _Halved:
+        """``best`` or better, and a bound of ``branch``, of fewer ops, by halves of its program."""
         if branch is None:
-            return best, np.inf
+            return _Halved(best, np.inf, [])
         coarse = coarsened(branch.problem, best.cost * LOST)
         relaxation = Relaxation.of(coarse.problem, self.search.price, -np.inf, self.clock, branch.rows)
         if relaxation is None:
-            return best, -np.inf
+            return _Halved(best, -np.inf, [])
 
         def score(placement: Placement) -> Scored:
-            return self.scorer.score(coarse.placed(placement))
+            return self.run.scorer.score(coarse.placed(placement))
 
         if self._needy:
-            best = min([best, *map(self.settled, self.windows.chosen(partitions)[:1])], key=fit_rank)
-            relaxation.clock = Clock.of(self.clock.left * TREE)
-            met = relaxation.shut_out(best, score, SHUT_OUT)
-            relaxation.clock = self.clock
-            met = met if relaxation.bound > -np.inf else [*map(score, relaxation.relaxed())]
-        else:
-            met = [*map(score, relaxation.relaxed())]
-            if self.may_be_cut_finer and coarse.problem.ops * partitions <= SOON_STAGED:
-                met = relaxation.shut_out(best, score) or met
-        for found in met[:1]:
-            met += map(self.scorer.score, self.parts.parted(found.placement))
-        return min([best, *map(self.trimmed, met)], key=fit_rank), relaxation.bound
+            relaxation.refute(best)
+        best, met = Halves(self.run, score).proven(relaxation, best)
+        stages = sum(map(len, relaxation.moments.stages)) // 2
+        if self.may_be_cut_finer and 0 < stages <= SOON_STAGED:
+            met = relaxation.shut_out(best, score) or met
+        return _Halved(best, relaxation.bound, met)
+
+    def _staged(self, partitions: int, best: Scored) -> tuple[Scored, float]:
+        """``best`` or better, and the bound of so many partitions."""
+        assert self.run.parts is not None
+        if self._needy:
+            best = min([best, *map(self.run.settled, self.windows.chosen(partitions)[:1])], key=fit_rank)
+        found = self._halved(branch_of(self.within, partitions), best)
+        parted = [
+            self.run.scorer.score(one) for first in found.met[:1] for one in self.run.parts.parted(first.placement)
+        ]
+        return min([found.best, *map(self.run.trimmed, parted)], key=fit_rank), found.bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Halved:
+    best: Scored
+    bound: float
+    met: list[Scored]
+    """The first is what the whole program is nearest to."""
 
 
 def _aim(best: Scored) -> float:

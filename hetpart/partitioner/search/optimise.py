@@ -58,11 +58,8 @@ def _counted(
     run: Candidates, branch: Branch, search: PriceSearch, best: Scored, clock: Clock
 ) -> tuple[Scored, float, bool]:
     """As ``_proven``, number of partitions by number where that tells more."""
-    assert run.parts is not None
-    within = run.wiring.problem
-    windows = Windows.of(run.scorer, run.wiring, all_accelerator(within), clock.expired)
-    numbers = Numbers(run.scorer, within, search, run.trimmed, clock, run.parts, run.settled, windows)
-    best, bound, settled = numbers.proven(best)
+    windows = Windows.of(run.scorer, run.wiring, all_accelerator(run.wiring.problem), clock.expired)
+    best, bound, settled = Numbers(run, search, clock, windows).proven(best)
     if settled:
         return best, bound, True
     best, by_rows, solved = _proven(run, branch, search, best, clock, bound)
@@ -91,7 +88,7 @@ def _proven(
         relaxation.relaxed()
         if relaxation.bound < least:
             return best, max(passed, relaxation.bound), True
-    best = Halves(run.scorer, run.promising, run.trimmed, run.settled).proven(relaxation, branch.stages, best)
+    best = _halved(run, branch, relaxation, best)
     met = relaxation.tighten(best, run.scorer.score)
     found = run.nearest([best, *met, *(run.trimmed(candidate) for candidate in met[-1:])])
     if met and not relaxation.proves(found):
@@ -100,6 +97,10 @@ def _proven(
         found = run.nearest([found, *(run.settled(candidate) for candidate in run.promising(met))])
     met = relaxation.in_parts(branch.parts, found, run.scorer.score)
     return run.nearest([found, *met]), max(passed, relaxation.bound), True
+
+
+def _halved(run: Candidates, branch: Branch, relaxation: Relaxation, best: Scored) -> Scored:
+    return Halves(run, run.scorer.score).proven(relaxation, best, branch.stages)[0] if branch.stages else best
 
 
 def optimise(
