@@ -113,11 +113,12 @@ def test_the_cpu_has_a_kernel_for_exactly_the_types_that_onnx_runtime_runs():
     assert unseen <= OF_UNKNOWN_BODY
 
 
-def _opsets(schema: onnx.defs.OpSchema, newest: int) -> range:
-    """Those that have this version of an operator, but for the one that it came with."""
+def _opsets(schema: onnx.defs.OpSchema, newest: int) -> list[int]:
+    """The first and the last that have this version of an operator, but for the one that it came with."""
     versions = {s.since_version for s in onnx.defs.get_all_schemas_with_history() if _same_operator(s, schema)}
     following = min((version for version in versions if version > schema.since_version), default=newest + 1)
-    return range(schema.since_version + 1, min(following - 1, newest) + 1)
+    opsets = range(schema.since_version + 1, min(following - 1, newest) + 1)
+    return sorted({*opsets[:1], *opsets[-1:]})
 
 
 def _same_operator(one: onnx.defs.OpSchema, other: onnx.defs.OpSchema) -> bool:

@@ -92,7 +92,7 @@ def test_three_states_of_anything(part: int) -> None:
 @pytest.mark.parametrize("part", range(3))
 def test_three_states_of_layers(part: int) -> None:
     """Streaming is what is best in many of them."""
-    agreed = list(filter(None, map(assert_agrees, map(layered_problem, range(10 * part, 10 * part + 10)))))
+    agreed = list(filter(None, map(assert_agrees, map(layered_problem, range(7 * part, 7 * part + 7)))))
     assert any(best.streams for _, best in agreed)
     assert np.mean([found.total_seconds / best.total_seconds for found, best in agreed]) <= 1.01
     assert np.mean([1 - found.lower_bound / best.cost for found, best in agreed]) <= 0.2
@@ -101,11 +101,11 @@ def test_three_states_of_layers(part: int) -> None:
 def test_the_optimum_of_three_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enumerated, "MOST_OPS", MOST_OPS)
     anything = [
-        any_problem(seed + 10**5, budget=(0.15, 0.3, 0.6)[seed % 3], sessions=seed % 4 < 2) for seed in range(60)
+        any_problem(seed + 10**5, budget=(0.15, 0.3, 0.6)[seed % 3], sessions=seed % 4 < 2) for seed in range(45)
     ]
-    agreed = list(filter(None, map(assert_agrees, [*anything, *map(layered_problem, range(100, 150))])))
-    assert len(agreed) > 60
-    assert sum(best.streams for _, best in agreed) > 10
+    agreed = list(filter(None, map(assert_agrees, [*anything, *map(layered_problem, range(100, 130))])))
+    assert len(agreed) > 40
+    assert sum(best.streams for _, best in agreed) > 6
     for found, best in agreed:
         assert found.total_seconds == pytest.approx(best.total_seconds)
         assert found.lower_bound == pytest.approx(best.cost)

@@ -74,7 +74,7 @@ def on_the_accelerator(proto: onnx.ModelProto) -> dict[str, str]:
     return dict.fromkeys(numbers[::2], "cuda:0")
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(proto=models(), share=st.floats(0, 1), data=st.data())
 def test_pins_that_do_not_fit_say_what_would_do(proto: onnx.ModelProto, share: float, data: st.DataObject) -> None:
     pinned = data.draw(st.sets(st.sampled_from([node.name for node in proto.graph.node]), min_size=1, max_size=4))

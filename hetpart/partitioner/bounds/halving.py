@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import Placement
 
-MOST_WORK = 400_000_000
+MOST_WORK = 500_000_000
 """Steps times rows of all that is relaxed."""
 TRIED = 0.15
 """Of them; then, and from then on, a bound that would not get there at the pace so far is left."""

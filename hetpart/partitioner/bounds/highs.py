@@ -74,6 +74,8 @@ class Highs:
             self.solver.clearSolver()
         else:
             self.solver.setBasis(start)
+        # Costs that are perturbed keep a long way from going in circles, and make a short one long.
+        self.solver.setOptionValue("dual_simplex_cost_perturbation_multiplier", 1.0 if start is None else 0.0)
         self.solver.setOptionValue("simplex_iteration_limit", most)
         with silenced():
             self.solver.run()
