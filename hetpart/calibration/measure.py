@@ -25,7 +25,8 @@ from hetpart.calibration.probes import (
     probe_keys,
     probe_models,
 )
-from hetpart.calibration.samples import Sampled, Samples, Taken, TakenByKernels, named
+from hetpart.calibration.samples import Sampled, Samples
+from hetpart.calibration.taken import Taken, TakenByKernels, named
 from hetpart.calibration.timing import Buffers, Manner, Probe, Profiled
 from hetpart.calibration.turns import Quiet, Turns, take_turns
 from hetpart.cost_model.calibrated import VERSION, runtime_version

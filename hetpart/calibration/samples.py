@@ -2,76 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from hetpart.calibration.families import TABLE_BYTES
-from hetpart.calibration.probes import (
-    FEW,
-    FEW_OPERANDS,
-    FLUSHED,
-    KINDS,
-    KINDS_CHAIN,
-    LONG,
-    LONG_CHAIN,
-    MANY,
-    MANY_OPERANDS,
-    MIXED,
-    SHORT,
-    TWIN,
-    Key,
-)
+from hetpart.calibration.probes import FLUSHED, SHORT, Key
 from hetpart.calibration.readings import PRODUCT, Readings
+from hetpart.calibration.starts import StartProbes, least_starts
+from hetpart.calibration.taken import Taken, TakenByKernels, key_of
 from hetpart.cost_model.calibrated import SCHEMA, VERSION, AcceleratorCalibration, Calibration, path_of, runtime_version
 from hetpart.cost_model.detect import cache_bytes, this_processor
-from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED, UNARY
+from hetpart.cost_model.kernel_calls import GROUPED, LONE, OVERWRITTEN, REORDER, STREAMED
 from hetpart.cost_model.moving_calls import FAR_LOOKUPS, GATHER_SHARED
 from hetpart.errors import HetpartError
 from hetpart.files import write_whole
-from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable, Starts
+from hetpart.rates import LEAST_SECONDS, KernelRates, RateTable
 
 SUFFIX = ".samples"
 MOST_CACHE_BYTES = 50e6
 """Of a last cache that is larger other tenants have their parts: of a Xeon's 300 MB two cores of a virtual machine kept
 67 MB of weights from run to run, and half of 100."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Seconds of a probe's run: the least, of what chance decides the lower quarter's."""
-
-    streamed: float
-    """Its weights come from main memory."""
-    cool: float
-    """Other data passed through the core's own caches before."""
-    warm: float
-    far: float
-    """Other data passed through all caches before, and nothing warmed its code."""
-
-    def least(self, other: Taken) -> Taken:
-        """The least of every state."""
-        return Taken(
-            min(self.streamed, other.streamed),
-            min(self.cool, other.cool),
-            min(self.warm, other.warm),
-            min(self.far, other.far),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TakenByKernels:
-    """The least seconds of each kernel of a profiled probe, by op type."""
-
-    cool: Mapping[str, float]
-    warm: Mapping[str, float]
-
-    def least(self, other: TakenByKernels) -> TakenByKernels:
-        return TakenByKernels(_least(self.cool, other.cool), _least(self.warm, other.warm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +64,7 @@ class Samples:
             FAR_LOOKUPS: far.table(GATHER_SHARED),
         }
         memory = streamed.bandwidths(tables, TABLE_BYTES)
+        starts = StartProbes(self.probes, self.profiled)
         return KernelRates(
             tables=tables,
             warm_tables=_whole_tables(warm, self.threads),
@@ -120,9 +75,9 @@ class Samples:
             launch_seconds=warm.launch,
             visit_seconds=cool.visit,
             operand_seconds=cool.operand,
-            cool=self.cool,
-            cold=self.cold,
-            filled_seconds=self.filled_seconds,
+            cool=starts.cool,
+            cold=starts.cold,
+            filled_seconds=starts.filled_seconds,
             constant_seconds=(single or self)._readings().warm.far_row,
             **memory,
             lone_bandwidth=(single or self)._readings().streamed.bandwidth,
@@ -131,46 +86,9 @@ class Samples:
             cache_bytes=min(cache_bytes(3) / 2, MOST_CACHE_BYTES),
             quiet_share=self.quiet_share,
             error=float(np.mean(cool.errors(tables))),
-            cold_operand_seconds=self.cold_operand_seconds,
+            cold_operand_seconds=starts.cold_operand_seconds,
             overhead_excess=max(cool.overhead_excess, warm.overhead_excess),
         )
-
-    @property
-    def cool(self) -> Starts:
-        return self._starts(lambda taken: taken.cool)
-
-    @property
-    def cold(self) -> Starts:
-        """Code of either size is fetched from farther away: what makes it longer by less was disturbed less."""
-        cool, cold = self.cool, self._starts(lambda taken: taken.far)
-        if not (cool.unary and cool.other):
-            return cold
-        longer = min(cold.unary / cool.unary, cold.other / cool.other)
-        return Starts(cold.node, cool.unary * longer, cool.other * longer)
-
-    @property
-    def cold_operand_seconds(self) -> float:
-        return max(0.0, self._longer(MANY, FEW, lambda taken: taken.far) / (MANY_OPERANDS - FEW_OPERANDS))
-
-    @property
-    def filled_seconds(self) -> float:
-        """Of a kernel that does next to nothing, right behind what filled the core's own caches."""
-        alone = self.profiled[named(SHORT)]
-        longer = alone.cool["Relu"] - alone.warm["Relu"]
-        return max(0.0, longer - self.cool.node - self.cool.unary)
-
-    def _starts(self, state: Callable[[Taken], float]) -> Starts:
-        node = max(0.0, self._longer(LONG, TWIN, state) / (LONG_CHAIN - 1))
-        unary, other = (
-            max(0.0, self._longer(key, TWIN, state) / (count - 1) - node)
-            for key, count in ((MIXED, len(UNARY)), (KINDS, len(KINDS_CHAIN)))
-        )
-        return Starts(node, unary, other)
-
-    def _longer(self, more: Key, less: Key, state: Callable[[Taken], float]) -> float:
-        """What ``more`` takes longer than ``less``, the longer in ``state`` than in the caches of a core."""
-        many, one = self.probes[named(more)], self.probes[named(less)]
-        return (state(many) - state(one)) - (many.warm - one.warm)
 
     def _scaled(self, single: Samples) -> _States:
         """With the tables of one thread where these probes are fewer.
@@ -189,9 +107,9 @@ class Samples:
         )
 
     def _readings(self) -> _States:
-        cool, warm = ({_key(name): getattr(of, state) for name, of in self.profiled.items()} for state in _PROFILED)
+        cool, warm = ({key_of(name): getattr(of, state) for name, of in self.profiled.items()} for state in _PROFILED)
         noting = max(0.0, warm[SHORT]["Relu"] - LEAST_SECONDS)
-        runs = {state: {_key(name): getattr(of, state) for name, of in self.probes.items()} for state in _PROBED}
+        runs = {state: {key_of(name): getattr(of, state) for name, of in self.probes.items()} for state in _PROBED}
         runs["far"] = {key: seconds for key, seconds in runs["far"].items() if key[0] in FLUSHED or key == SHORT}
         return _States(**{state: Readings(runs[state], warm if state == "warm" else cool, noting) for state in _PROBED})
 
@@ -270,39 +188,14 @@ class Sampled:
 
     def calibration(self) -> Calibration:
         """What planning uses."""
-        single, *others = _together(self.threads)
+        least = least_starts([one.probes for one in self.threads])
+        single, *others = (replace(one, probes={**one.probes, **least}) for one in self.threads)
         rates = {str(single.threads): single.rates(self.link_seconds)}
         rates |= {str(one.threads): one.rates(self.link_seconds, single) for one in others}
         return Calibration(
             SCHEMA, VERSION, self.processor, self.cores, self.runtime, rates, self.link_bandwidth, self.link_seconds,
             self.accelerator,
         )  # fmt: skip
-
-
-def _together(samples: Sequence[Samples]) -> list[Samples]:
-    """Every number of threads with the least that any took of what one thread does, however many there are.
-
-    A run right behind a flush is rare in a minute, and one that other work did not disturb rarer still.
-    """
-    keys = [named(key) for key in (TWIN, LONG, MIXED, KINDS, FEW, MANY)]
-    keys = [key for key in keys if all(key in one.probes for one in samples)]
-    least = {key: reduce(Taken.least, [one.probes[key] for one in samples]) for key in keys}
-    return [replace(one, probes={**one.probes, **least}) for one in samples]
-
-
-def named(key: Key) -> str:
-    """A probe's key in the file, such as ``gemm 16 64 64``."""
-    name, sizes = key
-    return " ".join([name, *map(str, sizes)])
-
-
-def _key(name: str) -> Key:
-    family, *sizes = name.split(" ")
-    return family, tuple(map(int, sizes))
-
-
-def _least(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    return {name: min(seconds, other.get(name, seconds)) for name, seconds in one.items()}
 
 
 def _path() -> Path:

@@ -25,7 +25,8 @@ from hetpart.calibration.probes import (
     VIEWS,
     probe_keys,
 )
-from hetpart.calibration.samples import MOST_CACHE_BYTES, Sampled, Samples, Taken, TakenByKernels, named
+from hetpart.calibration.samples import MOST_CACHE_BYTES, Sampled, Samples
+from hetpart.calibration.taken import Taken, TakenByKernels, named
 from hetpart.cli import main
 from hetpart.cost_model import calibrated
 from hetpart.cost_model.calibrated import VERSION, runtime_version, slower_together, too_fast, too_slow
