@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
 from hetpart.compiler import partition
-from hetpart.config import device_name
 from hetpart.errors import InvalidModelError
 from hetpart.frontend.capture import Captured
 from hetpart.frontend.example import uncompiled
 from hetpart.frontend.exported import exported_from
-from hetpart.graph.calls import CALL_DOMAIN
-from hetpart.graph.notes import write_notes
-from hetpart.graph.provenance import EVERY, PIN, PINNED_BY
-from hetpart.graph.walk import fresh_name
 from hetpart.runtime.session import Session
 from hetpart.training.capture import exported_loss
 from hetpart.training.followed import require_real, require_trainable
 from hetpart.training.gradients import gradients_of
 from hetpart.training.kept import Contents, PlannedStep, Rest
 from hetpart.training.logged import CallLog
+from hetpart.training.named import name_ops
 from hetpart.training.norms import COLLECTED
-from hetpart.training.operators import NAMESPACE
 from hetpart.training.optimizers import Optimizer, RowOptimizer, assign
 from hetpart.training.options import require_options
 from hetpart.training.program import StepProgram, step_program
@@ -37,22 +32,15 @@ from hetpart.training.ranges import ranges_of
 from hetpart.training.rules import NO_RULES, Rules
 from hetpart.training.step import Step
 from hetpart.training.tables import (
-    CHECK,
-    CHECK_OP,
-    LOOKUP_OPS,
     StateFile,
     files_on_host,
-    lookup_name,
     state_files,
     table_contents,
     tables_of,
 )  # fmt: skip
 from hetpart.training.transposes import read_turned
-from hetpart.training.updates import UPDATE_OP
 
 if TYPE_CHECKING:
-    import onnx
-
     from hetpart.frontend.model import ExportedModel
     from hetpart.partitioned import PartitionedModel
     from hetpart.training.capture import Exported, LossFunction
@@ -167,7 +155,7 @@ def capture(
     targets = {name: found.target for name, found in assigned.items() if found.target != "auto"}
     files = files_on_host(loss.parameters, targets)
     read_turned(exported.loaded.proto.graph)
-    _name_ops(exported, program, targets | files, files)
+    name_ops(exported, program, targets | files, files)
     begun = state_files(contents, {name: found.optimizer for name, found in assigned.items()})
     return CapturedStep(exported, program, contents, Rest.of(model, contents), begun)
 
@@ -266,50 +254,3 @@ def _contents(gradients: Gradients, assigned: Mapping[str, Assignment]) -> Conte
             for name, state in optimizer.init(part.content.detach()).items():
                 found[f"optimizer/{name}/{part.name}"] = state
     return found
-
-
-def _name_ops(
-    exported: ExportedModel, program: StepProgram, targets: Mapping[str, str], files: Collection[str]
-) -> None:
-    """Call updates and lookups by their parameters, and let the model say what of it is a state and where ops belong.
-
-    ``targets`` are kinds of devices that groups ask for, by parameter, and what lies in ``files``.
-    """
-    graph = exported.loaded.proto.graph
-    names = {state.given: state.name for state in program.states}
-    looked_up: dict[str, int] = {}
-    for node in graph.node:
-        if node.domain == CALL_DOMAIN and node.op_type == CHECK_OP:
-            node.name = CHECK
-        if node.domain != CALL_DOMAIN or not node.op_type.startswith(f"{NAMESPACE}.") or node.input[0] not in names:
-            continue
-        name = names[node.input[0]]
-        if node.op_type in LOOKUP_OPS:
-            node.name = lookup_name(name, looked_up.setdefault(name, 0))
-            looked_up[name] += 1
-        elif name.startswith(COLLECTED):
-            node.name = f"collect/{name.removeprefix(COLLECTED)}"
-        else:
-            node.name = f"{UPDATE_OP}{name}"
-            if program.rules.accumulate > 1:
-                node.metadata_props.add(key=EVERY, value=str(program.rules.accumulate))
-            if name in targets:
-                node.metadata_props.add(key=PIN, value=device_name(targets[name]))
-                by = "the file that its table lies in" if name in files else "the target of its group"
-                node.metadata_props.add(key=PINNED_BY, value=by)
-    results = _name_results(graph, [*("loss", "norm")[: program.numbers], *(f"{s.given}.new" for s in program.states)])
-    states = {state.given: result for state, result in zip(program.states, results[program.numbers :], strict=True)}
-    write_notes(exported.loaded.proto, states, program.together, program.examples)
-
-
-def _name_results(graph: onnx.GraphProto, wanted: Sequence[str]) -> list[str]:
-    """Call the results so, or much like it where another value has the name; returns what they are called."""
-    others = (*graph.input, *graph.initializer, *graph.output)
-    taken = {value.name for value in others} | {name for node in graph.node for name in node.output}
-    names = {value.name: fresh_name(name, taken) for value, name in zip(graph.output, wanted, strict=True)}
-    for node in graph.node:
-        for listed in (node.input, node.output):
-            listed[:] = [names.get(name, name) for name in listed]
-    for value in (*graph.output, *graph.value_info):
-        value.name = names.get(value.name, value.name)
-    return list(names.values())
