@@ -164,6 +164,15 @@ def test_the_command_prints_a_table(path: Path) -> None:
     assert max(len(line) for line in result.stdout.splitlines()) <= 100
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_target_that_no_budget_reaches_is_told_by_the_exit_code(path: Path, form: tuple[str, ...]) -> None:
+    asked = ("sweep", path, "--hardware", HARDWARE, "--budgets", "20MB,36MB")
+    missed = invoke(*asked, "--target", "1us", *form)
+    assert missed.exit_code == 1
+    assert "No placement reaches 1.00 µs" in missed.stdout or json.loads(missed.stdout)["smallest"] is None
+    assert invoke(*asked, "--target", "1s", *form).exit_code == 0
+
+
 def test_the_command_prints_json(path: Path) -> None:
     result = invoke("sweep", path, "--hardware", HARDWARE, "--budgets", "20MB,36MB", "--target", "1ms", "--json")
     content = json.loads(result.stdout)

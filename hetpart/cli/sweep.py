@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hetpart.cli.model_options import request_options, taken_request
 from hetpart.cli.plots import plot_option
 from hetpart.report.escape import printable
 from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
+
+MISSED_EXIT = 1
 
 
 @click.command()
@@ -24,7 +27,10 @@ from hetpart.terminal import StageBar, print_json, show, stdout_kept_free
 @request_options
 @json_option
 def sweep(model: Path, *, plot: Path | None, as_json: bool, **given: Any) -> None:
-    """Show how the latency of MODEL, an .onnx or .pt2 file, falls as the budget grows."""
+    """Show how the latency of MODEL, an .onnx or .pt2 file, falls as the budget grows.
+
+    Exits with 1 where --target is asked for and no budget of any machine reaches it.
+    """
     if plot is not None:
         from hetpart.report.plots.figure import require_plots
 
@@ -40,9 +46,11 @@ def sweep(model: Path, *, plot: Path | None, as_json: bool, **given: Any) -> Non
         from hetpart.report.sweep_json import sweep_content
 
         print_json("sweep", sweep_content(found.sweep))
-        return
-    from hetpart.report.sweep_text import sweep_parts
+    else:
+        from hetpart.report.sweep_text import sweep_parts
 
-    show(sweep_parts(found.sweep))
-    if plot is not None:
-        click.echo(f"\nWritten to {printable(str(plot))}")
+        show(sweep_parts(found.sweep))
+        if plot is not None:
+            click.echo(f"\nWritten to {printable(str(plot))}")
+    if found.sweep.target_seconds is not None and found.sweep.smallest is None:
+        sys.exit(MISSED_EXIT)
