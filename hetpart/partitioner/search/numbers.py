@@ -32,6 +32,10 @@ SOON_SOLVED, SOON_STAGED = 128, 250
 parts allowed: whole groups, and values that lie beside one session or another, tell much more."""
 MOST_STAGED = 2500
 """Ops times partitions up to which programs of so many partitions are written down."""
+SHUT_OUT = 0.05
+"""Of the nodes, what such a program gets whose halves say too little."""
+TREE = 0.7
+"""Of the time that is left, for that: there may be further numbers."""
 LOST = 3e-4
 """Relative; what a bound may lose for a smaller program."""
 
@@ -132,7 +136,10 @@ class Numbers:
             relaxation.refute(best)
         best, met = Halves(self.run, score).proven(relaxation, best)
         stages = sum(map(len, relaxation.moments.stages)) // 2
-        if self.may_be_cut_finer and 0 < stages <= SOON_STAGED:
+        if self._needy:
+            relaxation.clock = Clock.of(self.clock.left * TREE)
+            met = relaxation.shut_out(best, score, SHUT_OUT) or met
+        elif self.may_be_cut_finer and 0 < stages <= SOON_STAGED:
             met = relaxation.shut_out(best, score) or met
         return _Halved(best, relaxation.bound, met)
 
