@@ -9,6 +9,7 @@ import pytest
 
 from hetpart.partitioner.bounds import halving
 from hetpart.partitioner.bounds.branches import branch_between, branch_of
+from hetpart.partitioner.bounds.exact import Clock
 from hetpart.partitioner.bounds.halving import Halving
 from hetpart.partitioner.bounds.milp import LinearProgram
 from hetpart.partitioner.bounds.program import NOBODY, Program
@@ -40,8 +41,7 @@ def in_stages(problem: PlacementProblem, partitions: int) -> LinearProgram | Non
     return program.linear(rows.rows, rows.extra, None, program.budget, whole)
 
 
-def never() -> bool:
-    return False
+AMPLE = Clock.of(1e6)
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Looked:
 
 def raised(halves: Halving, enough: float) -> tuple[float, list[Placement]]:
     looked = Looked()
-    return halves.raised(enough, never, looked.at), looked.met
+    return halves.raised(enough, AMPLE, looked.at), looked.met
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -126,7 +126,7 @@ def test_what_is_known_by_now_is_enough() -> None:
         seen.append(placement)
         return best * 0.8 if len(seen) > 1 else np.inf
 
-    assert best * 0.8 <= halves.raised(np.inf, never, look) <= best * (1 + ROUNDING)
+    assert best * 0.8 <= halves.raised(np.inf, AMPLE, look) <= best * (1 + ROUNDING)
     assert len(seen) == 2 < len(raised(halves, np.inf)[1])
 
 

@@ -42,6 +42,8 @@ AIM_WITH_MOMENTS = 9.5e-3
 """The same where activations do: what order adds to them, which the program leaves out, is more than that."""
 AIM_SHARP = 4e-3
 """The same where the rows tell most of what order adds."""
+ROOM = 1e-6
+"""Of the budget, by which programs have more of it that are to have no solution."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
 MOST_ROWS = 20_000
@@ -185,14 +187,15 @@ class Relaxation:
             return
         moments = self.moments if stages is None else stages(self.program)
         halving = Halving.of(self.program, moments, self.margins.sides(aim))
-        raised = halving.raised(aim, self.clock.expired, lambda placement: self._aim(look(placement).cost))
+        raised = halving.raised(aim, self.clock, lambda placement: self._aim(look(placement).cost))
         self.bound = max(self.bound, min(aim, raised))
 
     def refute(self, known: Scored) -> None:
-        """Raise the bound as far as it matters to ``known``, if nothing that costs less is soon proven not to be."""
+        """Raise the bound as far as it matters to ``known``, where that nothing costs less is soon proven."""
         aim = self._aim(known.cost)
-        if self.bound < aim and refuted(self._linear(self.margins.sides(aim), self.program.budget), aim):
-            self.bound = aim
+        if self.bound < aim and not self.clock.expired():
+            within = self._linear(self.margins.sides(aim), self._roomy)
+            self.bound = aim if refuted(within, aim, self.clock.left) else self.bound
 
     def in_parts(
         self, parts: tuple[Callable[[Program], Moments], ...], known: Scored, score: Callable[[Placement], Scored]
@@ -285,8 +288,13 @@ class Relaxation:
 
     def _under(self, limit: float, share: float) -> Outcome:
         """What costs no more than ``limit``: soon known to be nothing where it is."""
-        program = self._linear(self.margins.sides(limit), self.program.budget).below(limit)
-        return self._solved(program, self.program.budget, self._effort(share))
+        program = self._linear(self.margins.sides(limit), self._roomy).below(limit)
+        return self._solved(program, self._roomy, self._effort(share))
+
+    @property
+    def _roomy(self) -> int:
+        """The budget and a little more: what is a byte above it fits for HiGHS at times, and at times does not."""
+        return self.program.budget + 1 + int(ROOM * self.program.budget)
 
     def _solved(self, linear: LinearProgram, budget: int, effort: Effort) -> Outcome:
         found = linear.solve(effort)

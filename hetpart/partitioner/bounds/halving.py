@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetpart.partitioner.bounds.exact import Clock
     from hetpart.partitioner.bounds.milp import LinearProgram
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program
     from hetpart.partitioner.problem import Placement
 
 MOST_WORK = 500_000_000
-"""Steps times rows of all that is relaxed."""
+"""Steps times rows of all that is halved."""
 TRIED = 0.15
 """Of them; then, and from then on, a bound that would not get there at the pace so far is left."""
 MOST_OPS = 2000
@@ -87,20 +88,20 @@ class Halving:
         wholes = np.array(() if rows.stages else rows.whole, np.int64)
         return cls(linear, program, begun, leads, share[program.of_op] + WHOLE / ops, sums, wholes)
 
-    def raised(self, enough: float, expired: Callable[[], bool], look: Callable[[Placement], float]) -> float:
+    def raised(self, enough: float, clock: Clock, look: Callable[[Placement], float]) -> float:
         """A bound on all solutions, raised until it is enough or much is done.
 
         Args:
             enough: No more is asked for.
-            expired: Whether time is up.
+            clock: When it is up, no more is relaxed.
             look: Is shown what a relaxed solution is nearest to, and says what is enough from then on.
         """
-        tree = _Tree(self, Relaxations.of(self.linear), enough, look)
+        tree = _Tree(self, Relaxations.of(self.linear), enough, look, clock)
         whole = tree.bounded(self.linear.lower, self.linear.upper)
         tree.open.append((whole.bound, 0, whole))
-        tree.plunge(whole, expired)
+        tree.plunge(whole)
         plunged = tree.relaxations.work
-        while tree.bound < tree.enough and not expired():
+        while tree.bound < tree.enough and not clock.expired():
             risen = (tree.bound - whole.bound) / (tree.enough - whole.bound)
             if tree.relaxations.work - plunged >= MOST_WORK * max(TRIED, risen) or not tree.halve():
                 break
@@ -158,6 +159,7 @@ class _Tree:
     relaxations: Relaxations
     enough: float
     look: Callable[[Placement], float]
+    clock: Clock
     open: list[tuple[float, int, Half]] = field(default_factory=list[tuple[float, int, "Half"]])
     """Those that are not halved yet: a heap, the least bound first, older ones before younger."""
     number: count[int] = field(default_factory=lambda: count(1))
@@ -167,9 +169,10 @@ class _Tree:
         """Of all: there is always one left."""
         return self.open[0][0]
 
-    def plunge(self, half: Half, expired: Callable[[], bool]) -> None:
+    def plunge(self, half: Half) -> None:
         """To something whole by what is nearer each time, for the sake of what that places."""
-        while half.bound < self.enough and not expired():
+        most = self.relaxations.work + TRIED * MOST_WORK
+        while half.bound < self.enough and self.relaxations.work < most and not self.clock.expired():
             question = next(self.halving.questions(half), None)
             if question is None:
                 break
@@ -189,7 +192,9 @@ class _Tree:
         """What is left of ``of`` within these bounds."""
         if (lower > upper).any():
             return Half(np.inf, lower, upper, Relaxed(np.inf, None, None))
-        found = self.relaxations.solved(lower, upper, self.enough, None if of is None else of.relaxed.end)
+        found = self.relaxations.solved(
+            lower, upper, self.enough, None if of is None else of.relaxed.end, self.clock.left
+        )
         if found.solution is not None:
             self.enough = min(self.enough, self.look(self.halving.program.placement(found.solution)))
         return Half(found.bound if of is None else max(of.bound, found.bound), lower, upper, found)

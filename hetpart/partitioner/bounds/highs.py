@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 DEVEX = 1
 """How HiGHS chooses rows: steepest edges want their weights anew at every start, as long as all else takes."""
 NO_LIMIT = 2**31 - 1
-OPTIONS = {"output_flag": False, "parallel": "off", "simplex_dual_edge_weight_strategy": DEVEX}
+OPTIONS = {
+    "output_flag": False,
+    "parallel": "off",
+    "simplex_dual_edge_weight_strategy": DEVEX,
+    "mip_feasibility_tolerance": 1e-9,  # in presolve, a byte of a million is none of the usual 1e-6
+}
+SPOKEN = ("changeColsBounds", "getBasis", "getDualRay", "getPresolvedLp", "getSolution", "presolve", "setBasis")
+"""What is asked of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +45,8 @@ class Highs:
         try:
             from scipy.optimize._highspy import _core as core
         except ImportError:
+            return None
+        if not all(hasattr(getattr(core, "_Highs", None), name) for name in SPOKEN):
             return None
         matrix, program, columns = linear.matrix, core.HighsLp(), core.HighsSparseMatrix()
         for sized in (program, columns):
@@ -68,12 +77,24 @@ class Highs:
         self.solver.setOptionValue("objective_bound", enough)
         self.solver.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 
-    def run(self, most: int = NO_LIMIT, start: Any = None) -> tuple[str, int]:
-        """The status after at most so many steps from ``start``, or anew, with what is fixed taken out; the steps."""
+    def run(
+        self, most: int = NO_LIMIT, start: Any = None, *, seconds: float = np.inf, presolved: bool = True
+    ) -> tuple[str, int]:
+        """The status, and the steps taken.
+
+        Args:
+            most: Steps.
+            start: Where another run ended; None to begin anew.
+            seconds: The user's limit; reached only where it is short.
+            presolved: Whether what is fixed is taken out first, where it begins anew. What proves that there is no
+                solution is known only where it is not.
+        """
         if start is None:
             self.solver.clearSolver()
         else:
             self.solver.setBasis(start)
+        self.solver.setOptionValue("presolve", "choose" if presolved else "off")
+        self.solver.setOptionValue("time_limit", self.solver.getRunTime() + seconds)
         # Costs that are perturbed keep a long way from going in circles, and make a short one long.
         self.solver.setOptionValue("dual_simplex_cost_perturbation_multiplier", 1.0 if start is None else 0.0)
         self.solver.setOptionValue("simplex_iteration_limit", most)
@@ -81,8 +102,9 @@ class Highs:
             self.solver.run()
         return self.solver.getModelStatus().name, int(self.solver.getInfo().simplex_iteration_count)
 
-    def presolved(self) -> Highs | None:
+    def presolved(self, seconds: float = np.inf) -> Highs | None:
         """What presolve leaves, with parts of variables allowed; None where it finds that there is no solution."""
+        self.solver.setOptionValue("time_limit", seconds)
         with silenced():
             self.solver.presolve()
         if self.solver.getModelPresolveStatus().name == "kInfeasible":
@@ -92,14 +114,15 @@ class Highs:
         return Highs.holding(self.core, left)
 
 
-def refuted(linear: LinearProgram, limit: float) -> bool:
+def refuted(linear: LinearProgram, limit: float, seconds: float = np.inf) -> bool:
     """Whether HiGHS soon finds that no solution costs ``limit`` or less.
 
     Knowing the limit and which variables are whole, its presolve fixes much and tightens rows, so that what is left may
-    have no solution with parts allowed, where the program as it is has many.
+    have no solution with parts allowed, where the program as it is has many. What nearly breaks a row confuses it:
+    ``linear`` should leave room for a little more than there is.
     """
     highs = Highs.of(linear.below(limit))
     if highs is None:
         return False
-    left = highs.presolved()
-    return left is None or left.run()[0] == "kInfeasible"
+    left = highs.presolved(seconds)
+    return left is None or left.run(seconds=seconds)[0] == "kInfeasible"

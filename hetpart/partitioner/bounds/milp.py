@@ -13,6 +13,7 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ SCALE = 1e4
 """What the costs of a program add up to when HiGHS sees them."""
 CAUTION = 1e-7
 """Of the scale: what HiGHS's tolerances and rounding may take from a bound, many times over."""
+SMALL = 1e-4
+"""Scaled; costs below that are left out of the row that limits costs."""
 STDOUT = 1
 INFEASIBLE = 2
 
@@ -96,11 +99,16 @@ class LinearProgram:
         return replace(self, integral=np.zeros_like(self.integral))
 
     def below(self, limit: float) -> LinearProgram:
-        """Its solutions that cost no more than ``limit``."""
-        rows, scale = self.rows.copy(), self.scale
-        paid = np.flatnonzero(self.costs)
-        terms = zip(paid.tolist(), (-scale * self.costs[paid]).tolist(), strict=True)
-        rows.add([*terms], scale * (self.constant - limit) - SCALE * CAUTION)
+        """Its solutions that cost no more than ``limit``, and few that cost a little more.
+
+        Costs that are too small to matter are at their least: HiGHS divides rows by them, and its tolerances are
+        absolute.
+        """
+        rows, scaled = self.rows.copy(), self.scale * self.costs
+        paid = np.flatnonzero(np.abs(scaled) >= SMALL)
+        small = np.where(np.abs(scaled) < SMALL, np.minimum(scaled * self.lower, scaled * self.upper), 0.0)
+        least = self.scale * (self.constant - limit) + float(small.sum()) - SCALE * CAUTION
+        rows.add([*zip(paid.tolist(), (-scaled[paid]).tolist(), strict=True)], least)
         return replace(self, rows=rows)
 
     @property
@@ -143,14 +151,34 @@ class LinearProgram:
 
 @contextmanager
 def silenced() -> Generator[None]:
-    """Nothing written to the file descriptor of standard output goes anywhere."""
-    sys.stdout.flush()
-    kept = os.dup(STDOUT)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, STDOUT)
+    """Nothing written to the file descriptor of standard output goes anywhere, until the last thread is done."""
+    with _silence.lock:
+        if not _silence.threads:
+            sys.stdout.flush()
+            _silence.kept = os.dup(STDOUT)
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, STDOUT)
+            os.close(nowhere)
+        _silence.threads += 1
     try:
         yield
     finally:
-        os.dup2(kept, STDOUT)
-        os.close(nowhere)
-        os.close(kept)
+        with _silence.lock:
+            _silence.threads -= 1
+            if not _silence.threads:
+                os.dup2(_silence.kept, STDOUT)
+                os.close(_silence.kept)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Of the process: it has one standard output."""
+
+    lock: Lock = field(default_factory=Lock)
+    threads: int = 0
+    """That want it."""
+    kept: int = -1
+    """Where output went before."""
+
+
+_silence = _Silence()
