@@ -44,6 +44,8 @@ AIM_SHARP = 4e-3
 """The same where the rows tell most of what order adds."""
 ROOM = 1e-6
 """Of the budget, by which programs have more of it that are to have no solution."""
+FAR, FAR_GROUPS = 0.8, 64
+"""Of what matters, a bound that is not worth a large tree; and groups up to which none is large."""
 MOST_GROUPS = 6000
 """Groups up to which the program is written down at all."""
 MOST_ROWS = 20_000
@@ -154,8 +156,9 @@ class Relaxation:
         for limit, share in ((core, CORE_SHARE), (np.inf, 1.0)):
             # No bound of the program exceeds what it itself places, whether that fits or not.
             cost = min([limit, self._aim(known.cost), *(found.cost for found in met)])
+            hopeless = cost < FAR * self._aim(known.cost) and self.program.groups > FAR_GROUPS
             if self.bound < cost and not self.clock.expired():
-                found = self._below(cost, share)
+                found = self._below(cost, CORE_SHARE if hopeless else share)
                 self.bound = max(self.bound, min(cost, found.bound))
                 met += [score(placement) for placement in self._placed(found)]
         return met
