@@ -13,7 +13,7 @@ import numpy as np
 
 from hetpart.partitioner.assembly.device_use import excess, peaks
 from hetpart.partitioner.bounds.by_copies import least_streaming
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET

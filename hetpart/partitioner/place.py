@@ -11,7 +11,7 @@ import numpy as np
 from hetpart.partitioner.assembly.activations import packing
 from hetpart.partitioner.assembly.assemble import Assembly
 from hetpart.partitioner.assembly.device_use import excess, peaks
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.by_arenas import Assemble, as_arenas_hold, best_by_arenas, moved_to_fit
 from hetpart.partitioner.problem import NO_BUDGET
 from hetpart.partitioner.refusal import Needed, refusal

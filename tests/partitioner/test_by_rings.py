@@ -12,7 +12,7 @@ import pytest
 from hetpart.devices import ACCELERATOR
 from hetpart.partitioner.bounds import by_rings
 from hetpart.partitioner.bounds.by_rings import Numbers, bound_by_rings
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.passing import Passing
 from hetpart.partitioner.problem import NO_OP, Placement, PlacementProblem, Streaming
 from hetpart.partitioner.scores.cut import cut

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
+from hetpart.partitioner.bounds.clock import Clock
+from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Relaxation
 from hetpart.partitioner.bounds.margins import margins
 from hetpart.partitioner.bounds.milp import Effort, LinearProgram, Rows
 from hetpart.partitioner.bounds.mincut import CutNetwork

@@ -9,7 +9,7 @@ import pytest
 
 from hetpart.partitioner.bounds import halving
 from hetpart.partitioner.bounds.branches import branch_between, branch_of
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.halving import Halving
 from hetpart.partitioner.bounds.milp import LinearProgram
 from hetpart.partitioner.bounds.program import NOBODY, Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetpart.partitioner.bounds.chain import search_with_sessions
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.relaxed import relaxed_floor
 from hetpart.partitioner.scores.fixing import without_misfits
 from tests.partitioner.test_staged import ROUNDING, cheapest, sample

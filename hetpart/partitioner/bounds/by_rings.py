@@ -24,7 +24,7 @@ from hetpart.partitioner.scores.sessions import most_others
 from hetpart.partitioner.scores.streaming import LEAST_PARTITIONS, ROUNDING, least_partitions, least_sessions, ring
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.bounds.exact import Clock
+    from hetpart.partitioner.bounds.clock import Clock
     from hetpart.partitioner.problem import PlacementProblem
     from hetpart.partitioner.scores.streaming import ThreeStates
 

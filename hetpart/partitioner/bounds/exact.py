@@ -10,12 +10,12 @@ least of that limit and the program's own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetpart.devices import ACCELERATOR
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.digits import kept_exactly
 from hetpart.partitioner.bounds.halving import MOST_OPS as MOST_HALVED
 from hetpart.partitioner.bounds.halving import Halving
@@ -80,24 +80,6 @@ what is so near to its bound."""
 NEAR_IN_PARTS, IN_PARTS = 0.04, 3.0
 """How near a placement is, relative, to a bound that programs of some placements each are to raise; of the nodes, what
 each of those gets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """What is left of the user's time."""
-
-    end: float
-
-    @classmethod
-    def of(cls, seconds: float) -> Clock:
-        return cls(monotonic() + seconds)
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self.end - monotonic())
-
-    def expired(self) -> bool:
-        return monotonic() > self.end
 
 
 @dataclass(slots=True, eq=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetpart.partitioner.bounds.exact import Clock
+    from hetpart.partitioner.bounds.clock import Clock
     from hetpart.partitioner.bounds.milp import LinearProgram
     from hetpart.partitioner.bounds.moments import Moments
     from hetpart.partitioner.bounds.program import Program

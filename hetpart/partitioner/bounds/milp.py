@@ -105,9 +105,9 @@ class LinearProgram:
         absolute.
         """
         rows, scaled = self.rows.copy(), self.scale * self.costs
-        paid = np.flatnonzero(np.abs(scaled) >= SMALL)
-        small = np.where(np.abs(scaled) < SMALL, np.minimum(scaled * self.lower, scaled * self.upper), 0.0)
-        least = self.scale * (self.constant - limit) + float(small.sum()) - SCALE * CAUTION
+        paid, small = np.flatnonzero(np.abs(scaled) >= SMALL), (scaled != 0.0) & (np.abs(scaled) < SMALL)
+        at_least = np.minimum(scaled[small] * self.lower[small], scaled[small] * self.upper[small])
+        least = self.scale * (self.constant - limit) + float(at_least.sum()) - SCALE * CAUTION
         rows.add([*zip(paid.tolist(), (-scaled[paid]).tolist(), strict=True)], least)
         return replace(self, rows=rows)
 

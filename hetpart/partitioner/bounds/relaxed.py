@@ -13,7 +13,7 @@ from hetpart.partitioner.problem import NO_BUDGET
 
 if TYPE_CHECKING:
     from hetpart.partitioner.bounds.branches import Branch
-    from hetpart.partitioner.bounds.exact import Clock
+    from hetpart.partitioner.bounds.clock import Clock
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.problem import PlacementProblem
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetpart.devices import ACCELERATOR
-from hetpart.partitioner.bounds.exact import AIM, Clock
+from hetpart.partitioner.bounds.clock import Clock
+from hetpart.partitioner.bounds.exact import AIM
 from hetpart.partitioner.scores.gap import gap
 from hetpart.partitioner.scores.ledger import Ledger
 from hetpart.partitioner.scores.scoring import Scored, Scorer

@@ -10,8 +10,9 @@ import numpy as np
 
 from hetpart.partitioner.bounds.branches import branch_between, branch_of
 from hetpart.partitioner.bounds.by_borders import SEVERAL, bounds_by_number
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.coarse import coarsened
-from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Clock, Relaxation
+from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS, Relaxation
 from hetpart.partitioner.bounds.whichever import needy
 from hetpart.partitioner.scores.scoring import fit_rank
 from hetpart.partitioner.search.halves import Halves

@@ -9,7 +9,8 @@ import numpy as np
 from hetpart.devices import ACCELERATOR, HOST
 from hetpart.partitioner.bounds.branches import branches, host_seconds
 from hetpart.partitioner.bounds.by_passage import by_passage
-from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, MOST_GROUPS, Clock, Relaxation
+from hetpart.partitioner.bounds.clock import Clock
+from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, MOST_GROUPS, Relaxation
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.problem import NO_BUDGET

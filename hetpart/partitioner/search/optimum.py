@@ -11,7 +11,7 @@ from hetpart.partitioner.bounds.exact import AIM
 from hetpart.partitioner.scores.gap import gap
 
 if TYPE_CHECKING:
-    from hetpart.partitioner.bounds.exact import Clock
+    from hetpart.partitioner.bounds.clock import Clock
     from hetpart.partitioner.bounds.price import PriceSearch
     from hetpart.partitioner.problem import PlacementProblem
     from hetpart.partitioner.scores.scoring import Scored

@@ -10,7 +10,7 @@ import numpy as np
 from hetpart.devices import HOST
 from hetpart.errors import InfeasibleError, InvalidOptionError
 from hetpart.partitioner.bounds.chain import search_with_sessions
-from hetpart.partitioner.bounds.exact import Clock
+from hetpart.partitioner.bounds.clock import Clock
 from hetpart.partitioner.bounds.price import PriceSearch
 from hetpart.partitioner.problem import NO_BUDGET, NOTHING_KNOWN, Known, Placement, PlacementProblem
 from hetpart.partitioner.scores.fixing import least_bytes, without_misfits

@@ -13,7 +13,8 @@ from hetpart.partitioner.bounds.by_copies import least_streaming
 from hetpart.partitioner.bounds.by_partitions import bound_by_partitions
 from hetpart.partitioner.bounds.by_rings import bound_by_rings
 from hetpart.partitioner.bounds.chain import search_with_sessions
-from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS, Clock
+from hetpart.partitioner.bounds.clock import Clock
+from hetpart.partitioner.bounds.exact import AIM, AIM_WITH_MOMENTS
 from hetpart.partitioner.bounds.mincut import CutNetwork
 from hetpart.partitioner.bounds.price import search_price
 from hetpart.partitioner.bounds.relaxed import relaxed_floor
