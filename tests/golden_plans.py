@@ -39,7 +39,7 @@ def partitioned(name: str, path: Path, share: int, **more: Any) -> hetpart.Parti
     """The same with all that it is made of; ``more`` are options. A search goes as far on every machine."""
     options: dict[str, Any] = {"hardware": MACHINE, "shape": dict(zoo.ZOO[name].shape), "threads": 2}
     footprint = hetpart.partition(path, placement="all-accelerator", **options).plan.footprint_bytes
-    with mock.patch("hetpart.partitioner.bounds.exact.monotonic", side_effect=count(step=SECONDS_A_LOOK)):
+    with mock.patch("hetpart.partitioner.bounds.clock.monotonic", side_effect=count(step=SECONDS_A_LOOK)):
         options |= {"budget": footprint * share // 100, "time_limit": LOOKS * SECONDS_A_LOOK}
         return hetpart.partition(path, **options, **more)
 

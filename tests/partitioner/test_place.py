@@ -20,7 +20,7 @@ import hetpart
 from hetpart.errors import InfeasibleError
 from hetpart.partitioner import place
 from hetpart.partitioner.assembly import arenas
-from hetpart.partitioner.bounds import exact
+from hetpart.partitioner.bounds import clock
 from hetpart.partitioner.bounds.exact import AIM_WITH_MOMENTS
 from hetpart.partitioner.search.three_states import solve_three_states
 from tests.partitioner.simulate import simulated_peaks
@@ -131,7 +131,7 @@ def test_a_refusal_searches_no_longer_than_is_asked_for(monkeypatch: pytest.Monk
 
     def noted(*arguments: Any, time_limit: float, **options: Any) -> Any:
         given.append(time_limit)
-        monkeypatch.setattr(exact, "monotonic", lambda: time.monotonic() + 20.0)
+        monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + 20.0)
         return solve_three_states(*arguments, time_limit=time_limit, **options)
 
     monkeypatch.setattr(place, "solve_three_states", noted)
