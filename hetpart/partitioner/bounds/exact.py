@@ -100,7 +100,7 @@ class Relaxation:
     def margins(self) -> Margins:
         """How much every group costs at least on the side that it is not given."""
         if self._margins is None:
-            turned = self.clock.expired if self.program.groups <= MOST_TURNED else _always
+            turned = self.clock.expired if self.program.groups <= MOST_TURNED else lambda: True
             self._margins = margins(self.program, self.price, turned)
         return self._margins
 
@@ -178,9 +178,9 @@ class Relaxation:
     def refute(self, known: Scored) -> None:
         """Raise the bound as far as it matters to ``known``, where that nothing costs less is soon proven."""
         aim = self._aim(known.cost)
-        if self.bound < aim and not self.clock.expired():
-            within = self._linear(self.margins.sides(aim), self._roomy)
-            self.bound = aim if refuted(within, aim, self.clock.left) else self.bound
+        done = self.bound >= aim or self.clock.expired()
+        if not done and refuted(self._linear(self.margins.sides(aim), self._roomy), aim, self.clock.left):
+            self.bound = aim
 
     def in_parts(
         self, parts: tuple[Callable[[Program], Moments], ...], known: Scored, score: Callable[[Placement], Scored]
@@ -231,8 +231,7 @@ class Relaxation:
 
     def _left_by_weights(self, found: Scored) -> int:
         problem = self.program.problem
-        held = weight_bytes(problem, found.placement, ACCELERATOR)
-        return max(0, int(problem.budgets[ACCELERATOR]) - held)
+        return max(0, int(problem.budgets[ACCELERATOR]) - weight_bytes(problem, found.placement, ACCELERATOR))
 
     def proves(self, known: Scored) -> bool:
         """Whether no placement is better than ``known`` by more than is asked for."""
@@ -300,7 +299,3 @@ class Relaxation:
 
     def _placed(self, found: Outcome) -> list[Placement]:
         return [] if found.solution is None else [self.program.placement(found.solution)]
-
-
-def _always() -> bool:
-    return True

@@ -66,7 +66,7 @@ class Highs:
     @classmethod
     def holding(cls, core: Any, program: Any) -> Highs:
         """``program`` as HiGHS has it."""
-        solver = core._Highs()  # pyright: ignore[reportPrivateUsage]
+        solver = core._Highs()
         for name, value in OPTIONS.items():
             solver.setOptionValue(name, value)
         solver.passModel(program)
